@@ -1,0 +1,77 @@
+# Every target that runs Python makes .venv first and does nothing about it while pyproject.toml is unchanged.
+# Needs Python 3.11 or newer, with venv and pip; uses uv where there is one.
+#
+#   make test ARGS="-k lease -n 0"      ARGS goes to pytest (test, torture) or to the benchmark
+#   make test PYTHON=python3.12         the interpreter for a .venv that does not exist yet
+
+PYTHON ?=
+ARGS ?=
+BIN = .venv/bin
+READY = .venv/.ready
+TYPED = $(wildcard src tests bench)
+
+.PHONY: help chat test check format bench torture clean
+
+help:
+	@echo "make chat      talk to steno in the terminal"
+	@echo "make test      run the tests"
+	@echo "make check     formatting, lint, types, import contracts"
+	@echo "make format    format, and fix what lint can fix"
+	@echo "make bench     run the benchmarks"
+	@echo "make torture   run the long tests"
+	@echo "make clean     remove .venv, caches and build products"
+
+chat: $(READY)
+	@echo "The chat is not built yet. The library is: see README.md."
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python -m bench $(ARGS)
+
+torture: $(READY)
+	HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest -m torture --timeout 3600 $(ARGS)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate is run before it is chosen: a name on PATH may be a shim for a version that is not installed.
+$(READY): pyproject.toml
+	@set -e; \
+	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then :; \
+	elif command -v uv >/dev/null 2>&1; then \
+	    rm -rf .venv; \
+	    uv venv --python "$(if $(PYTHON),$(PYTHON),>=3.11)" .venv; \
+	else \
+	    found=; \
+	    for python in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3); do \
+	        if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	        then found=$$python; break; fi; \
+	    done; \
+	    if [ -z "$$found" ]; then \
+	        echo "steno needs Python 3.11 or newer with venv and pip. None was found;" >&2; \
+	        echo "install one, or name it: make PYTHON=/path/to/python3" >&2; \
+	        exit 1; \
+	    fi; \
+	    echo "making .venv with $$found"; \
+	    rm -rf .venv; \
+	    $$found -m venv .venv; \
+	fi; \
+	if command -v uv >/dev/null 2>&1; then \
+	    uv pip install --quiet --python $(BIN)/python -e ".[dev]"; \
+	else \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"; \
+	fi; \
+	touch $(READY)

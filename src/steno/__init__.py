@@ -1,0 +1,33 @@
+"""steno: an agent runtime whose transcript never lies. Written before shown.
+
+    import steno
+
+    with steno.open("chats.db") as chats:
+        chat = chats.session("alice")
+        chat.say("What is a journal?")
+        with chat.reply(model="my-model") as reply:
+            for piece in ("Something ", "that ", "remembers."):
+                print(reply.write(piece), end="")
+        print(chat.messages()[-1].text)
+
+Nothing heavy is loaded until it is used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steno.library import Library, Message, Reply, Session, open
+    from steno.store.errors import StoreError
+    from steno.store.protocol import Settings
+
+__all__ = ["Library", "Message", "Reply", "Session", "Settings", "StoreError", "open"]
+
+_HOMES = {"StoreError": "steno.store.errors", "Settings": "steno.store.protocol"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'steno' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES.get(name, "steno.library")), name)

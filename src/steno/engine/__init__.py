@@ -1,0 +1,1 @@
+"""What to do next, as pure functions of the journal."""

@@ -1,0 +1,368 @@
+"""The facts: everything that can happen in a session, each a frozen, tagged value in the past tense.
+
+Rules that hold for every fact:
+
+- A fact stands in exactly one session, at one seq, and is never changed (redaction replaces text, keeps the fact).
+- It says what happened, not what to do. A new meaning is a new tag; a field may be added only with a default.
+- Turns, steps, inputs and messages have no ids of their own: they are addressed by the seq of the fact that
+  began them. One turn is open at a time, so turn facts without an address belong to the open turn.
+- `TurnFact` may be written only by the holder of the session's lease. `FreeFact` may be added by anyone.
+
+docs/reference/journal-format.md describes each tag for readers in other languages.
+"""
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
+
+
+class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base of all facts: strict when read, compact when written."""
+
+
+# --- the session ----------------------------------------------------------------------------------------------
+
+
+class ForkPoint(Fact, frozen=True):
+    session: str
+    seq: Seq
+
+
+class SessionStarted(Fact, frozen=True, tag="session.started"):
+    """Always the first fact of a session's own. In a fork, everything up to `forked_from` is the parent's."""
+
+    platform: str
+    model: str = ""
+    name: str | None = None
+    forked_from: ForkPoint | None = None
+
+
+class SessionRenamed(Fact, frozen=True, tag="session.renamed"):
+    title: str
+
+
+class SessionEnded(Fact, frozen=True, tag="session.ended"):
+    """Somebody left. Any later fact resumes the session; there is no fact for that."""
+
+    reason: str
+    last_turn: Literal["none", "done", "interrupted", "failed"] = "none"
+
+
+# --- what shapes a request --------------------------------------------------------------------------------------
+
+
+class ToolSpec(Fact, frozen=True):
+    """`schema` is JSON text, kept as written so that the request's bytes can be rebuilt."""
+
+    name: str
+    description: str
+    schema: str
+    repeat: Literal["never", "safe"] = "never"
+
+
+class ContextSet(Fact, frozen=True, tag="context.set"):
+    """Holds for every later request until the next one: the whole context, not a difference."""
+
+    model: str
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    memories: tuple[str, ...] = ()
+
+
+# --- inputs and turns -------------------------------------------------------------------------------------------
+
+
+class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
+    """Somebody said something. It is pending until a turn or a step takes it."""
+
+    parts: tuple[Content, ...]
+    source: str
+    key: str | None = None
+    author: str | None = None
+    mode: Literal["queue", "steer"] = "queue"
+
+
+class Takes(Fact, frozen=True, tag="takes"):
+    input: Seq
+
+
+class Continues(Fact, frozen=True, tag="continues"):
+    turn: Seq
+
+
+class TurnStarted(Fact, frozen=True, tag="turn.started"):
+    origin: Takes | Continues
+
+
+TurnOutcome = Literal["done", "interrupted", "failed"]
+
+
+class TurnEnded(Fact, frozen=True, tag="turn.ended"):
+    """`cause` is a short stable word (user, killed, lease_lost, provider, budget …); `detail` is for people."""
+
+    turn: Seq
+    outcome: TurnOutcome
+    cause: str = ""
+    detail: str = ""
+
+
+class InterruptAsked(Fact, frozen=True, tag="interrupt.asked"):
+    """Names the turn it means, so that it can never stop a later one."""
+
+    turn: Seq
+    by: str = "user"
+
+
+# --- steps ------------------------------------------------------------------------------------------------------
+
+
+class StepStarted(Fact, frozen=True, tag="step.started"):
+    """A request is about to be sent. `digest` is of its bytes; `takes` are inputs that steer from here on.
+
+    `acknowledges` is the key of an automatic continuation that this request carries out. The acknowledgement
+    stands unless the step is lost: a `StepLost` withdraws it.
+    """
+
+    model: str
+    digest: str = ""
+    attempt: int = 1
+    takes: tuple[Seq, ...] = ()
+    acknowledges: str | None = None
+
+
+class Usage(Fact, frozen=True):
+    """Token counts as the provider reported them; None is unknown, which is not 0."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+
+
+StepEnding = Literal["complete", "length", "incomplete", "interrupted"]
+
+
+class StepSealed(Fact, frozen=True, tag="step.sealed"):
+    """The answer to a request, with its tool calls in place. Seals the drafts of `step`.
+
+    `ended`: complete (the provider said so), length (cut at a token limit), incomplete (the stream broke off),
+    interrupted (stopped by us, or our process died). `shown` is what was shown where that differs from `parts`.
+    """
+
+    step: Seq
+    parts: tuple[Content, ...]
+    ended: StepEnding = "complete"
+    usage: Usage | None = None
+    shown: tuple[Content, ...] | None = None
+
+
+class StepLost(Fact, frozen=True, tag="step.lost"):
+    """A request of which nothing came back. `sent` says whether the provider may have received it."""
+
+    step: Seq
+    cause: str
+    sent: Literal["yes", "no", "unknown"]
+    detail: str = ""
+
+
+# --- tools ------------------------------------------------------------------------------------------------------
+
+
+class ToolStarted(Fact, frozen=True, tag="tool.started"):
+    """Stored before the tool runs. `group` is the process group to end if we die meanwhile."""
+
+    step: Seq
+    call: str
+    group: int | None = None
+    repeat: Literal["never", "safe"] = "never"
+
+
+class ToolSettled(Fact, frozen=True, tag="tool.settled"):
+    """The outcome of one call. `started` is None for a call that never ran. Seals the draft of `started`."""
+
+    step: Seq
+    call: str
+    outcome: Outcome
+    started: Seq | None = None
+
+
+class ApprovalAsked(Fact, frozen=True, tag="approval.asked"):
+    step: Seq
+    call: str
+    reason: str = ""
+
+
+class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
+    asked: Seq
+    decision: Literal["allow", "deny"]
+    by: str
+    reason: str = ""
+
+
+# --- editing the view -------------------------------------------------------------------------------------------
+
+
+class Compacted(Fact, frozen=True, tag="compacted"):
+    """For a model, `summary` stands for everything up to `upto`. People still read the originals."""
+
+    upto: Seq
+    summary: str
+    model: str = ""
+    usage: Usage | None = None
+
+
+class MessageHidden(Fact, frozen=True, tag="message.hidden"):
+    """Takes one message out of the model's view, or (with `hidden` false) puts it back."""
+
+    target: Seq
+    hidden: bool = True
+
+
+class MessageRedacted(Fact, frozen=True, tag="message.redacted"):
+    """The text at `target` was removed from the store for good."""
+
+    target: Seq
+    by: str = "user"
+
+
+class Rewound(Fact, frozen=True, tag="rewound"):
+    """For a model, nothing after `to` and before this fact happened."""
+
+    to: Seq
+
+
+class RewindWithdrawn(Fact, frozen=True, tag="rewind.withdrawn"):
+    rewind: Seq
+
+
+# --- the outside world ------------------------------------------------------------------------------------------
+
+
+class ThreadBound(Fact, frozen=True, tag="thread.bound"):
+    """An external runtime keeps a thread of its own for this session."""
+
+    runtime: str
+    thread: str
+
+
+class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
+    """The message at `target` must reach `address` on `channel`; `key` is the id we give it there."""
+
+    target: Seq
+    channel: str
+    address: str
+    key: str
+
+
+class DeliveryAttempted(Fact, frozen=True, tag="delivery.attempted"):
+    owed: Seq
+
+
+class Delivered(Fact, frozen=True, tag="delivered"):
+    receipt: str = ""
+
+
+class DeliveryRefused(Fact, frozen=True, tag="delivery_failed"):
+    """The channel said no, or did not answer. `unknown` when it may have arrived all the same."""
+
+    cause: str
+    unknown: bool = False
+    final: bool = False
+
+
+class DeliveryExpired(Fact, frozen=True, tag="expired"):
+    cause: str = ""
+
+
+class DeliverySettled(Fact, frozen=True, tag="delivery.settled"):
+    """How an attempt went. A failure that is not final leaves the delivery owed."""
+
+    owed: Seq
+    outcome: Delivered | DeliveryRefused | DeliveryExpired
+
+
+class HookOwed(Fact, frozen=True, tag="hook.owed"):
+    """A plugin must be told. `key` stays the same however often it is told; `arguments` is JSON text."""
+
+    hook: str
+    key: str
+    arguments: str = "{}"
+
+
+class HookDone(Fact, frozen=True, tag="hook.done"):
+    owed: Seq
+    plugin: str = ""
+    error: str = ""
+
+
+FreeFact = (
+    SessionRenamed
+    | SessionEnded
+    | InterruptAsked
+    | ApprovalDecided
+    | MessageHidden
+    | DeliveryOwed
+    | DeliveryAttempted
+    | DeliverySettled
+    | HookOwed
+    | HookDone
+)
+"""May be added by anyone, at any time, with no lease."""
+
+TurnFact = (
+    ContextSet
+    | TurnStarted
+    | TurnEnded
+    | StepStarted
+    | StepSealed
+    | StepLost
+    | ToolStarted
+    | ToolSettled
+    | ApprovalAsked
+    | Compacted
+    | Rewound
+    | RewindWithdrawn
+    | ThreadBound
+)
+"""Need the session's lease."""
+
+OwnFact = SessionStarted | InputAdmitted | MessageRedacted
+"""Written by a verb of the store itself: create or fork, admit, redact."""
+
+AnyFact = FreeFact | TurnFact | OwnFact
+
+FREE_FACTS: frozenset[type] = frozenset(get_args(FreeFact))
+TURN_FACTS: frozenset[type] = frozenset(get_args(TurnFact))
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A fact in its place. Order is `seq`; `at_ms` is the wall clock of the writer and orders nothing."""
+
+    seq: Seq
+    at_ms: int
+    fact: AnyFact
+
+
+_WITH_PARTS = frozenset((InputAdmitted, StepSealed, ToolSettled))
+
+
+def parts_of(fact: AnyFact) -> tuple[Content, ...]:
+    """Every content part inside a fact."""
+    match fact:
+        case InputAdmitted():
+            return fact.parts
+        case StepSealed():
+            return fact.parts + (fact.shown or ())
+        case ToolSettled():
+            return outcome_parts(fact.outcome)
+        case _:
+            return ()
+
+
+def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
+    """The payloads that a fact refers to by hash."""
+    if type(fact) not in _WITH_PARTS:
+        return ()
+    return tuple(part.hash for part in parts_of(fact) if isinstance(part, Image | File))

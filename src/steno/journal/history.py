@@ -1,0 +1,197 @@
+"""The view for a model, in no provider's words: what was said, answered and settled, and what still counts.
+
+Everything that a model must not see, or must see differently, is decided here and stored nowhere: hidden
+messages, rewinds, compaction, prompts whose turn failed before anything was answered.
+"""
+
+from msgspec import Struct, field
+
+from steno.journal.facts import (
+    AnyFact,
+    Compacted,
+    ContextSet,
+    Continues,
+    InputAdmitted,
+    MessageHidden,
+    Record,
+    RewindWithdrawn,
+    Rewound,
+    SessionStarted,
+    StepEnding,
+    StepSealed,
+    StepStarted,
+    Takes,
+    ToolSettled,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+)
+from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall
+
+HIDDEN = Returned((Text("[hidden by the user]"),))
+
+
+class Said(Struct, frozen=True, tag="said"):
+    seq: Seq
+    parts: tuple[Content, ...]
+
+
+class Answered(Struct, frozen=True, tag="answered"):
+    seq: Seq
+    parts: tuple[Content, ...]
+    ended: StepEnding
+
+
+class Settled(Struct, frozen=True, tag="settled"):
+    seq: Seq
+    call: str
+    outcome: Outcome
+
+
+class Closed(Struct, frozen=True, tag="closed"):
+    """A turn that did not end well: what stands before it is not a finished answer."""
+
+    seq: Seq
+    outcome: TurnOutcome
+    cause: str
+
+
+class Summarised(Struct, frozen=True, tag="summarised"):
+    seq: Seq
+    upto: Seq
+    summary: str
+
+
+Entry = Said | Answered | Settled | Closed | Summarised
+
+
+class _Turn(Struct):
+    origin: Takes | Continues | None = None
+    answered: bool = False
+    ending: TurnEnded | None = None
+    continued: bool = False
+
+    def counts(self) -> bool:
+        """Whether its prompt is part of what a model is told."""
+        return self.answered or self.continued or self.ending is None or self.ending.outcome == "done"
+
+
+class _Slot(Struct):
+    """An entry, where it stands, and how many standing rewinds leave it out."""
+
+    at: Seq
+    entry: Entry
+    turn: _Turn
+    step: Seq | None = None
+    cuts: int = 0
+
+
+class History(Struct):
+    context: ContextSet | None = None
+    _slots: list[_Slot] = []
+    _inputs: dict[Seq, InputAdmitted] = {}
+    _turns: dict[Seq, _Turn] = {}
+    _turn: _Turn = field(default_factory=_Turn)
+    _hidden: set[Seq] = set()
+    _rewinds: dict[Seq, list[_Slot]] = {}
+
+    def apply(self, record: Record) -> None:
+        seq, fact = record.seq, record.fact
+        match fact:
+            case InputAdmitted():
+                self._inputs[seq] = fact
+            case TurnStarted():
+                self._start_turn(seq, fact)
+            case StepStarted():
+                for taken in fact.takes:
+                    self._take(seq, taken)
+            case StepSealed():
+                self._turn.answered = True
+                self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step)
+            case ToolSettled():
+                address = seq if fact.started is None else fact.started
+                self._add(seq, Settled(address, fact.call, fact.outcome), fact.step)
+            case TurnEnded():
+                self._turn.ending = fact
+                if fact.outcome != "done":
+                    self._add(seq, Closed(fact.turn, fact.outcome, fact.cause))
+            case _:
+                self._edit(seq, fact)
+
+    def entries(self) -> list[Entry]:
+        """What the next request says, oldest first."""
+        standing = [slot for slot in self._slots if not slot.cuts]
+        summary = next((slot.entry for slot in reversed(standing) if isinstance(slot.entry, Summarised)), None)
+        first: list[Entry] = [] if summary is None else [summary]
+        upto = 0 if summary is None else summary.upto
+        later = (slot for slot in standing if slot.at > upto and slot.turn.counts())
+        return first + [entry for slot in later if (entry := self._seen(slot)) is not None]
+
+    def _seen(self, slot: _Slot) -> Entry | None:
+        entry = slot.entry
+        if isinstance(entry, Summarised):
+            return None
+        if not self._hidden:
+            return entry
+        if isinstance(entry, Settled):
+            if slot.step in self._hidden:
+                return None
+            return Settled(entry.seq, entry.call, HIDDEN) if entry.seq in self._hidden else entry
+        return None if entry.seq in self._hidden else entry
+
+    def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+        self._turn = self._turns[seq] = _Turn(fact.origin)
+        match fact.origin:
+            case Takes():
+                self._take(seq, fact.origin.input)
+            case Continues():
+                self._continue(fact.origin.turn)
+
+    def _continue(self, seq: Seq) -> None:
+        """The prompt of a turn that is taken up again counts, and so does that of the turn it took up."""
+        turn = self._turns.get(seq)
+        while turn is not None and not turn.continued:
+            turn.continued = True
+            turn = self._turns.get(turn.origin.turn) if isinstance(turn.origin, Continues) else None
+
+    def _take(self, at: Seq, taken: Seq) -> None:
+        said = self._inputs.get(taken)
+        if said is not None:
+            self._add(at, Said(taken, said.parts))
+
+    def _add(self, at: Seq, entry: Entry, step: Seq | None = None) -> None:
+        self._slots.append(_Slot(at, entry, self._turn, step))
+
+    def _edit(self, seq: Seq, fact: AnyFact) -> None:
+        match fact:
+            case SessionStarted():
+                self._turn = _Turn()
+                self._inputs = {}
+            case ContextSet():
+                self.context = fact
+            case Compacted():
+                self._slots.append(_Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True)))
+            case MessageHidden():
+                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
+            case Rewound():
+                self._rewind(seq, fact.to)
+            case RewindWithdrawn():
+                for slot in self._rewinds.pop(fact.rewind, ()):
+                    slot.cuts -= 1
+            case _:
+                pass
+
+    def _rewind(self, seq: Seq, to: Seq) -> None:
+        """Leave out everything after the message at `to`; where no message has that address, after that seq."""
+        after = next((i + 1 for i, slot in enumerate(self._slots) if slot.entry.seq == to), None)
+        cut = [slot for slot in self._slots if slot.at > to] if after is None else self._slots[after:]
+        for slot in cut:
+            slot.cuts += 1
+        self._rewinds[seq] = cut
+
+
+def _sayable(fact: StepSealed) -> tuple[Content, ...]:
+    """Calls of an answer that broke off never ran, so no provider may see them unpaired."""
+    if fact.ended in ("complete", "length"):
+        return fact.parts
+    return tuple(part for part in fact.parts if not isinstance(part, ToolCall))

@@ -1,0 +1,206 @@
+"""The view for people: every message ever said, in order, whatever a model still sees of it.
+
+A message keeps one address for life: an input's own seq, the seq of the step that streams an answer, the seq
+at which a tool started. Those are the addresses of live streams too.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+from steno.journal.drafts import Draft
+from steno.journal.facts import (
+    AnyFact,
+    Continues,
+    InputAdmitted,
+    MessageHidden,
+    Record,
+    SessionRenamed,
+    SessionStarted,
+    StepLost,
+    StepSealed,
+    StepStarted,
+    Takes,
+    ToolSettled,
+    ToolStarted,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+)
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Interrupted,
+    Outcome,
+    Redacted,
+    Refused,
+    Returned,
+    Seq,
+    Text,
+    ToolCall,
+    Unknown,
+    outcome_parts,
+)
+
+Role = Literal["user", "assistant", "tool"]
+MessageState = Literal["pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed"]
+
+
+class Message(Struct):
+    """`seq` is its address, `end` the last fact that is part of it."""
+
+    seq: Seq
+    end: Seq
+    at_ms: int
+    role: Role
+    parts: tuple[Content, ...]
+    state: MessageState
+    turn: Seq | None = None
+    tool_call_id: str | None = None
+    hidden: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(_shown(part) for part in self.parts)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+class Turn(Struct):
+    """`outcome` is None while it runs."""
+
+    seq: Seq
+    outcome: TurnOutcome | None = None
+    cause: str = ""
+    detail: str = ""
+
+
+class Transcript(Struct):
+    title: str = ""
+    turns: list[Turn] = []
+    messages: list[Message] = []
+    _inputs: dict[Seq, Message] = {}
+    _taken: list[Message] = []
+    _sealed: bool = False
+    _calls: dict[Seq, str] = {}
+
+    def apply(self, record: Record) -> None:
+        fact = record.fact
+        match fact:
+            case InputAdmitted():
+                said = Message(record.seq, record.seq, record.at_ms, "user", fact.parts, "pending")
+                self._inputs[record.seq] = said
+                self.messages.append(said)
+            case TurnStarted():
+                self._start_turn(record.seq, fact)
+            case StepStarted():
+                for seq in fact.takes:
+                    self._take(seq)
+            case StepSealed():
+                state: MessageState = "complete" if fact.ended in ("complete", "length") else fact.ended  # type: ignore[assignment]
+                self._say(record, fact.step, "assistant", fact.parts, state)
+                self._sealed = True
+            case StepLost():
+                self._say(record, fact.step, "assistant", (), "lost")
+            case ToolStarted():
+                self._calls[record.seq] = fact.call
+            case ToolSettled():
+                self._settle(record, fact)
+            case TurnEnded():
+                self._end_turn(fact)
+            case _:
+                self._note(fact)
+
+    def show_drafts(self, drafts: Iterable[Draft]) -> None:
+        """Add what is being streamed at this moment, in the place it will be sealed in."""
+        for draft in drafts:
+            if draft.stream.kind == "reasoning" or not draft.text:
+                continue
+            role: Role = "tool" if draft.stream.kind == "output" else "assistant"
+            seq = draft.stream.started
+            shown = Message(seq, seq, 0, role, (Text(draft.text),), "streaming", self._open_turn())
+            shown.tool_call_id = self._calls.get(seq)
+            self.messages.append(shown)
+
+    def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+        self.turns.append(Turn(seq))
+        self._taken, self._sealed = [], False
+        self._calls.clear()
+        match fact.origin:
+            case Takes():
+                self._take(fact.origin.input)
+            case Continues():
+                pass
+
+    def _take(self, seq: Seq) -> None:
+        said = self._inputs.get(seq)
+        if said is not None:
+            said.turn, said.state = self._open_turn(), "complete"
+            self._taken.append(said)
+
+    def _settle(self, record: Record, fact: ToolSettled) -> None:
+        seq = record.seq if fact.started is None else fact.started
+        self._say(record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome))
+        self.messages[-1].tool_call_id = fact.call
+        self._calls.pop(seq, None)
+
+    def _end_turn(self, fact: TurnEnded) -> None:
+        for turn in reversed(self.turns):
+            if turn.seq == fact.turn:
+                turn.outcome, turn.cause, turn.detail = fact.outcome, fact.cause, fact.detail
+                break
+        if fact.outcome == "failed" or (fact.outcome == "interrupted" and not self._sealed):
+            for said in self._taken:
+                said.state = fact.outcome
+        self._taken = []
+
+    def _note(self, fact: AnyFact) -> None:
+        match fact:
+            case SessionStarted():
+                self._inputs.clear()
+            case SessionRenamed():
+                self.title = fact.title
+            case MessageHidden():
+                for message in self.messages:
+                    if message.seq == fact.target:
+                        message.hidden = fact.hidden
+            case _:
+                pass
+
+    def _say(self, record: Record, seq: Seq, role: Role, parts: tuple[Content, ...], state: MessageState) -> None:
+        self.messages.append(Message(seq, record.seq, record.at_ms, role, parts, state, self._open_turn()))
+
+    def _open_turn(self) -> Seq | None:
+        return self.turns[-1].seq if self.turns else None
+
+
+def outcome_text(outcome: Outcome) -> tuple[Content, ...]:
+    """What a person reads of a tool's outcome."""
+    match outcome:
+        case Refused():
+            return (Text(outcome.reason),)
+        case _:
+            return outcome_parts(outcome)
+
+
+def _settled_state(outcome: Outcome) -> MessageState:
+    match outcome:
+        case Returned():
+            return "complete"
+        case Failed() | Refused():
+            return "failed"
+        case Interrupted() | Unknown():
+            return "interrupted"
+
+
+def _shown(part: Content) -> str:
+    match part:
+        case Text():
+            return part.text
+        case Redacted():
+            return f"[{part.chars} characters redacted]"
+        case _:
+            return ""

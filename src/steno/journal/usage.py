@@ -1,0 +1,40 @@
+"""What a session cost, as far as the providers said. Unknown is not 0."""
+
+from msgspec import Struct
+
+from steno.journal.facts import Compacted, Record, StepLost, StepSealed, Usage
+
+
+class UsageTotal(Struct):
+    """Sums of what was reported. With `unreported` calls, each sum is a lower bound; a sum nobody
+    reported anything for is None."""
+
+    calls: int = 0
+    unreported: int = 0
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+
+    def apply(self, record: Record) -> None:
+        match record.fact:
+            case StepSealed() | Compacted():
+                self._count(record.fact.usage)
+            case StepLost(sent="yes" | "unknown"):
+                self._count(None)
+            case _:
+                pass
+
+    def _count(self, usage: Usage | None) -> None:
+        self.calls += 1
+        if usage is None or usage == Usage():
+            self.unreported += 1
+            return
+        self.input = _plus(self.input, usage.input)
+        self.output = _plus(self.output, usage.output)
+        self.cached = _plus(self.cached, usage.cached)
+        self.reasoning = _plus(self.reasoning, usage.reasoning)
+
+
+def _plus(total: int | None, reported: int | None) -> int | None:
+    return total if reported is None else (total or 0) + reported

@@ -1,0 +1,114 @@
+"""What can go wrong with a store, and what the caller does about it.
+
+StoreError
+  UnknownSession     no session has this id; say so, with near matches
+  SessionBusy        another owner runs it; follow it, or wait
+  LeaseLost          another owner holds the session now; stop writing, nothing of this call was stored
+  KeyReused          this key came before with other content; refuse the caller
+  NotAllowed         this verb may not write this fact; mend the caller
+  ShownTextDropped   a sealing fact lacks text that was already shown; mend the caller
+  UnknownPayload     no payload has this hash; put it first
+  ForksRemain        other sessions refer to this one; delete them too, or keep it
+  StoreClosed        this store was closed, or the process was forked since; open it again
+  StoreUnwritable    nothing was stored; tell the person why
+    StoreFull          the disk is full; make room
+    StoreReadOnly      the file or its folder cannot be written; mend the permissions
+    StoreLocked        another process held the write lock too long; try again
+  OutcomeUnknown     the disk failed while storing: it may be stored or not; the same call with the same key settles it
+  StoreUnopenable    the store cannot be used at all; tell the person why
+    NotAStore          the file is not a steno store
+    StoreTooNew        a newer steno wrote it; upgrade
+    UnsafePlace        a network file system loses what it acknowledged; move the store
+    StoreInUse         a live process has it open; stop that first
+  JournalCorrupt     stored bytes are damaged; nothing is skipped and nothing was stored; restore a backup
+"""
+
+
+class StoreError(Exception):
+    """Base of everything a store raises on purpose."""
+
+
+class UnknownSession(StoreError):
+    def __init__(self, session: str) -> None:
+        super().__init__(f"no session {session!r}")
+        self.session = session
+
+
+class SessionBusy(StoreError):
+    def __init__(self, session: str, owner: str) -> None:
+        super().__init__(f"session {session!r} is running in {owner}")
+        self.session, self.owner = session, owner
+
+
+class LeaseLost(StoreError):
+    def __init__(self, session: str, token: int) -> None:
+        super().__init__(f"the lease on session {session!r} (token {token}) is no longer ours; nothing was stored")
+        self.session, self.token = session, token
+
+
+class KeyReused(StoreError):
+    pass
+
+
+class NotAllowed(StoreError):
+    pass
+
+
+class ShownTextDropped(StoreError):
+    pass
+
+
+class UnknownPayload(StoreError):
+    pass
+
+
+class ForksRemain(StoreError):
+    pass
+
+
+class StoreClosed(StoreError):
+    pass
+
+
+class StoreUnwritable(StoreError):
+    pass
+
+
+class StoreFull(StoreUnwritable):
+    pass
+
+
+class StoreReadOnly(StoreUnwritable):
+    pass
+
+
+class StoreLocked(StoreUnwritable):
+    pass
+
+
+class OutcomeUnknown(StoreError):
+    pass
+
+
+class StoreUnopenable(StoreError):
+    pass
+
+
+class NotAStore(StoreUnopenable):
+    pass
+
+
+class StoreTooNew(StoreUnopenable):
+    pass
+
+
+class UnsafePlace(StoreUnopenable):
+    pass
+
+
+class StoreInUse(StoreUnopenable):
+    pass
+
+
+class JournalCorrupt(StoreError):
+    pass

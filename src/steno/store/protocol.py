@@ -1,0 +1,149 @@
+"""What a store can do. Every implementation passes the same contract suite (tests/store/contract.py).
+
+Three rules hold for every verb: when it returns, what it did is durable; when it raises, nothing of it is
+stored (but for `OutcomeUnknown`, which says so); and it never holds up another session.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from steno.journal.drafts import Draft, Stream
+from steno.journal.facts import FreeFact, InputAdmitted, Record, SessionStarted, TurnFact
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+
+Durability = Literal["power", "process"]
+"""power: what is acknowledged survives a power cut. process: it survives a kill of the process, but a power cut
+may take back the last seconds of what was acknowledged and shown. Nothing else differs."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a store behaves. Time, ids and chance come from here, so that tests can fake them."""
+
+    durability: Durability = "power"
+    lease_ms: int = 30_000
+    lock_wait_ms: int = 5_000
+    queue_bytes_max: int = 8 << 20
+    checkpoint_pages: int = 1_000
+    payload_bytes_max: int = 256 << 20
+    allow_network_file_system: bool = False
+    now_ms: Callable[[], int] | None = None
+    new_id: Callable[[], str] | None = None
+    vfs: str | None = None
+
+
+class Admission(Struct, frozen=True, kw_only=True):
+    """An input and where it goes: to `session`, or to the session bound to `create.name`, made if absent."""
+
+    input: InputAdmitted
+    session: str | None = None
+    create: SessionStarted | None = None
+    payloads: tuple[bytes, ...] = ()
+
+
+class Admitted(Struct, frozen=True):
+    """`first` is False if this key had been admitted before: then nothing was stored again."""
+
+    session: str
+    seq: Seq
+    first: bool
+
+
+class Lease(Struct, frozen=True):
+    """The right to write turn facts. It is good while no one else has taken a higher token."""
+
+    session: str
+    token: int
+    owner: str
+    expires_ms: int
+
+
+class Appended(Struct, frozen=True):
+    """Where the facts went, and what others had added since the caller's head."""
+
+    first: Seq
+    last: Seq
+    foreign: tuple[Record, ...]
+
+
+class Release(Struct, frozen=True):
+    """`released` is False if others had added facts the caller has not seen: here they are, look first."""
+
+    released: bool
+    foreign: tuple[Record, ...]
+
+
+class Piece(Struct, frozen=True):
+    """Text of a stream, at an offset in code points."""
+
+    stream: Stream
+    offset: int
+    text: str
+
+
+Event = Record | Piece
+
+
+class Cursor(Struct, frozen=True):
+    """Where a follower stands: the last fact it saw, and how far into each open stream."""
+
+    seq: Seq = 0
+    offsets: tuple[tuple[Stream, int], ...] = ()
+
+
+class Listed(Struct, frozen=True):
+    """One session in a list. `mark` is the place to ask the next page from; `owner` is set while it runs."""
+
+    id: str
+    head: Seq
+    mark: int
+    owner: str | None
+    row: ListingRow
+
+
+class Damage(Struct, frozen=True):
+    """Something that is not as it was written."""
+
+    where: str
+    what: str
+
+
+class Report(Struct, frozen=True):
+    sessions: int
+    facts: int
+    damage: tuple[Damage, ...]
+
+
+class Store(Protocol):
+    """The verbs. All of them are safe to call from many tasks at once."""
+
+    async def admit(self, admission: Admission) -> Admitted: ...
+    async def create(self, started: SessionStarted, session: str | None = None) -> str: ...
+    async def ensure(self, started: SessionStarted) -> str: ...
+    async def fork(self, session: str, at: Seq, started: SessionStarted) -> str: ...
+    async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended: ...
+
+    async def acquire(self, session: str) -> Lease: ...
+    async def running(self, session: str) -> str | None: ...
+    async def renew(self, lease: Lease) -> Lease: ...
+    async def release(self, lease: Lease, head: Seq) -> Release: ...
+    async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended: ...
+    async def draft(self, lease: Lease, stream: Stream, text: str) -> int: ...
+
+    async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
+    async def drafts(self, session: str) -> list[Draft]: ...
+    def follow(self, session: str, cursor: Cursor | None = None) -> AsyncIterator[Event]: ...
+    async def find(self, name: str) -> str | None: ...
+    async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]: ...
+
+    async def put(self, session: str, payload: bytes) -> Hash: ...
+    async def get(self, payload: Hash) -> bytes: ...
+
+    async def redact(self, session: str, target: Seq, by: str = "user") -> Seq: ...
+    async def delete(self, session: str, with_forks: bool = False) -> int: ...
+    async def verify(self) -> Report: ...
+    async def backup(self, to: Path) -> None: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,294 @@
+"""The SQLite store for callers that may block: scripts, other frameworks' threads. The async store sits on it."""
+
+import contextlib
+import logging
+import os
+import platform
+import time
+import weakref
+from base64 import b32encode
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from steno.journal.drafts import Draft, Stream
+from steno.journal.facts import FreeFact, Record, SessionStarted, TurnFact
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, StoreClosed
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Appended,
+    Cursor,
+    Event,
+    Lease,
+    Listed,
+    Release,
+    Report,
+    Settings,
+)
+from steno.store.sqlite import backup, database, migrate, operations, reading, verify
+from steno.store.sqlite.checkpoint import Checkpointer
+from steno.store.sqlite.locks import Locks
+from steno.store.sqlite.operations import Moment
+from steno.store.sqlite.pipeline import Pipeline
+from steno.store.sqlite.transaction import Transaction
+
+T = TypeVar("T")
+
+_FOLLOW_PAUSE_S = 0.01
+_log = logging.getLogger("steno.store")
+
+
+class BlockingStore:
+    """Every verb of the store protocol, as a plain method. Safe to use from many threads."""
+
+    def __init__(self, path: Path, settings: Settings | None = None) -> None:
+        self.path = path.absolute()
+        self.settings = settings or Settings()
+        self.locks = Locks(self.path, _owner())
+        self._readers: list[apsw.Connection] = []
+        self._listeners: list[Callable[[set[str]], None]] = []
+        self._closed = False
+        try:
+            migrate.open_path(self.path, self.settings, self.locks)
+            self.locks.hold_owner()
+            self._writer = database.connect(self.path, self.settings)
+        except BaseException:
+            self.locks.close()
+            raise
+        self.pipeline = Pipeline(Transaction(self._writer), self._committed)
+        self._checkpointer = Checkpointer(self.path, self.settings, self._writer, self.pipeline)
+        _close_in_forks(self.locks)
+        self._sweep()
+
+    def __enter__(self) -> "BlockingStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what needs no lease
+
+    def admit(self, admission: Admission) -> Admitted:
+        return self.pipeline.run(lambda tx: operations.admit(tx, admission, self.moment()))
+
+    def create(self, started: SessionStarted, session: str | None = None) -> str:
+        return self.pipeline.run(lambda tx: operations.create(tx, started, session, self.moment()))
+
+    def ensure(self, started: SessionStarted) -> str:
+        """The session bound to `started.name`, made if there is none."""
+        return self.pipeline.run(lambda tx: operations.ensure(tx, started, self.moment()))
+
+    def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
+        listing = ListingRow()
+        for record in self.read_all(session, upto=at):
+            listing.apply(record)
+        return self.pipeline.run(lambda tx: operations.fork(tx, session, at, started, listing, self.moment()))
+
+    def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+        return self.pipeline.run(lambda tx: operations.add(tx, session, facts, key, self.moment()))
+
+    # --- leases
+
+    def acquire(self, session: str) -> Lease:
+        """Take the lease of a session that is free, expired, or whose owner is dead."""
+        while True:
+            with self.reader() as connection, reading.snapshot(connection):
+                row = reading.session(connection, session)
+            if self._is_held(row):
+                raise SessionBusy(session, str(row.owner))
+            expires_ms = self.now_ms() + self.settings.lease_ms
+            lease = self.pipeline.run(
+                lambda tx, token=row.token, expires_ms=expires_ms: operations.acquire(  # type: ignore[misc]
+                    tx, session, self.locks.owner, token, expires_ms
+                )
+            )
+            if lease is not None:
+                return lease
+
+    def running(self, session: str) -> str | None:
+        """Who runs a session at this moment, if anyone."""
+        with self.reader() as connection, reading.snapshot(connection):
+            row = reading.session(connection, session)
+        return row.owner if self._is_held(row) else None
+
+    def _is_held(self, row: reading.SessionRow) -> bool:
+        return row.owner is not None and row.expires_ms > self.now_ms() and self.locks.alive(row.owner)
+
+    def renew(self, lease: Lease) -> Lease:
+        expires_ms = self.now_ms() + self.settings.lease_ms
+        return self._fenced(lambda tx: operations.renew(tx, lease, expires_ms))
+
+    def release(self, lease: Lease, head: Seq) -> Release:
+        return self._fenced(lambda tx: operations.release(tx, lease, head))
+
+    def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
+        return self._fenced(lambda tx: operations.append(tx, lease, facts, head, self.moment()))
+
+    def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        return self._fenced(lambda tx: operations.draft(tx, lease, stream, text))
+
+    def _fenced(self, verb: Callable[[Transaction], T]) -> T:
+        try:
+            return self.pipeline.run(verb)
+        except LeaseLost as error:
+            log_fenced(error)
+            raise
+
+    # --- reading
+
+    def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.records(connection, reading.session(connection, session), after, limit)
+
+    def read_all(self, session: str, after: Seq = 0, upto: Seq | None = None) -> Iterator[Record]:
+        """Every fact in order, page by page."""
+        while page := self.read(session, after, reading.PAGE):
+            for record in page:
+                if upto is not None and record.seq > upto:
+                    return
+                yield record
+            after = page[-1].seq
+
+    def drafts(self, session: str) -> list[Draft]:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.drafts(connection, reading.session(connection, session))
+
+    def since(self, session: str, cursor: Cursor) -> tuple[list[Event], Cursor]:
+        with self.reader() as connection:
+            return reading.since(connection, session, cursor, reading.PAGE)
+
+    def follow(self, session: str, cursor: Cursor | None = None) -> Iterator[Event]:
+        """What is new, and then what comes, for ever. Stop iterating to leave."""
+        cursor = cursor or Cursor()
+        version = -1
+        with self.reader() as connection:
+            while True:
+                events, cursor = reading.since(connection, session, cursor, reading.PAGE)
+                yield from events
+                while not events and version == (version := connection.pragma("data_version")):
+                    time.sleep(_FOLLOW_PAUSE_S)
+
+    def find(self, name: str) -> str | None:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.bound(connection, name)
+
+    def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.listed(connection, limit, before)
+
+    # --- payloads
+
+    def put(self, session: str, payload: bytes) -> Hash:
+        if len(payload) > self.settings.payload_bytes_max:
+            raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
+        hash = sha256(payload).hexdigest()
+        return self.pipeline.run(lambda tx: operations.put(tx, session, hash, payload))
+
+    def get(self, payload: Hash) -> bytes:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.payload(connection, payload)
+
+    # --- removing, checking, copying
+
+    def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
+        seq = self.pipeline.run(lambda tx: operations.redact(tx, session, target, by, self.moment()))
+        self._checkpointer.empty_log()
+        return seq
+
+    def delete(self, session: str, with_forks: bool = False) -> int:
+        count = self.pipeline.run(lambda tx: operations.delete(tx, session, with_forks, self.moment()))
+        _log.info("deleted session %s (%d with its forks)", session, count)
+        self._sweep()
+        self._checkpointer.empty_log()
+        return count
+
+    def verify(self) -> Report:
+        with self.reader() as connection:
+            return verify.verify(connection)
+
+    def backup(self, to: Path) -> None:
+        with self.reader() as connection:
+            backup.backup(connection, to)
+
+    def close(self) -> None:
+        """Let go of the store. Correctness does not need it: a kill leaves the same facts."""
+        if self._closed:
+            return
+        self._closed = True
+        self.pipeline.close()
+        self._checkpointer.close()
+        while self._readers:
+            self._readers.pop().close()
+        self._writer.close()
+        self.locks.close()
+
+    # --- shared with the async store
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 if self.settings.now_ms is None else self.settings.now_ms()
+
+    def moment(self) -> Moment:
+        return Moment(self.now_ms(), self.settings.new_id or new_id)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[apsw.Connection]:
+        """A connection for reading, from those that are idle or a new one."""
+        if self._closed:
+            raise StoreClosed("this store was closed")
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = database.connect(self.path, self.settings, query_only=True)
+        try:
+            yield connection
+        finally:
+            self._readers.append(connection)
+
+    def listen(self, listener: Callable[[set[str]], None]) -> None:
+        """Have a function called, from the committing thread, with the ids of sessions that changed."""
+        self._listeners.append(listener)
+
+    def _committed(self, sessions: set[str]) -> None:
+        for listener in self._listeners:
+            listener(sessions)
+
+    def _sweep(self) -> None:
+        with self.reader() as connection, reading.snapshot(connection):
+            if not reading.unswept(connection):
+                return
+        while self.pipeline.run(operations.sweep):
+            pass
+
+
+def log_fenced(error: LeaseLost) -> None:
+    _log.warning("refused a write to session %s with the old token %d", error.session, error.token)
+
+
+def new_id() -> str:
+    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to meet."""
+    return b32encode(os.urandom(9)).decode().lower()[:13]
+
+
+def _owner() -> str:
+    """Names this open store to people and to other processes; never used twice."""
+    host = "".join(letter for letter in platform.node() if letter.isalnum() or letter in "-.")[:40] or "host"
+    return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"
+
+
+def _close_in_forks(locks: Locks) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return
+    reference = weakref.ref(locks)
+
+    def forget() -> None:
+        held = reference()
+        if held is not None:
+            held.forget()
+
+    os.register_at_fork(after_in_child=forget)

@@ -1,0 +1,194 @@
+"""Opens SQLite connections the way a journal needs them, and puts SQLite's errors into the store's words."""
+
+import contextlib
+import errno
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from steno.store.errors import (
+    JournalCorrupt,
+    NotAStore,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnopenable,
+    StoreUnwritable,
+    UnsafePlace,
+)
+from steno.store.protocol import Settings
+from steno.store.sqlite.sql import SCHEMA
+
+APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
+VERSION = 1
+
+_BUSY_PAUSE_S = (0.0001, 0.0008)
+_SYNCHRONOUS = {"power": "full", "process": "normal"}
+_NETWORK = frozenset(
+    """
+    nfs nfs4 cifs smb smb2 smb3 smbfs afpfs webdav 9p afs ceph glusterfs lustre ncpfs beegfs gpfs
+    fuse.sshfs fuse.s3fs fuse.rclone fuse.glusterfs fuse.ceph
+    """.split()  # noqa: SIM905 - a table reads better than a list of strings
+)
+
+
+def connect(path: Path, settings: Settings, *, query_only: bool = False) -> apsw.Connection:
+    """One connection to an existing store."""
+    with translated(f"cannot open {path}"):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=settings.vfs)
+        connection.set_busy_handler(_patience(settings.lock_wait_ms))
+        connection.pragma("synchronous", _SYNCHRONOUS[settings.durability])
+        connection.pragma("fullfsync", settings.durability == "power")
+        connection.pragma("wal_autocheckpoint", 0)
+        connection.pragma("secure_delete", True)
+        connection.pragma("temp_store", "memory")
+        connection.pragma("trusted_schema", False)
+        if query_only:
+            connection.pragma("query_only", True)
+        return connection
+
+
+def prepare(path: Path, settings: Settings, newest: int = VERSION) -> int:
+    """Make the file if there is none, check that it is a store, and return its version."""
+    if not settings.allow_network_file_system:
+        refuse_network(path)
+    _make_file(path)
+    connection = connect(path, settings)
+    try:
+        with translated(f"cannot open {path}"):
+            if _is_empty(connection):
+                _create(connection)
+            version = check(path, connection, newest)
+            if connection.pragma("journal_mode") != "wal":
+                connection.pragma("journal_mode", "wal")
+            return version
+    finally:
+        connection.close()
+
+
+def _make_file(path: Path) -> None:
+    """A new file is ours alone from its first moment, and its name survives a power cut."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        sync_folder(path.parent)
+    except FileExistsError:
+        pass
+    except FileNotFoundError as error:
+        raise StoreUnopenable(f"cannot make {path}: its folder does not exist") from error
+    except OSError as error:
+        kind = StoreReadOnly if isinstance(error, PermissionError) or error.errno == errno.EROFS else StoreUnopenable
+        raise kind(f"cannot make {path}: {error.strerror}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    if sys.platform == "win32":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    return connection.pragma("user_version") == 0 and not connection.execute("select 1 from sqlite_schema").get
+
+
+def _create(connection: apsw.Connection) -> None:
+    connection.pragma("journal_mode", "wal")
+    connection.execute("begin immediate")
+    if _is_empty(connection):
+        connection.execute(SCHEMA).fetchall()
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", VERSION)
+    connection.execute("commit")
+
+
+def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int:
+    """Refuse what is not a store of a version up to `newest`; its version."""
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise NotAStore(f"{path} is a database, but not a steno store; nothing was changed")
+    version = int(connection.pragma("user_version"))
+    if version > newest:
+        raise StoreTooNew(
+            f"{path} was written by a newer steno (format {version}, this one knows {newest}); upgrade steno"
+        )
+    return version
+
+
+def _patience(wait_ms: int) -> Callable[[int], bool]:
+    """Short jittered pauses: SQLite's own back-off makes the unlucky wait for more than half a second."""
+    waiting_since = 0.0
+
+    def busy(tries: int) -> bool:
+        nonlocal waiting_since
+        now = time.monotonic()
+        if tries == 0:
+            waiting_since = now
+        if (now - waiting_since) * 1000 >= wait_ms:
+            return False
+        time.sleep(random.uniform(*_BUSY_PAUSE_S))  # noqa: S311
+        return True
+
+    return busy
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, doing) from error
+
+
+def translate(error: apsw.Error, doing: str) -> StoreError:
+    """SQLite's error in our words: what happened, and that nothing was stored."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreLocked(f"{doing}: another process has been writing to the store for too long")
+        case apsw.FullError():
+            return StoreFull(f"{doing}: the disk is full")
+        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            return StoreReadOnly(f"{doing}: the store is read-only ({error})")
+        case apsw.NotADBError():
+            return NotAStore(f"{doing}: the file is not a database, or its first page is damaged")
+        case apsw.CorruptError():
+            return JournalCorrupt(f"{doing}: the database is damaged ({error})")
+        case apsw.CantOpenError():
+            return StoreUnopenable(f"{doing}: {error}")
+        case _:
+            return StoreUnwritable(f"{doing}: {error}")
+
+
+def refuse_network(path: Path) -> None:
+    """WAL needs shared memory, which a network file system does not give to two machines."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    kind = file_system_of(path.parent.resolve(), mounts)
+    if kind in _NETWORK:
+        raise UnsafePlace(
+            f"{path} is on a network file system ({kind}), where acknowledged facts can be lost; "
+            "move the store to a local disk"
+        )
+
+
+def file_system_of(folder: Path, mounts: str) -> str:
+    """The type of the file system that a folder is on, from the text of /proc/mounts."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " "))
+        if len(point.parts) >= best and folder.is_relative_to(point):
+            best, kind = len(point.parts), fields[2]
+    return kind

@@ -1,0 +1,134 @@
+"""Locks that die with their process, so that a kill costs no waiting.
+
+Beside the store `x.db` lies the folder `x.db-locks` with
+
+- `open`       held shared by every process that has the store open, exclusively by restore and migrate;
+- `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file is not held
+               belongs to nobody any more.
+
+Probing takes a shared lock, so that two who probe a dead owner at once do not mistake each other for it.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from steno.store.errors import StoreInUse, StoreUnopenable
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int, exclusive: bool) -> bool:
+        # Windows has no shared byte lock here: probes may collide, and then the owner counts as alive.
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(handle: int, exclusive: bool) -> bool:
+        try:
+            fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+_FILE_MODE = 0o600
+_FOLDER_MODE = 0o700
+_PROBES = 2
+_PROBE_PAUSE_S = 0.002
+"""A sweep holds a dead owner's file for a moment; a second look tells it from a live owner."""
+
+
+class Locks:
+    """The locks of one open store. Not shared with a forked child: there they are closed."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self.owner = owner
+        self._folder = path.with_name(path.name + "-locks")
+        self._handles: list[int] = []
+        try:
+            self._folder.mkdir(_FOLDER_MODE, exist_ok=True)
+        except OSError as error:
+            raise StoreUnopenable(f"cannot make the lock folder {self._folder}: {error.strerror}") from error
+
+    def hold_open(self, exclusive: bool = False) -> None:
+        """Say that the store is in use, or (exclusively) that nobody else may use it."""
+        handle = self._open("open")
+        if not _lock(handle, exclusive):
+            os.close(handle)
+            raise StoreInUse(
+                "another process has this store open; stop it first"
+                if exclusive
+                else "this store is being restored or migrated by another process; try again in a moment"
+            )
+        self._handles.append(handle)
+
+    def hold_owner(self) -> None:
+        self._sweep()
+        while True:
+            handle = self._open(self.owner)
+            if _lock(handle, exclusive=True) and self._is_at(handle, self.owner):
+                self._handles.append(handle)
+                return
+            os.close(handle)
+
+    def alive(self, owner: str) -> bool:
+        """Whether the process behind an owner still runs."""
+        if owner == self.owner:
+            return True
+        for _ in range(_PROBES):
+            try:
+                handle = os.open(self._folder / owner, os.O_RDWR)
+            except FileNotFoundError:
+                return False
+            try:
+                if _lock(handle, exclusive=False):
+                    return False
+            finally:
+                os.close(handle)
+            time.sleep(_PROBE_PAUSE_S)
+        return True
+
+    def close(self) -> None:
+        while self._handles:
+            os.close(self._handles.pop())
+        with contextlib.suppress(OSError):
+            (self._folder / self.owner).unlink()
+
+    def forget(self) -> None:
+        """After a fork, in the child: the parent keeps its locks."""
+        while self._handles:
+            os.close(self._handles.pop())
+
+    def _open(self, name: str) -> int:
+        try:
+            return os.open(self._folder / name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        except OSError as error:
+            raise StoreUnopenable(f"cannot open the lock file {self._folder / name}: {error.strerror}") from error
+
+    def _is_at(self, handle: int, name: str) -> bool:
+        """Whether a file opened by name is still the one of that name: a sweep may have come between."""
+        try:
+            return (self._folder / name).stat().st_ino == os.fstat(handle).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _sweep(self) -> None:
+        """Remove the files of owners that are gone, each under its own lock. An owner's name is never used again."""
+        for file in self._folder.iterdir():
+            if file.name == "open":
+                continue
+            with contextlib.suppress(OSError):
+                handle = os.open(file, os.O_RDWR)
+                try:
+                    if _lock(handle, exclusive=True):
+                        file.unlink()
+                finally:
+                    os.close(handle)

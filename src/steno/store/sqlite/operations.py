@@ -1,0 +1,349 @@
+"""The verbs that write, each a function of a transaction: check everything, then add.
+
+Nothing here knows about threads, futures or commits; the pipeline runs many of these in one transaction.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from msgspec import Struct
+
+from steno.journal.codec import encode
+from steno.journal.drafts import Draft, Stream, keeps, sealed_by
+from steno.journal.facts import (
+    FREE_FACTS,
+    TURN_FACTS,
+    AnyFact,
+    ForkPoint,
+    FreeFact,
+    InputAdmitted,
+    MessageRedacted,
+    Record,
+    SessionRenamed,
+    SessionStarted,
+    TurnFact,
+    payloads_of,
+)
+from steno.journal.listing import ListingRow, title_of
+from steno.journal.parts import GONE, Hash, Redacted, Seq
+from steno.journal.redaction import redact as without_text
+from steno.store.errors import ForksRemain, KeyReused, NotAllowed, ShownTextDropped
+from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
+from steno.store.sqlite import reading
+from steno.store.sqlite.rows import fact_crc, place
+from steno.store.sqlite.sql import STATEMENTS
+from steno.store.sqlite.transaction import Session, Transaction
+
+KEY_LEN_MAX = 512
+RESERVED_SOURCE = "steno/add/"
+SWEEP_FACTS = 2_000
+
+
+class Moment(Struct, frozen=True, gc=False):
+    """Time and fresh ids, from outside."""
+
+    now_ms: int
+    new_id: Callable[[], str]
+
+
+# --- inputs and other facts that need no lease ------------------------------------------------------------------
+
+
+def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
+    said = admission.input
+    if said.source.startswith(RESERVED_SOURCE) or len(said.source) > KEY_LEN_MAX:
+        raise NotAllowed(f"{said.source!r} cannot be the source of an input")
+    before = _by_key(tx, said.source, said.key)
+    if before is not None:
+        return _admitted_before(tx, before, said)
+    id, started = _target(tx, admission, moment)
+    brought = {sha256(body).hexdigest(): body for body in admission.payloads}
+    written = tx.written([said], frozenset(brought))
+    session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    for hash, body in brought.items():
+        tx.run("insert_payload", (hash, body))
+        tx.run("own_payload", (hash, session.row.n, 0))
+    seq = tx.insert(session, written, moment.now_ms)
+    if said.key is not None:
+        tx.run("insert_key", (said.source, said.key, session.row.n, seq))
+    return Admitted(id, seq, True)
+
+
+def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str, SessionStarted | None]:
+    """The session an input goes to, and how to start it if it does not exist."""
+    create = admission.create
+    if admission.session is not None:
+        if create is None or tx.exists(admission.session):
+            tx.session(admission.session)
+            return admission.session, None
+        return _new_id(admission.session), create
+    if create is None:
+        raise NotAllowed("an input needs a session, or how to create one")
+    bound = None if create.name is None else tx.one("session_by_name", (create.name,))
+    return (moment.new_id(), create) if bound is None else (str(bound[0]), None)
+
+
+def _admitted_before(tx: Transaction, before: tuple[str, Seq], said: InputAdmitted) -> Admitted:
+    id, seq = before
+    stored = _record(tx, tx.session(id), seq).fact
+    same = isinstance(stored, InputAdmitted) and (stored.parts == said.parts or _is_redacted(stored))
+    if not same:
+        raise KeyReused(f"{said.source!r} sent {said.key!r} before, with other content; nothing was stored")
+    return Admitted(id, seq, False)
+
+
+def _is_redacted(stored: InputAdmitted) -> bool:
+    return any(isinstance(part, Redacted) for part in stored.parts)
+
+
+def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Moment) -> str:
+    id = moment.new_id() if id is None else _new_id(id)
+    if started.forked_from is not None:
+        raise NotAllowed("a fork is made by fork")
+    if tx.exists(id) or (started.name is not None and tx.one("session_by_name", (started.name,)) is not None):
+        raise KeyReused(f"there is a session {id!r} or one named {started.name!r} already")
+    _make(tx, id, started, moment.now_ms)
+    return id
+
+
+def ensure(tx: Transaction, started: SessionStarted, moment: Moment) -> str:
+    """The session bound to an external name, made if there is none."""
+    if started.name is None:
+        raise NotAllowed("only a session with an external name can be found again")
+    bound = tx.one("session_by_name", (started.name,))
+    return create(tx, started, None, moment) if bound is None else str(bound[0])
+
+
+def _new_id(id: str) -> str:
+    if not id or len(id) > KEY_LEN_MAX or not id.isprintable() or "/" in id:
+        raise NotAllowed(f"{id!r} cannot be the id of a session")
+    return id
+
+
+def _make(tx: Transaction, id: str, started: SessionStarted, at_ms: int) -> Session:
+    written = tx.written([started])
+    session = tx.make(id, started.name, None, 0, ListingRow())
+    tx.insert(session, written, at_ms)
+    return session
+
+
+def fork(tx: Transaction, parent: str, at: Seq, started: SessionStarted, listing: ListingRow, moment: Moment) -> str:
+    """`listing` is the parent's row as it was at `at`; it is folded outside, where it holds nobody up."""
+    row = tx.session(parent).row
+    if not 1 <= at <= row.head:
+        raise NotAllowed(f"session {parent!r} has no fact {at}")
+    if started.name is not None:
+        raise NotAllowed("a fork has no external name: that stays with its parent")
+    while row.parent is not None and at <= row.base:
+        row = reading.SessionRow(*tx.one("session_by_n", (row.parent,)))  # type: ignore[misc]
+    origin = SessionStarted(started.platform, started.model, None, ForkPoint(parent, at))
+    written = tx.written([origin])
+    id = moment.new_id()
+    session = tx.make(id, None, row.n, at, listing)
+    tx.insert(session, written, moment.now_ms)
+    return id
+
+
+def add(tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, moment: Moment) -> Appended:
+    _check_kinds(facts, FREE_FACTS, "needs the session's lease")
+    session = tx.session(id)
+    source = RESERVED_SOURCE + id
+    before = _by_key(tx, source, key)
+    if before is not None:
+        first = before[1]
+        stored = [_record(tx, session, first + i).fact for i in range(len(facts))]
+        if stored != list(facts):
+            raise KeyReused(f"key {key!r} was used before in {id!r}, with other facts; nothing was stored")
+        return Appended(first, first + len(facts) - 1, ())
+    first = tx.insert(session, tx.written(facts), moment.now_ms)
+    if key is not None:
+        tx.run("insert_key", (source, key, session.row.n, first))
+    return Appended(first, session.row.head, ())
+
+
+def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq] | None:
+    if key is None:
+        return None
+    if not key or len(key) > KEY_LEN_MAX:
+        raise NotAllowed(f"a key has 1 to {KEY_LEN_MAX} characters")
+    row = tx.one("key", (source, key))
+    return None if row is None else (str(row[1]), int(row[0]))  # type: ignore[arg-type]
+
+
+def _record(tx: Transaction, session: Session, seq: Seq) -> Record:
+    tx.flush()
+    return reading.records(tx.connection, session.row, seq - 1, 1)[0]
+
+
+def _check_kinds(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: str) -> None:
+    if not facts:
+        raise NotAllowed("no fact was given")
+    for fact in facts:
+        if type(fact) not in allowed:
+            raise NotAllowed(f"{type(fact).__name__} {otherwise}")
+
+
+# --- leases and what they allow -----------------------------------------------------------------------------------
+
+
+def acquire(tx: Transaction, id: str, owner: str, token: int, expires_ms: int) -> Lease | None:
+    """Take the lease if its token is still the one that was found free; None if somebody was quicker."""
+    session = tx.session(id)
+    if session.row.token != token:
+        return None
+    session.row.token, session.row.owner, session.row.expires_ms = token + 1, owner, expires_ms
+    session.sealed.clear()
+    tx.save(session)
+    return Lease(id, token + 1, owner, expires_ms)
+
+
+def renew(tx: Transaction, lease: Lease, expires_ms: int) -> Lease:
+    session = tx.owned(lease)
+    session.row.expires_ms = expires_ms
+    tx.save(session)
+    return Lease(lease.session, lease.token, lease.owner, expires_ms)
+
+
+def release(tx: Transaction, lease: Lease, head: Seq) -> Release:
+    session = tx.owned(lease)
+    foreign = tx.since(session, head)
+    if foreign:
+        return Release(False, foreign)
+    session.row.owner, session.row.expires_ms = None, 0
+    tx.save(session)
+    return Release(True, ())
+
+
+def append(tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, moment: Moment) -> Appended:
+    session = tx.owned(lease)
+    _check_kinds(facts, TURN_FACTS, "is not a turn fact")
+    written = tx.written(facts)
+    sealed = [_sealable(tx, session, fact) for fact in facts if sealed_by(fact) is not None]
+    foreign = tx.since(session, head)
+    for started, drafts in sealed:
+        tx.seal(session, started, drafts)
+    first = tx.insert(session, written, moment.now_ms)
+    return Appended(first, session.row.head, foreign)
+
+
+def _sealable(tx: Transaction, session: Session, fact: TurnFact) -> tuple[Seq, list[Draft]]:
+    """The drafts that a fact seals, once it is sure that it keeps every character of them."""
+    started = sealed_by(fact)
+    if started is None:
+        raise NotAllowed(f"{type(fact).__name__} seals nothing")
+    drafts = tx.drafts_at(session, started)
+    for draft in drafts:
+        if not keeps(fact, draft):
+            raise ShownTextDropped(
+                f"session {session.row.id!r}: sealing fact {started} would drop {draft.stream.kind} that was shown"
+            )
+    return started, drafts
+
+
+def draft(tx: Transaction, lease: Lease, stream: Stream, text: str) -> int:
+    return tx.draft(tx.owned(lease), stream, text)
+
+
+# --- payloads -------------------------------------------------------------------------------------------------------
+
+
+def put(tx: Transaction, id: str, hash: Hash, body: bytes) -> Hash:
+    session = tx.session(id)
+    tx.run("insert_payload", (hash, body))
+    tx.run("own_payload", (hash, session.row.n, 0))
+    return hash
+
+
+# --- removing -------------------------------------------------------------------------------------------------------
+
+
+def redact(tx: Transaction, id: str, target: Seq, by: str, moment: Moment) -> Seq:
+    """Take the text of one message out of the journal; the seq of the fact that says so."""
+    session = tx.session(id)
+    holder = session
+    while holder.row.parent is not None and target <= holder.row.base:
+        above = reading.SessionRow(*tx.one("session_by_n", (holder.row.parent,)))  # type: ignore[misc]
+        holder = tx.session(above.id)
+    record, emptied = _redactable(tx, holder, target)
+    body = encode(emptied)
+    at = place(holder.row.n, record.seq)
+    tx.run("replace_fact", (fact_crc(at, record.at_ms, body), body.decode(), at))
+    for hash in payloads_of(record.fact):
+        tx.run("own_payload", (hash, holder.row.n, -1))
+        tx.run("disown_payload", (hash, holder.row.n))
+        tx.run("delete_payload_unowned", (hash,))
+    for heir in _family(tx, holder):
+        _retitle(tx, heir, record.fact)
+    noted = MessageRedacted(target, by)
+    return tx.insert(session, tx.written([noted]), moment.now_ms)
+
+
+def _redactable(tx: Transaction, session: Session, target: Seq) -> tuple[Record, AnyFact]:
+    """The fact that holds the text of the message at `target`: that fact itself, or the one that sealed it."""
+    tx.flush()
+    after = target - 1
+    while after < session.row.head:
+        page = reading.records(tx.connection, session.row, after, reading.PAGE)
+        for record in page:
+            if record.seq == target or sealed_by(record.fact) == target:
+                emptied = without_text(record.fact)
+                if emptied is not None:
+                    return record, emptied
+        after = page[-1].seq
+    raise NotAllowed(f"session {session.row.id!r} has no finished message at {target}")
+
+
+def _retitle(tx: Transaction, session: Session, fact: AnyFact) -> None:
+    """A title that was taken from the redacted text goes with it."""
+    was = None
+    if isinstance(fact, InputAdmitted) and not session.listing.named:
+        was = title_of(fact.parts)
+    elif isinstance(fact, SessionRenamed):
+        was = fact.title
+    if was and session.listing.title == was:
+        session.listing.title, session.relisted = GONE, True
+        tx.save(session)
+
+
+def _family(tx: Transaction, session: Session) -> list[Session]:
+    """A session and all forks that refer to it, however indirectly; parents before children."""
+    family = [session]
+    for member in family:
+        children = tx.connection.execute(STATEMENTS["children_of"], (member.row.n,)).fetchall()
+        family += [tx.session(str(child)) for (child,) in children]
+    return family
+
+
+def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
+    """Take sessions out of the world in one step; how many. Their rows are swept afterwards."""
+    doomed = _family(tx, tx.session(id))
+    if len(doomed) > 1 and not with_forks:
+        names = ", ".join(repr(fork.row.id) for fork in doomed[1:])
+        raise ForksRemain(f"session {id!r} has forks that refer to it: {names}; delete them with it, or keep it")
+    tx.flush()
+    for session in reversed(doomed):
+        row = session.row
+        tx.run("insert_deletion", (row.n, row.id, moment.now_ms, row.base, row.head))
+        tx.run("delete_all_drafts", (row.n,))
+        tx.run("delete_session", (row.n,))
+        tx.forget(row.id)
+    return len(doomed)
+
+
+def sweep(tx: Transaction) -> bool:
+    """Remove a bounded part of what deleted sessions left; whether there is more."""
+    found = tx.one("deletions_unswept")
+    if found is None:
+        return False
+    n, base, head = (int(value) for value in found)  # type: ignore[arg-type]
+    first = tx.connection.execute(STATEMENTS["facts_between"], (place(n, base), place(n, head), 1)).fetchone()
+    if first is not None:
+        tx.run("delete_facts", (first[0], min(int(first[0]) + SWEEP_FACTS, place(n, head))))
+        return True
+    hashes = [str(hash) for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n,))]
+    tx.run("disown_payloads", (n,))
+    for hash in hashes:
+        tx.run("delete_payload_unowned", (hash,))
+    tx.run("delete_keys", (n,))
+    tx.run("deletion_swept", (n,))
+    return True

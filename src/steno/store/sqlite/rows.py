@@ -1,0 +1,72 @@
+"""Rows to records and back: where a fact lies, and how damage to it is noticed.
+
+Every row carries a CRC over its place, its time and its bytes. A row that does not match is damage, and so is a
+gap in the numbering: either raises `JournalCorrupt` and names the session and the seq. Nothing is skipped.
+"""
+
+from collections.abc import Iterable
+from zlib import crc32
+
+from steno.journal import codec
+from steno.journal.drafts import Draft, Kind, Stream
+from steno.journal.facts import Record
+from steno.journal.parts import Seq
+from steno.store.errors import JournalCorrupt
+
+SEQ_BITS = 32
+SEQ_MAX = (1 << SEQ_BITS) - 1
+
+FactRow = tuple[int, int, int, bytes]
+DraftRow = tuple[int, str, int, int, bytes]
+
+
+def place(n: int, seq: Seq) -> int:
+    return n << SEQ_BITS | seq
+
+
+def fact_crc(at: int, at_ms: int, body: bytes) -> int:
+    return crc32(body, (at * 0x9E3779B1 + at_ms) & 0xFFFFFFFF)
+
+
+def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
+    return crc32(text, (place(n, stream.started) * 0x9E3779B1 + start * 8 + len(stream.kind)) & 0xFFFFFFFF)
+
+
+def to_records(session: str, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
+    """Decode rows that must be numbered from `expected` on without a gap."""
+    records: list[Record] = []
+    decode = codec.decode
+    for at, at_ms, crc, body in rows:
+        seq = at & SEQ_MAX
+        if seq != expected:
+            raise JournalCorrupt(f"session {session!r}: fact {expected} is missing (found {seq} in its place)")
+        if crc32(body, (at * 0x9E3779B1 + at_ms) & 0xFFFFFFFF) != crc:
+            raise JournalCorrupt(f"session {session!r}: fact {seq} is damaged (checksum differs)")
+        try:
+            records.append(Record(seq, at_ms, decode(body)))
+        except codec.DecodeError as error:
+            raise JournalCorrupt(f"session {session!r}: fact {seq}: {error}") from error
+        expected = seq + 1
+    return records
+
+
+def to_drafts(session: str, n: int, rows: Iterable[DraftRow]) -> list[Draft]:
+    """Join the rows of each stream, in order."""
+    streams: dict[Stream, list[str]] = {}
+    ends: dict[Stream, int] = {}
+    for started, kind, start, crc, raw in rows:
+        stream = Stream(started, as_kind(kind))
+        if start != ends.get(stream, 0) or draft_crc(n, stream, start, raw) != crc:
+            raise JournalCorrupt(f"session {session!r}: the draft of fact {started} is damaged at offset {start}")
+        text = codec.unescape(raw.decode())
+        streams.setdefault(stream, []).append(text)
+        ends[stream] = start + len(text)
+    return [Draft(stream, "".join(pieces)) for stream, pieces in streams.items()]
+
+
+def as_kind(kind: str) -> Kind:
+    match kind:
+        case "text" | "reasoning" | "output":
+            return kind
+        case _:
+            raise JournalCorrupt(f"unknown kind of draft {kind!r}")

@@ -1,0 +1,87 @@
+-- The whole truth about what a steno store looks like on disk. Version 1 (pragma user_version).
+--
+-- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
+-- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is
+-- being streamed and becomes part of a fact when it is sealed, `keys` remembers what was admitted.
+
+create table sessions (
+    n          integer primary key autoincrement,  -- the session's number, never used twice
+    id         text    not null unique,            -- its name for the world, for ever
+    name       text    unique,                     -- the external name it is bound to, if any
+    parent     integer references sessions (n),    -- a fork's parent
+    base       integer not null,                   -- a fork's facts up to here are its parent's; 0 if it is no fork
+    head       integer not null,                   -- the seq of the last fact
+    token      integer not null,                   -- grows with every lease; a writer with an older one is refused
+    owner      text,                               -- who holds the lease; null if nobody does
+    expires_ms integer not null,
+    touched    integer not null,                   -- commit order of the last change to `listing`
+    listing    text    not null                    -- the row for lists, as JSON: derived, can be rebuilt from the facts
+) strict;
+
+create index sessions_by_touch on sessions (touched);
+create index sessions_by_parent on sessions (parent) where parent is not null;
+
+-- One row per fact. `id` is the session's n times 2^32 plus the fact's seq: a session's facts lie side by side, in
+-- order, in one b-tree without an index. `crc` covers id, time and body.
+create table facts (
+    id    integer primary key,
+    at_ms integer not null,
+    crc   integer not null,
+    body  text    not null
+) strict;
+
+-- To read the journal by hand:
+create view journal as
+select s.id as session, f.id & 0xffffffff as seq, datetime(f.at_ms / 1000, 'unixepoch') as at, f.body as fact
+from facts f join sessions s on s.n = f.id >> 32;
+
+-- Streamed text, a row per commit. Gone when its sealing fact is stored, in the same transaction.
+create table drafts (
+    session integer not null,
+    started integer not null,                      -- seq of the fact that started the stream
+    kind    text    not null,
+    start   integer not null,                      -- offset of the first character, in code points
+    crc     integer not null,
+    text    text    not null,
+    primary key (session, started, kind, start)
+) strict, without rowid;
+
+create table payloads (
+    n    integer primary key,
+    hash text not null unique,                     -- SHA-256 in hex
+    body blob not null
+) strict;
+
+-- Which sessions a payload belongs to, and how many of their facts name it: it goes when nobody is left.
+create table payload_owners (
+    hash    text    not null,
+    session integer not null,
+    refs    integer not null,
+    primary key (hash, session)
+) strict, without rowid;
+
+create index payload_owners_by_session on payload_owners (session);
+
+-- What was admitted or added under which key.
+create table keys (
+    source  text    not null,
+    key     text    not null,
+    session integer not null,
+    seq     integer not null,
+    primary key (source, key)
+) strict, without rowid;
+
+create index keys_by_session on keys (session);
+
+-- Deletes are logged: that it was, when, and how much; not what was in it. A session is gone with the first commit of
+-- its deletion; its rows are swept after that in small steps, also by the next process if this one dies.
+create table deletions (
+    n     integer primary key,                     -- the n the session had
+    id    text    not null,
+    at_ms integer not null,
+    base  integer not null,
+    head  integer not null,
+    swept integer not null                         -- 1 when nothing of it is left
+) strict;
+
+create index deletions_unswept on deletions (n) where swept = 0;

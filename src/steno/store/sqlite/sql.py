@@ -1,0 +1,43 @@
+"""Loads the SQL files. A statement is looked up by its name; nothing else in the package holds SQL."""
+
+import re
+from importlib.resources import files
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from apsw import SQLiteValue
+
+_NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+_SIZES = (64, 16, 4, 1)
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+SCHEMA = _text("schema.sql")
+STATEMENTS = {name: body.strip() for name, body in _NAMED.findall(_text("statements.sql"))}
+
+
+class ManyRows:
+    """One statement that writes many rows, prepared in a few sizes.
+
+    A step of SQLite costs a hand-over of Python's lock, so a batch must be few steps, not many.
+    """
+
+    def __init__(self, name: str, width: int) -> None:
+        row = "(" + ", ".join("?" * width) + ")"
+        self._sized = [(size, STATEMENTS[name].format(rows=", ".join([row] * size))) for size in _SIZES]
+
+    def split(self, rows: "Sequence[tuple[SQLiteValue, ...]]") -> "Iterator[tuple[str, Sequence[SQLiteValue]]]":
+        if len(rows) == 1:
+            yield self._sized[-1][1], rows[0]
+            return
+        at = 0
+        for size, statement in self._sized:
+            while len(rows) - at >= size:
+                yield statement, list(chain.from_iterable(rows[at : at + size]))
+                at += size

@@ -1,0 +1,213 @@
+"""The SQLite store for async callers: the same verbs, awaited until they are durable."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from steno.journal.drafts import Draft, Stream
+from steno.journal.facts import FreeFact, Record, SessionStarted, TurnFact
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import LeaseLost
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Appended,
+    Cursor,
+    Event,
+    Lease,
+    Listed,
+    Release,
+    Report,
+    Settings,
+)
+from steno.store.sqlite import operations
+from steno.store.sqlite.blocking import BlockingStore, log_fenced
+from steno.store.sqlite.pipeline import Ticket
+from steno.store.sqlite.transaction import Transaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_POLL_S = 0.005
+_TICKET_BYTES = 400
+"""What a queued verb costs beside its text, for the bound on the queue."""
+
+
+class SqliteStore:
+    """Belongs to the event loop it was made in."""
+
+    def __init__(self, blocking: BlockingStore) -> None:
+        self.blocking = blocking
+        self._loop = asyncio.get_running_loop()
+        self._queued = 0
+        self._room = asyncio.Event()
+        self._followers: dict[str, set[asyncio.Event]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        blocking.listen(self._committed)
+
+    @classmethod
+    async def open(cls, path: Path, settings: Settings | None = None) -> "SqliteStore":
+        return cls(await asyncio.to_thread(BlockingStore, path, settings))
+
+    async def __aenter__(self) -> "SqliteStore":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- verbs that go straight to the pipeline
+
+    async def admit(self, admission: Admission) -> Admitted:
+        moment = self.blocking.moment()
+        size = sum(len(payload) for payload in admission.payloads)
+        return await self._submit(lambda tx: operations.admit(tx, admission, moment), size)
+
+    async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+        moment = self.blocking.moment()
+        return await self._submit(lambda tx: operations.add(tx, session, facts, key, moment))
+
+    async def renew(self, lease: Lease) -> Lease:
+        expires_ms = self.blocking.now_ms() + self.blocking.settings.lease_ms
+        return await self._submit(lambda tx: operations.renew(tx, lease, expires_ms))
+
+    async def release(self, lease: Lease, head: Seq) -> Release:
+        return await self._submit(lambda tx: operations.release(tx, lease, head))
+
+    async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
+        moment = self.blocking.moment()
+        return await self._submit(lambda tx: operations.append(tx, lease, facts, head, moment))
+
+    async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        return await self._submit(lambda tx: operations.draft(tx, lease, stream, text), len(text))
+
+    # --- verbs that may take a while, each in a thread
+
+    async def create(self, started: SessionStarted, session: str | None = None) -> str:
+        return await self._thread(BlockingStore.create, started, session)
+
+    async def ensure(self, started: SessionStarted) -> str:
+        return await self._thread(BlockingStore.ensure, started)
+
+    async def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
+        return await self._thread(BlockingStore.fork, session, at, started)
+
+    async def acquire(self, session: str) -> Lease:
+        return await self._thread(BlockingStore.acquire, session)
+
+    async def running(self, session: str) -> str | None:
+        return await self._thread(BlockingStore.running, session)
+
+    async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+        return await self._thread(BlockingStore.read, session, after, limit)
+
+    async def drafts(self, session: str) -> list[Draft]:
+        return await self._thread(BlockingStore.drafts, session)
+
+    async def find(self, name: str) -> str | None:
+        return await self._thread(BlockingStore.find, name)
+
+    async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
+        return await self._thread(BlockingStore.list, limit, before)
+
+    async def put(self, session: str, payload: bytes) -> Hash:
+        return await self._thread(BlockingStore.put, session, payload)
+
+    async def get(self, payload: Hash) -> bytes:
+        return await self._thread(BlockingStore.get, payload)
+
+    async def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
+        return await self._thread(BlockingStore.redact, session, target, by)
+
+    async def delete(self, session: str, with_forks: bool = False) -> int:
+        return await self._thread(BlockingStore.delete, session, with_forks)
+
+    async def verify(self) -> Report:
+        return await self._thread(BlockingStore.verify)
+
+    async def backup(self, to: Path) -> None:
+        await self._thread(BlockingStore.backup, to)
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._thread(BlockingStore.close)
+
+    async def _thread(self, verb: Callable[Concatenate[BlockingStore, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(verb, self.blocking, *args, **kwargs)
+
+    # --- following
+
+    async def follow(self, session: str, cursor: Cursor | None = None) -> AsyncIterator[Event]:
+        """What is new, and then what comes, for ever. Close the iterator to leave."""
+        seen = cursor or Cursor()
+        changed = asyncio.Event()
+        self._followers.setdefault(session, set()).add(changed)
+        if self._watching is None:
+            self._watching = self._loop.create_task(self._watch())
+        try:
+            while True:
+                changed.clear()
+                events, seen = await self._thread(BlockingStore.since, session, seen)
+                for event in events:
+                    yield event
+                if not events:
+                    await changed.wait()
+        finally:
+            self._followers[session].discard(changed)
+            if not self._followers[session]:
+                del self._followers[session]
+
+    def _committed(self, sessions: set[str]) -> None:
+        """From the committing thread: wake those who follow what this process has just changed."""
+        if self._followers:
+            self._loop.call_soon_threadsafe(self._wake, frozenset(sessions))
+
+    def _wake(self, sessions: frozenset[str]) -> None:
+        for session in sessions & self._followers.keys():
+            for changed in self._followers[session]:
+                changed.set()
+
+    async def _watch(self) -> None:
+        """See what other processes commit: one look per process, however many follow."""
+        with self.blocking.reader() as connection:
+            version = connection.pragma("data_version")
+            while self._followers:
+                await asyncio.sleep(_POLL_S)
+                if version != (version := connection.pragma("data_version")):
+                    self._wake(frozenset(self._followers))
+        self._watching = None
+
+    # --- the pipeline, awaited
+
+    async def _submit(self, verb: Callable[[Transaction], T], size: int = 0) -> T:
+        """Queue a verb and wait until it is durable. A full queue makes the caller wait first."""
+        size += _TICKET_BYTES
+        while self._queued > self.blocking.settings.queue_bytes_max:
+            self._room.clear()
+            await self._room.wait()
+        self._queued += size
+        ticket = Ticket(verb, self, size)
+        future: asyncio.Future[T] = self._loop.create_future()
+        ticket.future = future
+        self.blocking.pipeline.submit(ticket)
+        try:
+            return await future
+        except LeaseLost as error:
+            log_fenced(error)
+            raise
+
+    def answered(self, tickets: Sequence[Ticket[object]]) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, tickets)
+
+    def _resolve(self, tickets: Sequence[Ticket[object]]) -> None:
+        for ticket in tickets:
+            self._queued -= ticket.size
+            future: asyncio.Future[object] = ticket.future  # type: ignore[assignment]
+            if future.cancelled():
+                continue
+            if ticket.error is None:
+                future.set_result(ticket.answer)
+            else:
+                future.set_exception(ticket.error)
+        self._room.set()

@@ -1,0 +1,258 @@
+"""The write side: what one transaction after another on one connection can do.
+
+What verbs add is collected and written in few statements when the batch is flushed: each step of SQLite hands
+Python's lock over, so a batch must be few steps. Session rows are remembered from batch to batch for as long as no
+other process has written; SQLite's data version tells.
+
+A verb checks first and adds after: once it has added anything it may not refuse. That is what lets one refused verb
+stand in a batch beside others.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import apsw
+
+from steno.journal import codec
+from steno.journal.drafts import Draft, Stream
+from steno.journal.facts import AnyFact, Record, payloads_of
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession
+from steno.store.protocol import Lease
+from steno.store.sqlite import reading
+from steno.store.sqlite.reading import SessionRow
+from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, place, to_drafts
+from steno.store.sqlite.sql import STATEMENTS, ManyRows
+
+if TYPE_CHECKING:
+    from apsw import SQLiteValue
+
+FACT_BYTES_MAX = 64 << 20
+_REMEMBERED_MAX = 10_000
+
+Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
+"""A fact, its bytes, and the payloads it names."""
+
+_INSERT_FACTS = ManyRows("insert_facts", 4)
+_INSERT_DRAFTS = ManyRows("insert_drafts", 6)
+_SAVE_SESSIONS = ManyRows("save_sessions", 9)
+_MOVE_SESSIONS = ManyRows("move_sessions", 9)
+
+
+class Session:
+    """A session's row while it is being written to."""
+
+    __slots__ = ("ends", "listing", "moved", "raw", "relisted", "row", "sealed")
+
+    def __init__(self, row: SessionRow) -> None:
+        self.row = row
+        self.listing: ListingRow = row.listing()
+        self.raw = row.listing_raw.decode()
+        self.ends: dict[Stream, int] = {}
+        self.sealed: set[Seq] = set()
+        self.relisted = self.moved = False
+
+
+class Transaction:
+    """Begins, collects, flushes, commits; then the same again."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.touched: set[str] = set()
+        self._sessions: dict[str, Session] = {}
+        self._dirty: dict[str, Session] = {}
+        self._facts: list[tuple[int, int, int, str]] = []
+        self._drafts: dict[tuple[int, Stream], tuple[int, list[str]]] = {}
+        self._version = -1
+        self._top = 0
+
+    # --- the frame
+
+    def begin(self) -> None:
+        self.connection.execute("begin immediate")
+        self.touched = set()
+        version = self.connection.data_version()
+        if version != self._version or len(self._sessions) > _REMEMBERED_MAX:
+            self._sessions.clear()
+            self._top = self.one("top_touched")[0]  # type: ignore[index,assignment]
+
+    def flush(self) -> None:
+        """Write what was collected. The transaction can be committed after it, or go on."""
+        self._flush_facts()
+        self._flush_drafts()
+        self._flush_sessions()
+
+    def commit(self) -> None:
+        self.connection.execute("commit")
+        self._version = self.connection.data_version()
+
+    def rollback(self) -> None:
+        """Forget everything: what was collected, and what was remembered of the rows it changed."""
+        self._version = -1
+        self._sessions.clear()
+        self._dirty.clear()
+        self._facts.clear()
+        self._drafts.clear()
+        if self.connection.in_transaction:
+            self.connection.execute("rollback")
+
+    def run(self, name: str, values: "Sequence[SQLiteValue]" = ()) -> None:
+        self.connection.execute(STATEMENTS[name], values).fetchall()
+
+    def one(self, name: str, values: "Sequence[SQLiteValue]" = ()) -> "tuple[SQLiteValue, ...] | None":
+        return self.connection.execute(STATEMENTS[name], values).fetchone()
+
+    # --- sessions
+
+    def session(self, id: str) -> Session:
+        found = self._sessions.get(id)
+        if found is None:
+            found = self._sessions[id] = Session(reading.session(self.connection, id))
+        return found
+
+    def exists(self, id: str) -> bool:
+        try:
+            self.session(id)
+        except UnknownSession:
+            return False
+        return True
+
+    def owned(self, lease: Lease) -> Session:
+        """The session of a lease that is still good."""
+        try:
+            found = self.session(lease.session)
+        except UnknownSession:
+            raise LeaseLost(lease.session, lease.token) from None
+        if found.row.token != lease.token or found.row.owner != lease.owner:
+            raise LeaseLost(lease.session, lease.token)
+        return found
+
+    def make(self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow) -> Session:
+        self._top += 1
+        values = (id, name, parent, base, base, self._top, codec.encode(listing).decode())
+        n = self.one("insert_session", values)[0]  # type: ignore[index]
+        row = SessionRow(n, id, name, parent, base, base, 0, None, 0, self._top, codec.encode(listing))  # type: ignore[arg-type]
+        made = self._sessions[id] = Session(row)
+        return made
+
+    def save(self, session: Session) -> None:
+        """Have the row written with the next flush."""
+        self._dirty[session.row.id] = session
+        self.touched.add(session.row.id)
+
+    def forget(self, id: str) -> None:
+        self._sessions.pop(id, None)
+        self._dirty.pop(id, None)
+        self.touched.add(id)
+
+    # --- facts
+
+    def written(self, facts: Iterable[AnyFact], brought: frozenset[Hash] = frozenset()) -> list[Written]:
+        """Facts as they will be stored, once it is sure that they can be."""
+        ready = []
+        for fact in facts:
+            body = codec.encode(fact)
+            if len(body) > FACT_BYTES_MAX:
+                raise NotAllowed(f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a payload")
+            hashes = payloads_of(fact)
+            for hash in hashes:
+                if hash not in brought and self.one("payload_exists", (hash,)) is None:
+                    raise UnknownPayload(f"no payload {hash}; put it before the fact that names it")
+            ready.append((fact, body, hashes))
+        return ready
+
+    def insert(self, session: Session, facts: Sequence[Written], at_ms: int) -> Seq:
+        """Add facts at the head; the seq of the first."""
+        row, listing = session.row, session.listing
+        first = row.head + 1
+        if row.head + len(facts) > SEQ_MAX:
+            raise NotAllowed(f"session {row.id!r} is full")
+        for fact, body, hashes in facts:
+            row.head = seq = row.head + 1
+            at = place(row.n, seq)
+            self._facts.append((at, at_ms, fact_crc(at, at_ms, body), body.decode()))
+            if listing.apply(Record(seq, at_ms, fact)):
+                session.relisted = True
+            for hash in hashes:
+                self.run("own_payload", (hash, row.n, 1))
+        if session.relisted and row.touched != self._top:
+            self._top = row.touched = self._top + 1
+            session.moved = True
+        self.save(session)
+        return first
+
+    def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
+        """What was added after `head`."""
+        if session.row.head <= head:
+            return ()
+        self._flush_facts()
+        return tuple(reading.records(self.connection, session.row, head, SEQ_MAX))
+
+    # --- drafts
+
+    def draft(self, session: Session, stream: Stream, text: str) -> int:
+        """Add text to a stream; its new end."""
+        if stream.started in session.sealed or not session.row.base < stream.started <= session.row.head:
+            raise NotAllowed(f"session {session.row.id!r} has no open stream at fact {stream.started}")
+        end = session.ends.get(stream)
+        if end is None:
+            end = reading.stream_end(self.connection, session.row, stream)
+        self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
+        session.ends[stream] = end = end + len(text)
+        self.touched.add(session.row.id)
+        return end
+
+    def drafts_at(self, session: Session, started: Seq) -> list[Draft]:
+        if not session.row.base < started <= session.row.head:
+            raise NotAllowed(f"session {session.row.id!r} has no fact {started} of its own to seal")
+        self._flush_drafts()
+        rows = self.connection.execute(STATEMENTS["drafts_of_stream"], (session.row.n, started))
+        return to_drafts(session.row.id, session.row.n, rows)
+
+    def seal(self, session: Session, started: Seq, drafts: list[Draft]) -> None:
+        if drafts:
+            self.run("delete_drafts", (session.row.n, started))
+        for draft in drafts:
+            session.ends.pop(draft.stream, None)
+        session.sealed.add(started)
+
+    # --- flushing
+
+    def _flush_facts(self) -> None:
+        if not self._facts:
+            return
+        facts, self._facts = self._facts, []
+        for statement, values in _INSERT_FACTS.split(facts):
+            self.connection.execute(statement, values)
+
+    def _flush_drafts(self) -> None:
+        if not self._drafts:
+            return
+        drafts, self._drafts = self._drafts, {}
+        rows = []
+        for (n, stream), (start, pieces) in drafts.items():
+            text = codec.escape("".join(pieces))
+            crc = draft_crc(n, stream, start, text.encode())
+            rows.append((n, stream.started, stream.kind, start, crc, text))
+        for statement, values in _INSERT_DRAFTS.split(rows):
+            self.connection.execute(statement, values)
+
+    def _flush_sessions(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        saved: list[tuple[SQLiteValue, ...]] = []
+        moved: list[tuple[SQLiteValue, ...]] = []
+        for session in dirty.values():
+            row = session.row
+            if session.relisted:
+                session.raw = codec.encode(session.listing).decode()
+            (moved if session.moved else saved).append(
+                (row.n, row.id, row.base, row.head, row.token, row.owner, row.expires_ms, row.touched, session.raw)
+            )
+            session.relisted = session.moved = False
+        if saved:
+            for statement, values in _SAVE_SESSIONS.split(saved):
+                self.connection.execute(statement, values)
+        if moved:
+            for statement, values in _MOVE_SESSIONS.split(moved):
+                self.connection.execute(statement, values)

@@ -1,0 +1,95 @@
+"""Looks at every byte of a store and says what is damaged. Changes nothing, holds nobody up."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+
+import apsw
+
+from steno.journal.listing import ListingRow
+from steno.store.errors import JournalCorrupt, UnknownSession
+from steno.store.protocol import Damage, Report
+from steno.store.sqlite import reading
+from steno.store.sqlite.rows import to_drafts
+from steno.store.sqlite.sql import STATEMENTS
+
+DAMAGE_MAX = 1_000
+_PAGE = 200
+
+
+def verify(connection: apsw.Connection) -> Report:
+    """Every fact decodes, is numbered without a gap and matches its checksum; every list row matches its facts."""
+    damage: list[Damage] = []
+    counts = {"sessions": 0, "facts": 0}
+    for look in (_pages, _dangling, _payloads):
+        damage += _survive(look, connection)
+    try:
+        for n, id in _sessions(connection):
+            counts["sessions"] += 1
+            damage += _session(connection, n, id, counts)
+            if len(damage) >= DAMAGE_MAX:
+                break
+    except (apsw.Error, JournalCorrupt) as error:
+        damage.append(Damage("sessions", str(error)))
+    return Report(counts["sessions"], counts["facts"], tuple(damage[:DAMAGE_MAX]))
+
+
+def _survive(look: Callable[[apsw.Connection], Iterator[Damage]], connection: apsw.Connection) -> list[Damage]:
+    """A look that cannot even be finished is damage too."""
+    found: list[Damage] = []
+    try:
+        found.extend(look(connection))
+    except (apsw.Error, UnicodeDecodeError) as error:
+        found.append(Damage("database", str(error)))
+    return found
+
+
+def _pages(connection: apsw.Connection) -> Iterator[Damage]:
+    for (said,) in connection.execute("pragma integrity_check(100)"):
+        if said != "ok":
+            yield Damage("database", str(said))
+
+
+def _dangling(connection: apsw.Connection) -> Iterator[Damage]:
+    for source, key in connection.execute(STATEMENTS["keys_dangling"]):
+        yield Damage(f"key {key!r} of {source!r}", "refers to a fact that does not exist")
+    for session, started in connection.execute(STATEMENTS["drafts_dangling"]):
+        yield Damage(f"draft of fact {started}, session number {session}", "belongs to no fact")
+    for (n,) in connection.execute(STATEMENTS["facts_dangling"]):
+        yield Damage(f"facts of session number {n}", "belong to no session")
+    for (hash,) in connection.execute(STATEMENTS["payloads_dangling"]):
+        yield Damage(f"payload {hash}", "is missing")
+
+
+def _payloads(connection: apsw.Connection) -> Iterator[Damage]:
+    n: object = 0
+    while row := connection.execute(STATEMENTS["payloads_after"], (n,)).fetchone():
+        n, hash, body = row
+        if sha256(body).hexdigest() != hash:
+            yield Damage(f"payload {hash}", "does not match its hash")
+
+
+def _sessions(connection: apsw.Connection) -> Iterator[tuple[int, str]]:
+    after = 0
+    while page := connection.execute(STATEMENTS["session_ids"], (after, _PAGE)).fetchall():
+        yield from ((int(n), str(id)) for n, id in page)  # type: ignore[arg-type]
+        after = int(page[-1][0])  # type: ignore[arg-type]
+
+
+def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int]) -> list[Damage]:
+    try:
+        with reading.snapshot(connection):
+            row = reading.session(connection, id)
+            listing, after = ListingRow(), 0
+            while page := reading.records(connection, row, after, reading.PAGE):
+                for record in page:
+                    listing.apply(record)
+                counts["facts"] += sum(record.seq > row.base for record in page)
+                after = page[-1].seq
+            to_drafts(id, n, connection.execute(STATEMENTS["drafts_of"], (n,)))
+            if listing != row.listing():
+                return [Damage(f"session {id!r}", "its row for lists differs from its facts")]
+    except JournalCorrupt as error:
+        return [Damage(f"session {id!r}", str(error))]
+    except UnknownSession:
+        return []  # deleted while we looked
+    return []

@@ -1,0 +1,150 @@
+"""Style that is itself a test: each rule names the offenders when it fails."""
+
+import ast
+import importlib
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTION_LINES_MAX = 70
+MODULE_LINES_MAX = 500
+BROAD_EXCEPTS_PER_1000_LINES_MAX = 2
+PROMISE_MAX = 60
+JOURNAL_REFERENCE = ROOT / "docs" / "reference" / "journal-format.md"
+
+# Spelled in pieces, so that this file passes its own rules.
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r")\b")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(["work", "root", "home"]) + ")/")
+
+
+def python_files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def project_files() -> list[Path]:
+    """Every file that is, or with the next commit can be, part of the project."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    names = listing.stdout.decode().split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def matching_lines(pattern: re.Pattern[str], files: list[Path]) -> list[str]:
+    return [
+        f"{place(file)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def place(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def nodes(file: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(file.read_text(), filename=str(file)))
+
+
+def line_count(file: Path) -> int:
+    return len(file.read_text().splitlines())
+
+
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    match handler.type:
+        case None:
+            return True
+        case ast.Tuple(elts=caught):
+            pass
+        case single:
+            caught = [single]
+    return any(isinstance(kind, ast.Name) and kind.id in {"Exception", "BaseException"} for kind in caught)
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{place(file)}:{node.lineno}: {node.name}"
+        for file in python_files("src")
+        for node in nodes(file)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_modules_are_short() -> None:
+    assert [place(file) for file in python_files("src") if line_count(file) > MODULE_LINES_MAX] == []
+
+
+def test_broad_excepts_are_rare() -> None:
+    files = python_files("src")
+    broad = [
+        f"{place(file)}:{node.lineno}"
+        for file in files
+        for node in nodes(file)
+        if isinstance(node, ast.ExceptHandler) and is_broad(node)
+    ]
+    thousands = max(1.0, sum(map(line_count, files)) / 1000)
+    assert len(broad) <= BROAD_EXCEPTS_PER_1000_LINES_MAX * thousands, broad
+
+
+def test_promise_marks_name_a_promise() -> None:
+    unknown = [
+        f"{place(file)}:{node.lineno}: {ast.unparse(node)}"
+        for file in python_files("tests")
+        for node in nodes(file)
+        if isinstance(node, ast.Call) and is_promise(node.func) and not names_promises(node)
+    ]
+    assert unknown == []
+
+
+def is_promise(func: ast.expr) -> bool:
+    match func:
+        case ast.Name(id="promise") | ast.Attribute(attr="promise"):
+            return True
+    return False
+
+
+def names_promises(mark: ast.Call) -> bool:
+    numbers = [arg.value if isinstance(arg, ast.Constant) else None for arg in mark.args]
+    return bool(numbers) and all(type(n) is int and 1 <= n <= PROMISE_MAX for n in numbers)
+
+
+def test_nothing_is_marked_unfinished() -> None:
+    folders = {"src", "tests", "docs"}
+    files = [file for file in project_files() if file.relative_to(ROOT).parts[0] in folders]
+    assert matching_lines(UNFINISHED, files) == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    assert matching_lines(MACHINE_PATH, project_files()) == []
+
+
+def test_every_fact_is_in_the_journal_format_reference() -> None:
+    try:
+        facts = importlib.import_module("steno.journal.facts")
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"steno.journal", "steno.journal.facts"}:
+            raise
+        pytest.skip("there are no facts yet")
+    tags = {
+        thing.__struct_config__.tag
+        for thing in vars(facts).values()
+        if isinstance(thing, type) and issubclass(thing, msgspec.Struct)
+    }
+    declared = {tag for tag in tags if isinstance(tag, str)}
+    reference = JOURNAL_REFERENCE.read_text()
+    absent = [tag for tag in declared if f"`{tag}`" not in reference and f'"{tag}"' not in reference]
+    assert declared
+    assert sorted(absent) == []
