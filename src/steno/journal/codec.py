@@ -68,21 +68,23 @@ def decode(body: bytes) -> AnyFact:
             return _decoder.decode(body)
         fact: AnyFact = msgspec.convert(_each_text(msgspec.json.decode(body), unescape), AnyFact)
         return fact
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _explain(body, error) from error
 
 
 def decode_listing(body: bytes) -> ListingRow:
     try:
         return msgspec.convert(_each_text(msgspec.json.decode(body), unescape), ListingRow)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"not a listing row: {error}") from error
 
 
 def _explain(body: bytes, error: Exception) -> DecodeError:
     try:
         tag = msgspec.json.decode(body)["type"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return DecodeError(f"not a fact: {error}")
+    if not isinstance(tag, str):
         return DecodeError(f"not a fact: {error}")
     if tag not in TAGS:
         return UnknownFact(f"unknown fact {tag!r}: written by a newer steno, or damaged")

@@ -228,7 +228,7 @@ class MessageRedacted(Fact, frozen=True, tag="message.redacted"):
 
 
 class Rewound(Fact, frozen=True, tag="rewound"):
-    """For a model, nothing after `to` and before this fact happened."""
+    """For a model, nothing after the message at `to`, or from the turn at `to` on, happened before this fact."""
 
     to: Seq
 

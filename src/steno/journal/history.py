@@ -4,6 +4,8 @@ Everything that a model must not see, or must see differently, is decided here a
 messages, rewinds, compaction, prompts whose turn failed before anything was answered.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct, field
 
 from steno.journal.facts import (
@@ -127,11 +129,15 @@ class History(Struct):
         later = (slot for slot in standing if slot.at > upto and slot.turn.counts())
         return first + [entry for slot in later if (entry := self._seen(slot)) is not None]
 
+    def said(self, inputs: Sequence[Seq]) -> list[Said]:
+        """Inputs as they will stand in the history once they are taken."""
+        return [Said(seq, self._inputs[seq].parts) for seq in inputs if seq in self._inputs]
+
     def _seen(self, slot: _Slot) -> Entry | None:
         entry = slot.entry
         if isinstance(entry, Summarised):
             return None
-        if not self._hidden:
+        if not self._hidden or isinstance(entry, Closed):
             return entry
         if isinstance(entry, Settled):
             if slot.step in self._hidden:
@@ -165,6 +171,8 @@ class History(Struct):
     def _edit(self, seq: Seq, fact: AnyFact) -> None:
         match fact:
             case SessionStarted():
+                if self._turn.origin is not None and self._turn.ending is None:
+                    self._add(seq, Closed(seq, "interrupted", "forked"))
                 self._turn = _Turn()
                 self._inputs = {}
             case ContextSet():
@@ -182,16 +190,18 @@ class History(Struct):
                 pass
 
     def _rewind(self, seq: Seq, to: Seq) -> None:
-        """Leave out everything after the message at `to`; where no message has that address, after that seq."""
-        after = next((i + 1 for i, slot in enumerate(self._slots) if slot.entry.seq == to), None)
-        cut = [slot for slot in self._slots if slot.at > to] if after is None else self._slots[after:]
+        """Leave out what follows the message at `to`, or begins with the turn at `to`; else all after that seq."""
+        messages = ((i, slot.entry) for i, slot in enumerate(self._slots) if not isinstance(slot.entry, Closed))
+        after = next((i + 1 for i, message in messages if message.seq == to), None)
+        first = to if to in self._turns else to + 1
+        cut = [slot for slot in self._slots if slot.at >= first] if after is None else self._slots[after:]
         for slot in cut:
             slot.cuts += 1
         self._rewinds[seq] = cut
 
 
 def _sayable(fact: StepSealed) -> tuple[Content, ...]:
-    """Calls of an answer that broke off never ran, so no provider may see them unpaired."""
-    if fact.ended in ("complete", "length"):
+    """Calls of an answer that broke off or was cut never ran, so no provider may see them unpaired."""
+    if fact.ended == "complete":
         return fact.parts
     return tuple(part for part in fact.parts if not isinstance(part, ToolCall))

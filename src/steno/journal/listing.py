@@ -16,13 +16,13 @@ from steno.journal.facts import (
     TurnEnded,
     TurnOutcome,
 )
-from steno.journal.parts import GONE, Content, Redacted, text_of
+from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 
 TITLE_LEN_MAX = 80
 
 
 class ListingRow(Struct, omit_defaults=True):
-    """`messages` counts what the transcript shows."""
+    """`messages` counts what the transcript shows; `titled` is the fact that the title comes from."""
 
     platform: str = ""
     model: str = ""
@@ -30,6 +30,7 @@ class ListingRow(Struct, omit_defaults=True):
     forked_from: ForkPoint | None = None
     title: str = ""
     named: bool = False
+    titled: Seq = 0
     created_ms: int = 0
     updated_ms: int = 0
     messages: int = 0
@@ -44,8 +45,8 @@ class ListingRow(Struct, omit_defaults=True):
             case InputAdmitted():
                 self.messages += 1
                 self.ended = None
-                if not self.title:
-                    self.title = title_of(fact.parts)
+                if not self.title and not self.named and (title := title_of(fact.parts)):
+                    self.title, self.titled = title, record.seq
             case StepSealed() | StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
@@ -54,7 +55,7 @@ class ListingRow(Struct, omit_defaults=True):
             case SessionStarted():
                 self._start(record, fact)
             case SessionRenamed():
-                self.title, self.named = fact.title, True
+                self.title, self.named, self.titled = fact.title, True, record.seq
             case SessionEnded():
                 self.ended = fact.reason
             case ContextSet():

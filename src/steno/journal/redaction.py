@@ -2,7 +2,17 @@
 
 from msgspec.structs import replace
 
-from steno.journal.facts import AnyFact, Compacted, ContextSet, InputAdmitted, SessionRenamed, StepSealed, ToolSettled
+from steno.journal.facts import (
+    AnyFact,
+    Compacted,
+    ContextSet,
+    InputAdmitted,
+    SessionRenamed,
+    StepLost,
+    StepSealed,
+    ToolSettled,
+    TurnEnded,
+)
 from steno.journal.parts import GONE, Content, Outcome, Reasoning, Redacted, Refused, Text, ToolCall
 
 
@@ -20,6 +30,8 @@ def redact(fact: AnyFact) -> AnyFact | None:
             return replace(fact, title=GONE)
         case Compacted():
             return replace(fact, summary=GONE)
+        case TurnEnded() | StepLost():
+            return replace(fact, detail=GONE) if fact.detail else None
         case ContextSet():
             return replace(fact, system=GONE, memories=())
         case _:

@@ -37,6 +37,9 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq, ToolCall
 
+STOPS = frozenset(("user",))
+"""Causes that are a person's wish. Nothing takes up what a person stopped."""
+
 
 class OpenCall(Struct):
     """A tool call without an outcome. `started` is None until the tool runs."""
@@ -51,15 +54,19 @@ class OpenCall(Struct):
 
 
 class OpenTurn(Struct):
-    """`step` is the seq of a request without an ending; `lost` counts such attempts since the last answer."""
+    """`step` is the seq of a request without an ending. `lost` counts the attempts that got no answer since the last
+    one, `broken` the answers in a row that broke off."""
 
     seq: Seq
     origin: Takes | Continues
     inputs: list[Seq]
     step: Seq | None = None
-    sealed: list[Seq] = []
+    steps: int = 0
     lost: int = 0
+    last_lost: StepLost | None = None
+    broken: int = 0
     calls: dict[str, OpenCall] = {}
+    settled: list[ToolSettled] = []
     last: StepSealed | None = None
     interrupted: InterruptAsked | None = None
 
@@ -67,6 +74,19 @@ class OpenTurn(Struct):
 class EndedTurn(Struct):
     turn: OpenTurn
     ending: TurnEnded
+
+
+class CutOff(Struct):
+    """A turn that something other than a person cut off, and whether a request has taken it up.
+
+    `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries the continuation;
+    a lost step withdraws it, `withdrawn` counts how often.
+    """
+
+    ended: EndedTurn
+    key: str
+    acknowledged_by: Seq | None = None
+    withdrawn: int = 0
 
 
 class State(Struct):
@@ -77,6 +97,7 @@ class State(Struct):
     pending: dict[Seq, InputAdmitted] = {}
     turn: OpenTurn | None = None
     last_turn: EndedTurn | None = None
+    cut_off: CutOff | None = None
     compacted: Seq | None = None
     threads: dict[str, str] = {}
     deliveries: dict[Seq, DeliveryOwed] = {}
@@ -103,7 +124,7 @@ class State(Struct):
                     self.turn.interrupted = fact
             case TurnEnded():
                 if self.turn is not None and self.turn.seq == fact.turn:
-                    self.last_turn, self.turn = EndedTurn(self.turn, fact), None
+                    self._end_turn(self.turn, fact)
             case _:
                 self._keep(record.seq, fact)
 
@@ -117,22 +138,36 @@ class State(Struct):
             case Continues():
                 pass
 
+    def _end_turn(self, turn: OpenTurn, fact: TurnEnded) -> None:
+        """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes that away."""
+        self.last_turn, self.turn = EndedTurn(turn, fact), None
+        if fact.outcome == "interrupted" and fact.cause not in STOPS:
+            self.cut_off = CutOff(self.last_turn, continuation_key(turn))
+        elif self.cut_off is not None and (self.cut_off.acknowledged_by is not None or fact.cause in STOPS):
+            self.cut_off = None
+
     def _step(self, turn: OpenTurn, seq: Seq, fact: StepStarted | StepSealed | StepLost) -> None:
         match fact:
             case StepStarted():
-                turn.step = seq
+                turn.step, turn.steps = seq, turn.steps + 1
+                if self.cut_off is not None and fact.acknowledges == self.cut_off.key:
+                    self.cut_off.acknowledged_by = seq
                 for taken in fact.takes:
                     self.pending.pop(taken, None)
                     turn.inputs.append(taken)
             case StepSealed():
-                turn.step, turn.last, turn.lost = None, fact, 0
-                turn.sealed.append(fact.step)
+                turn.step, turn.last, turn.lost, turn.last_lost = None, fact, 0, None
+                turn.broken = turn.broken + 1 if fact.ended == "incomplete" else 0
+                turn.settled = []
                 if fact.ended == "complete":
                     calls = (part for part in fact.parts if isinstance(part, ToolCall))
                     turn.calls = {call.id: OpenCall(call, fact.step) for call in calls}
             case StepLost():
-                turn.step = None
+                turn.step, turn.last_lost = None, fact
                 turn.lost += 1
+                if self.cut_off is not None and self.cut_off.acknowledged_by == fact.step:
+                    self.cut_off.acknowledged_by = None
+                    self.cut_off.withdrawn += 1
 
     def _keep(self, seq: Seq, fact: AnyFact) -> None:
         match fact:
@@ -163,9 +198,15 @@ class State(Struct):
     def _start_session(self, fact: SessionStarted) -> None:
         """A fork inherits what was said, not what was under way: that is its parent's to finish."""
         self.started = fact
-        self.turn = None
+        self.turn = self.cut_off = None
         self.pending, self.deliveries, self.hooks, self.threads = {}, {}, {}, {}
         self.ended = None
+
+
+def continuation_key(turn: OpenTurn) -> str:
+    """The same for the same turn and the same batch of tool results at its end, in every process."""
+    results = ",".join(f"{fact.step}.{fact.call}" for fact in turn.settled)
+    return f"{turn.seq}:{results}" if results else str(turn.seq)
 
 
 def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAsked | ApprovalDecided) -> None:
@@ -175,6 +216,7 @@ def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAs
                 call.started, call.group, call.repeat = seq, fact.group, fact.repeat
         case ToolSettled():
             turn.calls.pop(fact.call, None)
+            turn.settled.append(fact)
         case ApprovalAsked():
             if (call := turn.calls.get(fact.call)) is not None:
                 call.asked = seq

@@ -28,6 +28,7 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
+from steno.journal.listing import title_of
 from steno.journal.parts import (
     Content,
     Failed,
@@ -86,6 +87,8 @@ class Transcript(Struct):
     _taken: list[Message] = []
     _sealed: bool = False
     _calls: dict[Seq, str] = {}
+    _hidden: set[Seq] = set()
+    _named: bool = False
 
     def apply(self, record: Record) -> None:
         fact = record.fact
@@ -94,6 +97,7 @@ class Transcript(Struct):
                 said = Message(record.seq, record.seq, record.at_ms, "user", fact.parts, "pending")
                 self._inputs[record.seq] = said
                 self.messages.append(said)
+                self.title = self.title if self.title or self._named else title_of(fact.parts)
             case TurnStarted():
                 self._start_turn(record.seq, fact)
             case StepStarted():
@@ -122,8 +126,8 @@ class Transcript(Struct):
             role: Role = "tool" if draft.stream.kind == "output" else "assistant"
             seq = draft.stream.started
             shown = Message(seq, seq, 0, role, (Text(draft.text),), "streaming", self._open_turn())
-            shown.tool_call_id = self._calls.get(seq)
-            self.messages.append(shown)
+            shown.tool_call_id, shown.hidden = self._calls.get(seq), seq in self._hidden
+            self._place(shown)
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
         self.turns.append(Turn(seq))
@@ -143,8 +147,7 @@ class Transcript(Struct):
 
     def _settle(self, record: Record, fact: ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
-        self._say(record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome))
-        self.messages[-1].tool_call_id = fact.call
+        self._say(record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome), fact.call)
         self._calls.pop(seq, None)
 
     def _end_turn(self, fact: TurnEnded) -> None:
@@ -161,17 +164,37 @@ class Transcript(Struct):
         match fact:
             case SessionStarted():
                 self._inputs.clear()
+                if self.turns and self.turns[-1].outcome is None:
+                    self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
             case SessionRenamed():
-                self.title = fact.title
+                self.title, self._named = fact.title, True
             case MessageHidden():
+                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
                 for message in self.messages:
                     if message.seq == fact.target:
                         message.hidden = fact.hidden
             case _:
                 pass
 
-    def _say(self, record: Record, seq: Seq, role: Role, parts: tuple[Content, ...], state: MessageState) -> None:
-        self.messages.append(Message(seq, record.seq, record.at_ms, role, parts, state, self._open_turn()))
+    def _say(
+        self,
+        record: Record,
+        seq: Seq,
+        role: Role,
+        parts: tuple[Content, ...],
+        state: MessageState,
+        call: str | None = None,
+    ) -> None:
+        said = Message(seq, record.seq, record.at_ms, role, parts, state, self._open_turn(), call)
+        said.hidden = seq in self._hidden
+        self._place(said)
+
+    def _place(self, said: Message) -> None:
+        """In order of address, and before inputs that still wait: those belong to a later turn."""
+        at = len(self.messages)
+        while at and (self.messages[at - 1].seq > said.seq or self.messages[at - 1].state == "pending"):
+            at -= 1
+        self.messages.insert(at, said)
 
     def _open_turn(self) -> Seq | None:
         return self.turns[-1].seq if self.turns else None

@@ -13,18 +13,28 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+from msgspec.structs import replace
 
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import FreeFact, Record, SessionStarted, TurnFact
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, StoreClosed
+from steno.store.errors import (
+    LeaseLost,
+    NotAllowed,
+    OutcomeUnknown,
+    SessionBusy,
+    StoreClosed,
+    StoreUnwritable,
+    UnknownSession,
+)
 from steno.store.protocol import (
     Admission,
     Admitted,
     Appended,
     Cursor,
     Event,
+    Glance,
     Lease,
     Listed,
     Release,
@@ -52,8 +62,10 @@ class BlockingStore:
         self.settings = settings or Settings()
         self.locks = Locks(self.path, _owner())
         self._readers: list[apsw.Connection] = []
-        self._listeners: list[Callable[[set[str]], None]] = []
+        self._listeners: list[Callable[[set[str], set[str]], None]] = []
+        self._leases: set[tuple[str, int]] = set()
         self._closed = False
+        self._pid = os.getpid()
         try:
             migrate.open_path(self.path, self.settings, self.locks)
             self.locks.hold_owner()
@@ -64,7 +76,8 @@ class BlockingStore:
         self.pipeline = Pipeline(Transaction(self._writer), self._committed)
         self._checkpointer = Checkpointer(self.path, self.settings, self._writer, self.pipeline)
         _close_in_forks(self.locks)
-        self._sweep()
+        with contextlib.suppress(StoreUnwritable, OutcomeUnknown):  # a full disk is no reason not to read
+            self._sweep()
 
     def __enter__(self) -> "BlockingStore":
         return self
@@ -75,6 +88,8 @@ class BlockingStore:
     # --- what needs no lease
 
     def admit(self, admission: Admission) -> Admitted:
+        for payload in admission.payloads:
+            self.check_size(payload)
         return self.pipeline.run(lambda tx: operations.admit(tx, admission, self.moment()))
 
     def create(self, started: SessionStarted, session: str | None = None) -> str:
@@ -109,7 +124,12 @@ class BlockingStore:
                 )
             )
             if lease is not None:
+                self._leases.add((session, lease.token))
                 return lease
+
+    def abandon(self, lease: Lease) -> None:
+        """Give a lease up without storing that: for when the store cannot be written. The session is free again."""
+        self._leases.discard((lease.session, lease.token))
 
     def running(self, session: str) -> str | None:
         """Who runs a session at this moment, if anyone."""
@@ -118,14 +138,39 @@ class BlockingStore:
         return row.owner if self._is_held(row) else None
 
     def _is_held(self, row: reading.SessionRow) -> bool:
-        return row.owner is not None and row.expires_ms > self.now_ms() and self.locks.alive(row.owner)
+        """The OS lock decides: it dies with its process. Where that cannot be trusted, the lease's term does."""
+        if row.owner is None:
+            return False
+        if row.owner == self.locks.owner:
+            return (row.id, row.token) in self._leases
+        if self.settings.allow_network_file_system:
+            return row.expires_ms > self.now_ms()
+        return self.locks.alive(row.owner)
+
+    def glance(self, session: str) -> Glance:
+        """What is under way in a session, of one moment. Facts up to its `head` belong to it."""
+        while True:
+            row, drafts = self._row_and_drafts(session)
+            if row.owner is None or self._is_held(row):
+                return Glance(row.head, row.owner, tuple(drafts))
+            again, _ = self._row_and_drafts(session)
+            if (again.head, again.token, again.owner) == (row.head, row.token, row.owner):
+                return Glance(row.head, None, tuple(drafts))
+
+    def _row_and_drafts(self, session: str) -> tuple[reading.SessionRow, list[Draft]]:
+        with self.reader() as connection, reading.snapshot(connection):
+            row = reading.session(connection, session)
+            return row, reading.drafts(connection, row)
 
     def renew(self, lease: Lease) -> Lease:
         expires_ms = self.now_ms() + self.settings.lease_ms
         return self._fenced(lambda tx: operations.renew(tx, lease, expires_ms))
 
     def release(self, lease: Lease, head: Seq) -> Release:
-        return self._fenced(lambda tx: operations.release(tx, lease, head))
+        answer = self._fenced(lambda tx: operations.release(tx, lease, head))
+        if answer.released:
+            self.abandon(lease)
+        return answer
 
     def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
         return self._fenced(lambda tx: operations.append(tx, lease, facts, head, self.moment()))
@@ -159,9 +204,9 @@ class BlockingStore:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.drafts(connection, reading.session(connection, session))
 
-    def since(self, session: str, cursor: Cursor) -> tuple[list[Event], Cursor]:
+    def since(self, session: str, cursor: Cursor, drafts: bool = True) -> tuple[list[Event], Cursor]:
         with self.reader() as connection:
-            return reading.since(connection, session, cursor, reading.PAGE)
+            return reading.since(connection, session, cursor, reading.PAGE, drafts)
 
     def follow(self, session: str, cursor: Cursor | None = None) -> Iterator[Event]:
         """What is new, and then what comes, for ever. Stop iterating to leave."""
@@ -180,13 +225,13 @@ class BlockingStore:
 
     def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
         with self.reader() as connection, reading.snapshot(connection):
-            return reading.listed(connection, limit, before)
+            found = reading.listed(connection, limit, before)
+        return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
 
     # --- payloads
 
     def put(self, session: str, payload: bytes) -> Hash:
-        if len(payload) > self.settings.payload_bytes_max:
-            raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
+        self.check_size(payload)
         hash = sha256(payload).hexdigest()
         return self.pipeline.run(lambda tx: operations.put(tx, session, hash, payload))
 
@@ -197,16 +242,44 @@ class BlockingStore:
     # --- removing, checking, copying
 
     def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
-        seq = self.pipeline.run(lambda tx: operations.redact(tx, session, target, by, self.moment()))
-        self._checkpointer.empty_log()
+        with self.reader() as connection, reading.snapshot(connection):
+            at = reading.redactable(connection, reading.session(connection, session), target)
+        seq = self.pipeline.run(lambda tx: operations.redact(tx, session, target, at, by, self.moment()))
+        self._erase()
         return seq
 
     def delete(self, session: str, with_forks: bool = False) -> int:
-        count = self.pipeline.run(lambda tx: operations.delete(tx, session, with_forks, self.moment()))
+        try:
+            count = self.pipeline.run(lambda tx: operations.delete(tx, session, with_forks, self.moment()))
+        except UnknownSession:
+            if self._was_deleted(session):
+                self._erase()
+            raise
         _log.info("deleted session %s (%d with its forks)", session, count)
-        self._sweep()
-        self._checkpointer.empty_log()
+        self._erase()
         return count
+
+    def _was_deleted(self, session: str) -> bool:
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.was_deleted(connection, session)
+
+    def _erase(self) -> None:
+        """Leave nothing of what was removed in any file. If that fails, the same call again goes on from here."""
+        try:
+            self._sweep()
+            self._checkpointer.empty_log()
+        except (StoreUnwritable, OutcomeUnknown, OSError) as error:
+            raise OutcomeUnknown(f"removed from the journal, but not from every file yet: {error}") from error
+
+    def relist(self, session: str) -> None:
+        """Rebuild the row for lists from the facts: it is derived, and may be mended."""
+        while True:
+            listing, head = ListingRow(), 0
+            for record in self.read_all(session):
+                listing.apply(record)
+                head = record.seq
+            if self.pipeline.run(lambda tx, row=listing, at=head: operations.relist(tx, session, row, at)):  # type: ignore[misc]
+                return
 
     def verify(self) -> Report:
         with self.reader() as connection:
@@ -221,8 +294,10 @@ class BlockingStore:
         if self._closed:
             return
         self._closed = True
-        self.pipeline.close()
+        if os.getpid() != self._pid:
+            return  # a forked child: everything here is its parent's
         self._checkpointer.close()
+        self.pipeline.close()
         while self._readers:
             self._readers.pop().close()
         self._writer.close()
@@ -241,6 +316,8 @@ class BlockingStore:
         """A connection for reading, from those that are idle or a new one."""
         if self._closed:
             raise StoreClosed("this store was closed")
+        if os.getpid() != self._pid:
+            raise StoreClosed("this store was opened before a fork; open it again in the child")
         try:
             connection = self._readers.pop()
         except IndexError:
@@ -250,13 +327,18 @@ class BlockingStore:
         finally:
             self._readers.append(connection)
 
-    def listen(self, listener: Callable[[set[str]], None]) -> None:
-        """Have a function called, from the committing thread, with the ids of sessions that changed."""
+    def check_size(self, payload: bytes) -> None:
+        if len(payload) > self.settings.payload_bytes_max:
+            raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
+
+    def listen(self, listener: Callable[[set[str], set[str]], None]) -> None:
+        """Have a function called, from the committing thread, with the ids of sessions that changed and of those among
+        them that have new facts."""
         self._listeners.append(listener)
 
-    def _committed(self, sessions: set[str]) -> None:
+    def _committed(self, touched: set[str], advanced: set[str]) -> None:
         for listener in self._listeners:
-            listener(sessions)
+            listener(touched, advanced)
 
     def _sweep(self) -> None:
         with self.reader() as connection, reading.snapshot(connection):

@@ -5,18 +5,22 @@ that the log can start again from its beginning and does not grow for ever under
 """
 
 import contextlib
+import logging
 import threading
 import time
 from pathlib import Path
 
 import apsw
 
-from steno.store.errors import StoreLocked
+from steno.store.errors import StoreError, StoreLocked
 from steno.store.protocol import Settings
-from steno.store.sqlite.database import connect
+from steno.store.sqlite.backup import sync_file
+from steno.store.sqlite.database import connect, patience, translated
 from steno.store.sqlite.pipeline import Pipeline
 
 _PAUSE_S = 0.01
+_AGAIN_S = 1.0
+_log = logging.getLogger("steno.store")
 
 
 class Checkpointer:
@@ -28,46 +32,73 @@ class Checkpointer:
         self._due = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._lingering = False
         writer.set_wal_hook(self._committed)
 
     def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         if pages >= self._settings.checkpoint_pages and not self._due.is_set():
-            self._due.set()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="steno-checkpoint", daemon=True)
-                self._thread.start()
+            self._wake()
         return apsw.SQLITE_OK
 
+    def _wake(self) -> None:
+        self._due.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="steno-checkpoint", daemon=True)
+            self._thread.start()
+
     def _serve(self) -> None:
-        connection = connect(self._path, self._settings)
-        try:
-            while True:
-                self._due.wait()
-                if self._closed:
-                    return
-                with contextlib.suppress(apsw.Error):  # a full or busy disk: the log keeps everything, try again later
-                    if _copy(connection) > self._settings.checkpoint_pages // 10:
-                        _copy(connection)
-                    self._pipeline.exclusively(lambda: _copy(self._writer))
-                self._due.clear()
-        finally:
-            connection.close()
+        while not self._is_closed():
+            self._due.wait(_AGAIN_S if self._lingering else None)
+            if self._is_closed():
+                return
+            # A full or busy disk, or a store that is being closed: the log keeps everything, try again later.
+            with contextlib.suppress(apsw.Error, StoreError):
+                if self._lingering:
+                    self._lingering = not self._pipeline.exclusively(self._truncate)
+                else:
+                    self._checkpoint()
+            self._due.clear()
+
+    def _is_closed(self) -> bool:
+        """Looked at again after each clear: a close that came before it must not be waited for."""
+        return self._closed
+
+    def _checkpoint(self) -> None:
+        with contextlib.closing(connect(self._path, self._settings)) as connection:
+            if _copy(connection) > self._settings.checkpoint_pages // 10:
+                _copy(connection)
+        self._pipeline.exclusively(lambda: _copy(self._writer))
 
     def empty_log(self) -> None:
-        """Leave nothing of the past in the log's file: what was redacted or deleted must not linger there."""
+        """Leave nothing of the past in the log's file: what was redacted or deleted must not linger there.
+
+        A reader that still looks at the past keeps it there. Then this is tried again in the background until it works,
+        and a warning says so.
+        """
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
         while not self._pipeline.exclusively(self._truncate):
             if time.monotonic() > deadline:
-                raise StoreLocked(
-                    "removed from the journal, but a reader keeps an old copy in the log; close it and run this again"
-                )
+                _log.warning("removed text stays in the log until every reader of the store has moved on")
+                self._lingering = True
+                self._wake()
+                return
             time.sleep(_PAUSE_S)
+        self._lingering = False
 
     def _truncate(self) -> bool:
+        """One try, without waiting: to wait here would hold up every writer.
+
+        SQLite does not sync the log it has emptied; until somebody does, a power cut brings the old one back.
+        """
+        self._writer.set_busy_handler(None)
         try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except (apsw.BusyError, apsw.LockedError):
+            with translated("cannot empty the log"):
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except StoreLocked:
             return False
+        finally:
+            self._writer.set_busy_handler(patience(self._settings.lock_wait_ms))
+        sync_file(self._path.with_name(self._path.name + "-wal"))
         return True
 
     def close(self) -> None:

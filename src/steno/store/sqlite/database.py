@@ -41,9 +41,11 @@ _NETWORK = frozenset(
 
 def connect(path: Path, settings: Settings, *, query_only: bool = False) -> apsw.Connection:
     """One connection to an existing store."""
+    if settings.durability not in _SYNCHRONOUS:
+        raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
     with translated(f"cannot open {path}"):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=settings.vfs)
-        connection.set_busy_handler(_patience(settings.lock_wait_ms))
+        connection.set_busy_handler(patience(settings.lock_wait_ms))
         connection.pragma("synchronous", _SYNCHRONOUS[settings.durability])
         connection.pragma("fullfsync", settings.durability == "power")
         connection.pragma("wal_autocheckpoint", 0)
@@ -123,7 +125,7 @@ def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int
     return version
 
 
-def _patience(wait_ms: int) -> Callable[[int], bool]:
+def patience(wait_ms: int) -> Callable[[int], bool]:
     """Short jittered pauses: SQLite's own back-off makes the unlucky wait for more than half a second."""
     waiting_since = 0.0
 
@@ -159,7 +161,7 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
             return StoreReadOnly(f"{doing}: the store is read-only ({error})")
         case apsw.NotADBError():
             return NotAStore(f"{doing}: the file is not a database, or its first page is damaged")
-        case apsw.CorruptError():
+        case apsw.CorruptError() | apsw.ConstraintError():
             return JournalCorrupt(f"{doing}: the database is damaged ({error})")
         case apsw.CantOpenError():
             return StoreUnopenable(f"{doing}: {error}")

@@ -51,6 +51,7 @@ class Locks:
 
     def __init__(self, path: Path, owner: str) -> None:
         self.owner = owner
+        self._pid = os.getpid()
         self._folder = path.with_name(path.name + "-locks")
         self._handles: list[int] = []
         try:
@@ -99,6 +100,8 @@ class Locks:
     def close(self) -> None:
         while self._handles:
             os.close(self._handles.pop())
+        if os.getpid() != self._pid:
+            return  # a forked child: the file is its parent's
         with contextlib.suppress(OSError):
             (self._folder / self.owner).unlink()
 

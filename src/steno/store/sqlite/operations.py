@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from steno.journal.codec import encode
+from steno.journal.codec import encode, escape
 from steno.journal.drafts import Draft, Stream, keeps, sealed_by
 from steno.journal.facts import (
     FREE_FACTS,
@@ -37,6 +37,7 @@ from steno.store.sqlite.transaction import Session, Transaction
 KEY_LEN_MAX = 512
 RESERVED_SOURCE = "steno/add/"
 SWEEP_FACTS = 2_000
+SWEEP_PAYLOADS = 20
 
 
 class Moment(Struct, frozen=True, gc=False):
@@ -53,6 +54,8 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
     said = admission.input
     if said.source.startswith(RESERVED_SOURCE) or len(said.source) > KEY_LEN_MAX:
         raise NotAllowed(f"{said.source!r} cannot be the source of an input")
+    if admission.create is not None and admission.create.forked_from is not None:
+        raise NotAllowed("a fork is made by fork")
     before = _by_key(tx, said.source, said.key)
     if before is not None:
         return _admitted_before(tx, before, said)
@@ -65,7 +68,7 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
         tx.run("own_payload", (hash, session.row.n, 0))
     seq = tx.insert(session, written, moment.now_ms)
     if said.key is not None:
-        tx.run("insert_key", (said.source, said.key, session.row.n, seq))
+        _keep_key(tx, said.source, said.key, session, seq, 1)
     return Admitted(id, seq, True)
 
 
@@ -76,15 +79,23 @@ def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str,
         if create is None or tx.exists(admission.session):
             tx.session(admission.session)
             return admission.session, None
+        if create.name is not None and _bound(tx, create.name) is not None:
+            raise KeyReused(f"the name {create.name!r} is bound to another session")
         return _new_id(admission.session), create
     if create is None:
         raise NotAllowed("an input needs a session, or how to create one")
-    bound = None if create.name is None else tx.one("session_by_name", (create.name,))
-    return (moment.new_id(), create) if bound is None else (str(bound[0]), None)
+    bound = None if create.name is None else _bound(tx, create.name)
+    return (moment.new_id(), create) if bound is None else (bound, None)
 
 
-def _admitted_before(tx: Transaction, before: tuple[str, Seq], said: InputAdmitted) -> Admitted:
-    id, seq = before
+def _bound(tx: Transaction, name: str) -> str | None:
+    if len(name) > KEY_LEN_MAX:
+        raise NotAllowed(f"a name has {KEY_LEN_MAX} characters at most")
+    return reading.bound(tx.connection, name)
+
+
+def _admitted_before(tx: Transaction, before: tuple[str, Seq, int], said: InputAdmitted) -> Admitted:
+    id, seq, _ = before
     stored = _record(tx, tx.session(id), seq).fact
     same = isinstance(stored, InputAdmitted) and (stored.parts == said.parts or _is_redacted(stored))
     if not same:
@@ -100,7 +111,7 @@ def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Mom
     id = moment.new_id() if id is None else _new_id(id)
     if started.forked_from is not None:
         raise NotAllowed("a fork is made by fork")
-    if tx.exists(id) or (started.name is not None and tx.one("session_by_name", (started.name,)) is not None):
+    if tx.exists(id) or (started.name is not None and _bound(tx, started.name) is not None):
         raise KeyReused(f"there is a session {id!r} or one named {started.name!r} already")
     _make(tx, id, started, moment.now_ms)
     return id
@@ -110,8 +121,8 @@ def ensure(tx: Transaction, started: SessionStarted, moment: Moment) -> str:
     """The session bound to an external name, made if there is none."""
     if started.name is None:
         raise NotAllowed("only a session with an external name can be found again")
-    bound = tx.one("session_by_name", (started.name,))
-    return create(tx, started, None, moment) if bound is None else str(bound[0])
+    bound = _bound(tx, started.name)
+    return create(tx, started, None, moment) if bound is None else bound
 
 
 def _new_id(id: str) -> str:
@@ -150,24 +161,28 @@ def add(tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, mo
     source = RESERVED_SOURCE + id
     before = _by_key(tx, source, key)
     if before is not None:
-        first = before[1]
-        stored = [_record(tx, session, first + i).fact for i in range(len(facts))]
-        if stored != list(facts):
+        _, first, count = before
+        if count != len(facts) or [_record(tx, session, first + i).fact for i in range(count)] != list(facts):
             raise KeyReused(f"key {key!r} was used before in {id!r}, with other facts; nothing was stored")
         return Appended(first, first + len(facts) - 1, ())
     first = tx.insert(session, tx.written(facts), moment.now_ms)
     if key is not None:
-        tx.run("insert_key", (source, key, session.row.n, first))
+        _keep_key(tx, source, key, session, first, len(facts))
     return Appended(first, session.row.head, ())
 
 
-def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq] | None:
+def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq, int] | None:
+    """What was stored under a key: the session, the first fact, how many."""
     if key is None:
         return None
     if not key or len(key) > KEY_LEN_MAX:
         raise NotAllowed(f"a key has 1 to {KEY_LEN_MAX} characters")
-    row = tx.one("key", (source, key))
-    return None if row is None else (str(row[1]), int(row[0]))  # type: ignore[arg-type]
+    row = tx.one("key", (escape(source), escape(key)))
+    return None if row is None else (str(row[1]), int(row[0]), int(row[2]))  # type: ignore[arg-type]
+
+
+def _keep_key(tx: Transaction, source: str, key: str, session: Session, first: Seq, count: int) -> None:
+    tx.run("insert_key", (escape(source), escape(key), session.row.n, first, count))
 
 
 def _record(tx: Transaction, session: Session, seq: Seq) -> Record:
@@ -192,7 +207,6 @@ def acquire(tx: Transaction, id: str, owner: str, token: int, expires_ms: int) -
     if session.row.token != token:
         return None
     session.row.token, session.row.owner, session.row.expires_ms = token + 1, owner, expires_ms
-    session.sealed.clear()
     tx.save(session)
     return Lease(id, token + 1, owner, expires_ms)
 
@@ -257,60 +271,63 @@ def put(tx: Transaction, id: str, hash: Hash, body: bytes) -> Hash:
 # --- removing -------------------------------------------------------------------------------------------------------
 
 
-def redact(tx: Transaction, id: str, target: Seq, by: str, moment: Moment) -> Seq:
-    """Take the text of one message out of the journal; the seq of the fact that says so."""
-    session = tx.session(id)
-    holder = session
-    while holder.row.parent is not None and target <= holder.row.base:
-        above = reading.SessionRow(*tx.one("session_by_n", (holder.row.parent,)))  # type: ignore[misc]
-        holder = tx.session(above.id)
-    record, emptied = _redactable(tx, holder, target)
+def redact(tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, moment: Moment) -> Seq:
+    """Take the text of one message out of the journal; the seq of the fact that says so.
+
+    `at` is the session and seq of the fact that holds the text, found outside, where looking holds nobody up.
+    """
+    session, holder = tx.session(id), tx.session(at[0])
+    source, key = RESERVED_SOURCE + id, f"redacted:{at[1]}"
+    before = _by_key(tx, source, key)
+    if before is not None:
+        return before[1]
+    record = _record(tx, holder, at[1])
+    emptied = without_text(record.fact)
+    if emptied is None:
+        raise NotAllowed(f"session {id!r} has no text to redact at {target}")
     body = encode(emptied)
-    at = place(holder.row.n, record.seq)
-    tx.run("replace_fact", (fact_crc(at, record.at_ms, body), body.decode(), at))
+    here = place(holder.row.n, record.seq)
+    tx.run("replace_fact", (fact_crc(here, record.at_ms, body), body.decode(), here))
     for hash in payloads_of(record.fact):
         tx.run("own_payload", (hash, holder.row.n, -1))
         tx.run("disown_payload", (hash, holder.row.n))
         tx.run("delete_payload_unowned", (hash,))
-    for heir in _family(tx, holder):
-        _retitle(tx, heir, record.fact)
-    noted = MessageRedacted(target, by)
-    return tx.insert(session, tx.written([noted]), moment.now_ms)
+    for heir in _family(tx, holder, record.seq):
+        _retitle(tx, heir, record.seq, emptied)
+    seq = tx.insert(session, tx.written([MessageRedacted(target, by)]), moment.now_ms)
+    _keep_key(tx, source, key, session, seq, 1)
+    return seq
 
 
-def _redactable(tx: Transaction, session: Session, target: Seq) -> tuple[Record, AnyFact]:
-    """The fact that holds the text of the message at `target`: that fact itself, or the one that sealed it."""
-    tx.flush()
-    after = target - 1
-    while after < session.row.head:
-        page = reading.records(tx.connection, session.row, after, reading.PAGE)
-        for record in page:
-            if record.seq == target or sealed_by(record.fact) == target:
-                emptied = without_text(record.fact)
-                if emptied is not None:
-                    return record, emptied
-        after = page[-1].seq
-    raise NotAllowed(f"session {session.row.id!r} has no finished message at {target}")
-
-
-def _retitle(tx: Transaction, session: Session, fact: AnyFact) -> None:
-    """A title that was taken from the redacted text goes with it."""
-    was = None
-    if isinstance(fact, InputAdmitted) and not session.listing.named:
-        was = title_of(fact.parts)
-    elif isinstance(fact, SessionRenamed):
-        was = fact.title
-    if was and session.listing.title == was:
-        session.listing.title, session.relisted = GONE, True
+def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> None:
+    """A title that was taken from the redacted text goes with it, as folding the facts again would have it."""
+    listing = session.listing
+    if isinstance(emptied, InputAdmitted):
+        lost = not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
+    else:
+        lost = isinstance(emptied, SessionRenamed) and seq == listing.titled
+    if lost:
+        listing.title, listing.titled, session.relisted = GONE, seq, True
         tx.save(session)
 
 
-def _family(tx: Transaction, session: Session) -> list[Session]:
-    """A session and all forks that refer to it, however indirectly; parents before children."""
+def relist(tx: Transaction, id: str, listing: ListingRow, head: Seq) -> bool:
+    """Put a rebuilt row for lists in its place, if nothing was added meanwhile."""
+    tx.flush()
+    row = reading.session(tx.connection, id)
+    if row.head != head:
+        return False
+    tx.run("relist", (encode(listing).decode(), row.n))
+    tx.forget(id)
+    return True
+
+
+def _family(tx: Transaction, session: Session, seq: Seq = 0) -> list[Session]:
+    """A session and all forks that have its fact `seq`, however indirectly; parents before children."""
     family = [session]
     for member in family:
         children = tx.connection.execute(STATEMENTS["children_of"], (member.row.n,)).fetchall()
-        family += [tx.session(str(child)) for (child,) in children]
+        family += [heir for (child,) in children if (heir := tx.session(str(child))).row.base >= seq]
     return family
 
 
@@ -340,10 +357,12 @@ def sweep(tx: Transaction) -> bool:
     if first is not None:
         tx.run("delete_facts", (first[0], min(int(first[0]) + SWEEP_FACTS, place(n, head))))
         return True
-    hashes = [str(hash) for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n,))]
-    tx.run("disown_payloads", (n,))
+    hashes = [str(hash) for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n, SWEEP_PAYLOADS))]
     for hash in hashes:
+        tx.run("disown_payload_at_once", (hash, n))
         tx.run("delete_payload_unowned", (hash,))
-    tx.run("delete_keys", (n,))
+    tx.run("delete_keys", (n, SWEEP_FACTS))
+    if hashes or tx.one("key_of", (n,)) is not None:
+        return True
     tx.run("deletion_swept", (n,))
     return True

@@ -66,9 +66,9 @@ class Ticket(Generic[T]):
 
 
 class Pipeline:
-    """The only way to write. `on_commit` hears which sessions changed."""
+    """The only way to write. `on_commit` hears which sessions changed, and which of them have new facts."""
 
-    def __init__(self, transaction: Transaction, on_commit: Callable[[set[str]], None]) -> None:
+    def __init__(self, transaction: Transaction, on_commit: Callable[[set[str], set[str]], None]) -> None:
         self._transaction = transaction
         self._on_commit = on_commit
         self._queue: deque[Ticket[object]] = deque()
@@ -153,7 +153,7 @@ class Pipeline:
         finally:
             _answer(batch)
         if self._transaction.touched:
-            self._on_commit(self._transaction.touched)
+            self._on_commit(self._transaction.touched, self._transaction.advanced)
 
     def _commit_batch(self, batch: "list[Ticket[object]]") -> None:
         if not batch:
@@ -181,11 +181,13 @@ class Pipeline:
 
     def _one_by_one(self, batch: "list[Ticket[object]]") -> None:
         touched: set[str] = set()
+        advanced: set[str] = set()
         for ticket in batch:
             ticket.error = None
             self._commit_batch([ticket])
             touched |= self._transaction.touched
-        self._transaction.touched = touched
+            advanced |= self._transaction.advanced
+        self._transaction.touched, self._transaction.advanced = touched, advanced
 
     def _transact(self, batch: "list[Ticket[object]]") -> None:
         transaction = self._transaction

@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from steno.journal import codec
-from steno.journal.drafts import Draft, Stream, streams_of
+from steno.journal.drafts import Draft, Stream, sealed_by, streams_of
 from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store.errors import JournalCorrupt, UnknownPayload, UnknownSession
+from steno.journal.redaction import redact as without_text
+from steno.store.errors import JournalCorrupt, NotAllowed, UnknownPayload, UnknownSession
 from steno.store.protocol import Cursor, Event, Listed, Piece
 from steno.store.sqlite.database import translated
-from steno.store.sqlite.rows import place, to_drafts, to_records
+from steno.store.sqlite.rows import as_kind, place, to_drafts, to_records
 from steno.store.sqlite.sql import STATEMENTS
 
 PAGE = 1_000
@@ -40,7 +42,9 @@ class SessionRow(Struct):
         try:
             return codec.decode_listing(self.listing_raw)
         except codec.DecodeError as error:
-            raise JournalCorrupt(f"session {self.id!r}: its row for lists is damaged: {error}") from error
+            raise JournalCorrupt(
+                f"session {self.id!r}: its row for lists is damaged, relist rebuilds it: {error}"
+            ) from error
 
 
 class Segment(Struct):
@@ -101,26 +105,64 @@ def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int
     return found
 
 
+def redactable(connection: apsw.Connection, row: SessionRow, target: Seq) -> tuple[str, Seq]:
+    """The session and seq of the fact that holds the text of the message at `target`: that one, or its sealing fact."""
+    while row.parent is not None and target <= row.base:
+        row = SessionRow(*connection.execute(STATEMENTS["session_by_n"], (row.parent,)).fetchone())  # type: ignore[misc]
+    after = target - 1
+    while 0 <= after < row.head:
+        page = records(connection, row, after, PAGE)
+        for record in page:
+            if (record.seq == target or sealed_by(record.fact) == target) and without_text(record.fact) is not None:
+                return row.id, record.seq
+        after = page[-1].seq
+    raise NotAllowed(f"session {row.id!r} has no finished message at {target}")
+
+
 def drafts(connection: apsw.Connection, row: SessionRow) -> list[Draft]:
     return to_drafts(row.id, row.n, connection.execute(STATEMENTS["drafts_of"], (row.n,)))
 
 
-def since(connection: apsw.Connection, id: str, cursor: Cursor, limit: int) -> tuple[list[Event], Cursor]:
+def since(
+    connection: apsw.Connection, id: str, cursor: Cursor, limit: int, with_drafts: bool = True
+) -> tuple[list[Event], Cursor]:
     """What a follower at `cursor` has not seen yet, each piece of text once and before the fact that seals it."""
     with snapshot(connection):
         row = session(connection, id)
         new = records(connection, row, cursor.seq, limit)
-        open_drafts = drafts(connection, row) if cursor.seq + len(new) == row.head else []
-    offsets = dict(cursor.offsets)
+        offsets = dict(cursor.offsets)
+        caught_up = with_drafts and (new[-1].seq if new else cursor.seq) == row.head
+        pieces = _draft_tails(connection, row, offsets) if caught_up else []
     events: list[Event] = []
     for record in new:
-        for whole in streams_of(record.fact):
-            events += _tail(whole, offsets.pop(whole.stream, 0))
+        for whole in streams_of(record.fact) if with_drafts else ():
+            events += _tail(whole, offsets.get(whole.stream, 0))
+        offsets = {stream: end for stream, end in offsets.items() if stream.started != sealed_by(record.fact)}
         events.append(record)
-    for draft in open_drafts:
-        events += _tail(draft, offsets.get(draft.stream, 0))
-        offsets[draft.stream] = len(draft.text)
+    for piece in pieces:
+        offsets[piece.stream] = piece.offset + len(piece.text)
+    events += pieces
     return events, Cursor(new[-1].seq if new else cursor.seq, tuple(offsets.items()))
+
+
+def _draft_tails(connection: apsw.Connection, row: SessionRow, offsets: dict[Stream, int]) -> list[Piece]:
+    """What open streams hold beyond the offsets; the cost is that of what is new, not of the whole streams."""
+    found: list[Piece] = []
+    at: tuple[int, str] = (0, "")
+    while following := connection.execute(STATEMENTS["stream_after"], (row.n, *at)).fetchone():
+        at = (int(following[0]), str(following[1]))
+        stream = Stream(at[0], as_kind(at[1]))
+        seen = offsets.get(stream, 0)
+        rows = list(connection.execute(STATEMENTS["draft_from"], (row.n, *at, seen)))
+        first: int = rows[0][2]
+        for draft in to_drafts(row.id, row.n, rows, {stream: first}):
+            found += [Piece(stream, seen, rest)] if (rest := draft.text[seen - first :]) else []
+    return found
+
+
+def heads(connection: apsw.Connection, ids: list[str]) -> dict[str, Seq]:
+    """The heads of some sessions, in one look."""
+    return dict(connection.execute(STATEMENTS["heads_of"], (msgspec.json.encode(ids).decode(),)))
 
 
 def _tail(draft: Draft, seen: int) -> list[Piece]:
@@ -162,8 +204,12 @@ def stream_end(connection: apsw.Connection, row: SessionRow, stream: Stream) -> 
 
 def bound(connection: apsw.Connection, name: str) -> str | None:
     """The session that an external name is bound to."""
-    row = connection.execute(STATEMENTS["session_by_name"], (name,)).fetchone()
+    row = connection.execute(STATEMENTS["session_by_name"], (codec.escape(name),)).fetchone()
     return None if row is None else str(row[0])
+
+
+def was_deleted(connection: apsw.Connection, id: str) -> bool:
+    return connection.execute(STATEMENTS["deletion"], (id,)).fetchone() is not None
 
 
 def unswept(connection: apsw.Connection) -> bool:

@@ -9,10 +9,11 @@ The old log must be out of the way before the new file takes the name: SQLite wo
 
 import shutil
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
-from steno.store.errors import JournalCorrupt, StoreUnopenable
+from steno.store.errors import JournalCorrupt, NotAStore, StoreUnopenable
 from steno.store.sqlite import database
 from steno.store.sqlite.backup import sync_file
 from steno.store.sqlite.database import sync_folder, translated
@@ -67,9 +68,13 @@ def _finish(path: Path) -> None:
 def _check_backup(backup: Path) -> None:
     if not backup.is_file():
         raise StoreUnopenable(f"there is no file {backup}")
+    if _beside(backup, "-wal").exists():
+        raise NotAStore(
+            f"{backup} is a store in use, not a backup: part of it is in its log; make a backup of it first"
+        )
     with translated(f"cannot read the backup {backup}"):
         connection = apsw.Connection(
-            f"file:{backup}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            f"file:{quote(str(backup))}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         )
         try:
             database.check(backup, connection)

@@ -5,6 +5,7 @@ gap in the numbering: either raises `JournalCorrupt` and names the session and t
 """
 
 from collections.abc import Iterable
+from struct import Struct as Layout
 from zlib import crc32
 
 from steno.journal import codec
@@ -16,6 +17,8 @@ from steno.store.errors import JournalCorrupt
 SEQ_BITS = 32
 SEQ_MAX = (1 << SEQ_BITS) - 1
 
+_two_ints = Layout(">qq").pack
+
 FactRow = tuple[int, int, int, bytes]
 DraftRow = tuple[int, str, int, int, bytes]
 
@@ -25,11 +28,11 @@ def place(n: int, seq: Seq) -> int:
 
 
 def fact_crc(at: int, at_ms: int, body: bytes) -> int:
-    return crc32(body, (at * 0x9E3779B1 + at_ms) & 0xFFFFFFFF)
+    return crc32(body, crc32(_two_ints(at, at_ms)))
 
 
 def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
-    return crc32(text, (place(n, stream.started) * 0x9E3779B1 + start * 8 + len(stream.kind)) & 0xFFFFFFFF)
+    return crc32(text, crc32(stream.kind.encode(), crc32(_two_ints(place(n, stream.started), start))))
 
 
 def to_records(session: str, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
@@ -40,7 +43,7 @@ def to_records(session: str, expected: Seq, rows: Iterable[FactRow]) -> list[Rec
         seq = at & SEQ_MAX
         if seq != expected:
             raise JournalCorrupt(f"session {session!r}: fact {expected} is missing (found {seq} in its place)")
-        if crc32(body, (at * 0x9E3779B1 + at_ms) & 0xFFFFFFFF) != crc:
+        if fact_crc(at, at_ms, body) != crc:
             raise JournalCorrupt(f"session {session!r}: fact {seq} is damaged (checksum differs)")
         try:
             records.append(Record(seq, at_ms, decode(body)))
@@ -50,10 +53,10 @@ def to_records(session: str, expected: Seq, rows: Iterable[FactRow]) -> list[Rec
     return records
 
 
-def to_drafts(session: str, n: int, rows: Iterable[DraftRow]) -> list[Draft]:
-    """Join the rows of each stream, in order."""
+def to_drafts(session: str, n: int, rows: Iterable[DraftRow], starts: dict[Stream, int] | None = None) -> list[Draft]:
+    """Join the rows of each stream, in order, from its beginning or from where `starts` says that they begin."""
     streams: dict[Stream, list[str]] = {}
-    ends: dict[Stream, int] = {}
+    ends: dict[Stream, int] = dict(starts or {})
     for started, kind, start, crc, raw in rows:
         stream = Stream(started, as_kind(kind))
         if start != ends.get(stream, 0) or draft_crc(n, stream, start, raw) != crc:

@@ -67,7 +67,8 @@ create table keys (
     source  text    not null,
     key     text    not null,
     session integer not null,
-    seq     integer not null,
+    seq     integer not null,                      -- of the first fact
+    count   integer not null,                      -- how many came together
     primary key (source, key)
 ) strict, without rowid;
 

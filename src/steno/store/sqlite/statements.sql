@@ -62,6 +62,19 @@ insert into drafts (session, started, kind, start, crc, text) values {rows}
 -- name: drafts_of
 select started, kind, start, crc, cast(text as blob) from drafts where session = ? order by started, kind, start
 
+-- name: stream_after
+select started, kind from drafts
+where session = ? and (started, kind) > (?, ?) order by started, kind limit 1
+
+-- name: draft_from
+select started, kind, start, crc, cast(text as blob) from drafts
+where session = ?1 and started = ?2 and kind = ?3 and start >= coalesce(
+    (select max(start) from drafts where session = ?1 and started = ?2 and kind = ?3 and start <= ?4), 0)
+order by start
+
+-- name: heads_of
+select id, head from sessions where id in (select value from json_each(?))
+
 -- name: drafts_of_stream
 select started, kind, start, crc, cast(text as blob) from drafts
 where session = ? and started = ? order by kind, start
@@ -96,23 +109,32 @@ on conflict (hash, session) do update set refs = refs + excluded.refs
 delete from payload_owners where hash = ? and session = ? and refs <= 0
 
 -- name: payloads_owned
-select hash from payload_owners where session = ?
+select hash from payload_owners where session = ? limit ?
 
--- name: disown_payloads
-delete from payload_owners where session = ?
+-- name: disown_payload_at_once
+delete from payload_owners where hash = ? and session = ?
 
 -- name: delete_payload_unowned
 delete from payloads where hash = ? and not exists (select 1 from payload_owners o where o.hash = payloads.hash)
 
 -- name: key
-select k.seq, s.id from keys k join sessions s on s.n = k.session where k.source = ? and k.key = ?
+select k.seq, s.id, k.count from keys k join sessions s on s.n = k.session where k.source = ? and k.key = ?
 
 -- name: insert_key
-insert into keys (source, key, session, seq) values (?, ?, ?, ?) on conflict (source, key) do update set
-    session = excluded.session, seq = excluded.seq
+insert into keys (source, key, session, seq, count) values (?, ?, ?, ?, ?) on conflict (source, key) do update set
+    session = excluded.session, seq = excluded.seq, count = excluded.count
 
 -- name: delete_keys
-delete from keys where session = ?
+delete from keys where (source, key) in (select source, key from keys where session = ? limit ?)
+
+-- name: key_of
+select 1 from keys where session = ? limit 1
+
+-- name: relist
+update sessions set listing = ? where n = ?
+
+-- name: fact_beyond
+select 1 from facts where id > ? and id < ? limit 1
 
 -- name: insert_deletion
 insert into deletions (n, id, at_ms, base, head, swept) values (?, ?, ?, ?, ?, 0)

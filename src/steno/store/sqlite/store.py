@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+import apsw
+
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import FreeFact, Record, SessionStarted, TurnFact
+from steno.journal.facts import AnyFact, FreeFact, Record, SessionStarted, TurnFact, parts_of
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import LeaseLost
 from steno.store.protocol import (
@@ -15,13 +17,14 @@ from steno.store.protocol import (
     Appended,
     Cursor,
     Event,
+    Glance,
     Lease,
     Listed,
     Release,
     Report,
     Settings,
 )
-from steno.store.sqlite import operations
+from steno.store.sqlite import operations, reading
 from steno.store.sqlite.blocking import BlockingStore, log_fenced
 from steno.store.sqlite.pipeline import Ticket
 from steno.store.sqlite.transaction import Transaction
@@ -34,6 +37,16 @@ _TICKET_BYTES = 400
 """What a queued verb costs beside its text, for the bound on the queue."""
 
 
+class _Follower:
+    """Somebody who follows a session: what of it, and how far it has looked."""
+
+    def __init__(self, session: str, drafts: bool) -> None:
+        self.session = session
+        self.drafts = drafts
+        self.head = -1
+        self.changed = asyncio.Event()
+
+
 class SqliteStore:
     """Belongs to the event loop it was made in."""
 
@@ -42,7 +55,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._queued = 0
         self._room = asyncio.Event()
-        self._followers: dict[str, set[asyncio.Event]] = {}
+        self._followers: set[_Follower] = set()
         self._watching: asyncio.Task[None] | None = None
         blocking.listen(self._committed)
 
@@ -60,7 +73,9 @@ class SqliteStore:
 
     async def admit(self, admission: Admission) -> Admitted:
         moment = self.blocking.moment()
-        size = sum(len(payload) for payload in admission.payloads)
+        for payload in admission.payloads:
+            self.blocking.check_size(payload)
+        size = _weight([admission.input]) + sum(len(payload) for payload in admission.payloads)
         return await self._submit(lambda tx: operations.admit(tx, admission, moment), size)
 
     async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
@@ -72,11 +87,17 @@ class SqliteStore:
         return await self._submit(lambda tx: operations.renew(tx, lease, expires_ms))
 
     async def release(self, lease: Lease, head: Seq) -> Release:
-        return await self._submit(lambda tx: operations.release(tx, lease, head))
+        answer = await self._submit(lambda tx: operations.release(tx, lease, head))
+        if answer.released:
+            self.blocking.abandon(lease)
+        return answer
+
+    async def abandon(self, lease: Lease) -> None:
+        self.blocking.abandon(lease)
 
     async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
         moment = self.blocking.moment()
-        return await self._submit(lambda tx: operations.append(tx, lease, facts, head, moment))
+        return await self._submit(lambda tx: operations.append(tx, lease, facts, head, moment), _weight(facts))
 
     async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
         return await self._submit(lambda tx: operations.draft(tx, lease, stream, text), len(text))
@@ -104,6 +125,9 @@ class SqliteStore:
     async def drafts(self, session: str) -> list[Draft]:
         return await self._thread(BlockingStore.drafts, session)
 
+    async def glance(self, session: str) -> Glance:
+        return await self._thread(BlockingStore.glance, session)
+
     async def find(self, name: str) -> str | None:
         return await self._thread(BlockingStore.find, name)
 
@@ -129,44 +153,47 @@ class SqliteStore:
         await self._thread(BlockingStore.backup, to)
 
     async def close(self) -> None:
+        """Followers are told: their next look raises `StoreClosed`."""
         if self._watching is not None:
             self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._thread(BlockingStore.close)
+        for follower in self._followers:
+            follower.changed.set()
 
     async def _thread(self, verb: Callable[Concatenate[BlockingStore, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(verb, self.blocking, *args, **kwargs)
 
     # --- following
 
-    async def follow(self, session: str, cursor: Cursor | None = None) -> AsyncIterator[Event]:
-        """What is new, and then what comes, for ever. Close the iterator to leave."""
+    async def follow(self, session: str, cursor: Cursor | None = None, drafts: bool = True) -> AsyncIterator[Event]:
+        """What is new, and then what comes, for ever; without `drafts`, facts only. Close the iterator to leave."""
         seen = cursor or Cursor()
-        changed = asyncio.Event()
-        self._followers.setdefault(session, set()).add(changed)
+        follower = _Follower(session, drafts)
+        self._followers.add(follower)
         if self._watching is None:
             self._watching = self._loop.create_task(self._watch())
         try:
             while True:
-                changed.clear()
-                events, seen = await self._thread(BlockingStore.since, session, seen)
+                follower.changed.clear()
+                events, seen = await self._thread(BlockingStore.since, session, seen, drafts)
+                follower.head = seen.seq
                 for event in events:
                     yield event
                 if not events:
-                    await changed.wait()
+                    await follower.changed.wait()
         finally:
-            self._followers[session].discard(changed)
-            if not self._followers[session]:
-                del self._followers[session]
+            self._followers.discard(follower)
 
-    def _committed(self, sessions: set[str]) -> None:
+    def _committed(self, touched: set[str], advanced: set[str]) -> None:
         """From the committing thread: wake those who follow what this process has just changed."""
         if self._followers:
-            self._loop.call_soon_threadsafe(self._wake, frozenset(sessions))
+            self._loop.call_soon_threadsafe(self._wake, frozenset(touched), frozenset(advanced))
 
-    def _wake(self, sessions: frozenset[str]) -> None:
-        for session in sessions & self._followers.keys():
-            for changed in self._followers[session]:
-                changed.set()
+    def _wake(self, touched: frozenset[str], advanced: frozenset[str]) -> None:
+        for follower in self._followers:
+            if follower.session in (touched if follower.drafts else advanced):
+                follower.changed.set()
 
     async def _watch(self) -> None:
         """See what other processes commit: one look per process, however many follow."""
@@ -175,8 +202,15 @@ class SqliteStore:
             while self._followers:
                 await asyncio.sleep(_POLL_S)
                 if version != (version := connection.pragma("data_version")):
-                    self._wake(frozenset(self._followers))
+                    self._look(connection)
         self._watching = None
+
+    def _look(self, connection: apsw.Connection) -> None:
+        """Those who follow drafts look for themselves; the others are woken when their session has new facts."""
+        heads = reading.heads(connection, list({follower.session for follower in self._followers}))
+        for follower in self._followers:
+            if follower.drafts or heads.get(follower.session, -1) != follower.head:
+                follower.changed.set()
 
     # --- the pipeline, awaited
 
@@ -211,3 +245,8 @@ class SqliteStore:
             else:
                 future.set_exception(ticket.error)
         self._room.set()
+
+
+def _weight(facts: Sequence[AnyFact]) -> int:
+    """About how much memory queued facts hold."""
+    return sum(len(getattr(part, "text", "")) for fact in facts for part in parts_of(fact))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import apsw
 
 from steno.journal import codec
-from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import AnyFact, Record, payloads_of
+from steno.journal.drafts import Draft, Stream, sealed_by
+from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, payloads_of
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from apsw import SQLiteValue
 
 FACT_BYTES_MAX = 64 << 20
+STREAM_CHARS_MAX = 10 << 20
+"""A stream of this length fits into its sealing fact even if JSON needs six bytes for every character."""
+FOREIGN_MAX = 10_000
 _REMEMBERED_MAX = 10_000
 
 Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
@@ -43,14 +46,13 @@ _MOVE_SESSIONS = ManyRows("move_sessions", 9)
 class Session:
     """A session's row while it is being written to."""
 
-    __slots__ = ("ends", "listing", "moved", "raw", "relisted", "row", "sealed")
+    __slots__ = ("ends", "listing", "moved", "raw", "relisted", "row")
 
     def __init__(self, row: SessionRow) -> None:
         self.row = row
         self.listing: ListingRow = row.listing()
         self.raw = row.listing_raw.decode()
         self.ends: dict[Stream, int] = {}
-        self.sealed: set[Seq] = set()
         self.relisted = self.moved = False
 
 
@@ -60,6 +62,7 @@ class Transaction:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.touched: set[str] = set()
+        self.advanced: set[str] = set()
         self._sessions: dict[str, Session] = {}
         self._dirty: dict[str, Session] = {}
         self._facts: list[tuple[int, int, int, str]] = []
@@ -71,7 +74,7 @@ class Transaction:
 
     def begin(self) -> None:
         self.connection.execute("begin immediate")
-        self.touched = set()
+        self.touched, self.advanced = set(), set()
         version = self.connection.data_version()
         if version != self._version or len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
@@ -130,7 +133,8 @@ class Transaction:
 
     def make(self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow) -> Session:
         self._top += 1
-        values = (id, name, parent, base, base, self._top, codec.encode(listing).decode())
+        bound = None if name is None else codec.escape(name)
+        values = (id, bound, parent, base, base, self._top, codec.encode(listing).decode())
         n = self.one("insert_session", values)[0]  # type: ignore[index]
         row = SessionRow(n, id, name, parent, base, base, 0, None, 0, self._top, codec.encode(listing))  # type: ignore[arg-type]
         made = self._sessions[id] = Session(row)
@@ -180,12 +184,15 @@ class Transaction:
             self._top = row.touched = self._top + 1
             session.moved = True
         self.save(session)
+        self.advanced.add(row.id)
         return first
 
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
         """What was added after `head`."""
         if session.row.head <= head:
             return ()
+        if session.row.head - head > FOREIGN_MAX:
+            raise NotAllowed(f"fact {head} is too far behind the head of session {session.row.id!r}; read first")
         self._flush_facts()
         return tuple(reading.records(self.connection, session.row, head, SEQ_MAX))
 
@@ -193,15 +200,29 @@ class Transaction:
 
     def draft(self, session: Session, stream: Stream, text: str) -> int:
         """Add text to a stream; its new end."""
-        if stream.started in session.sealed or not session.row.base < stream.started <= session.row.head:
-            raise NotAllowed(f"session {session.row.id!r} has no open stream at fact {stream.started}")
         end = session.ends.get(stream)
         if end is None:
-            end = reading.stream_end(self.connection, session.row, stream)
+            self._check_open(session, stream.started)
+            end = session.ends[stream] = reading.stream_end(self.connection, session.row, stream)
+        if end + len(text) > STREAM_CHARS_MAX:
+            raise NotAllowed(f"a stream may have {STREAM_CHARS_MAX} characters at most; put large content as a payload")
+        if not text:
+            return end
         self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
         session.ends[stream] = end = end + len(text)
         self.touched.add(session.row.id)
         return end
+
+    def _check_open(self, session: Session, started: Seq) -> None:
+        """A stream belongs to a step or a tool of this session that has started and is not sealed."""
+        row = session.row
+        if row.base < started <= row.head:
+            self._flush_facts()
+            first, *later = reading.records(self.connection, row, started - 1, FOREIGN_MAX)
+            begins = isinstance(first.fact, StepStarted | ToolStarted)
+            if begins and all(sealed_by(record.fact) != started for record in later):
+                return
+        raise NotAllowed(f"session {row.id!r} has no open stream at fact {started}")
 
     def drafts_at(self, session: Session, started: Seq) -> list[Draft]:
         if not session.row.base < started <= session.row.head:
@@ -213,9 +234,7 @@ class Transaction:
     def seal(self, session: Session, started: Seq, drafts: list[Draft]) -> None:
         if drafts:
             self.run("delete_drafts", (session.row.n, started))
-        for draft in drafts:
-            session.ends.pop(draft.stream, None)
-        session.sealed.add(started)
+        session.ends = {stream: end for stream, end in session.ends.items() if stream.started != started}
 
     # --- flushing
 

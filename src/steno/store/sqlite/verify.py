@@ -5,11 +5,13 @@ from hashlib import sha256
 
 import apsw
 
+from steno.journal.drafts import sealed_by
+from steno.journal.facts import Record, StepStarted, ToolStarted
 from steno.journal.listing import ListingRow
 from steno.store.errors import JournalCorrupt, UnknownSession
 from steno.store.protocol import Damage, Report
 from steno.store.sqlite import reading
-from steno.store.sqlite.rows import to_drafts
+from steno.store.sqlite.rows import place
 from steno.store.sqlite.sql import STATEMENTS
 
 DAMAGE_MAX = 1_000
@@ -79,17 +81,33 @@ def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int
     try:
         with reading.snapshot(connection):
             row = reading.session(connection, id)
-            listing, after = ListingRow(), 0
+            listing, after, open_streams = ListingRow(), 0, set[int]()
             while page := reading.records(connection, row, after, reading.PAGE):
                 for record in page:
                     listing.apply(record)
+                    _note_streams(record, open_streams)
                 counts["facts"] += sum(record.seq > row.base for record in page)
                 after = page[-1].seq
-            to_drafts(id, n, connection.execute(STATEMENTS["drafts_of"], (n,)))
+            damage = _drafts(connection, row, open_streams)
+            if connection.execute(STATEMENTS["fact_beyond"], (place(n, row.head), place(n + 1, 0))).fetchone():
+                damage.append(Damage(f"session {id!r}", f"has facts beyond its head {row.head}"))
             if listing != row.listing():
-                return [Damage(f"session {id!r}", "its row for lists differs from its facts")]
+                damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts; relist rebuilds it"))
+            return damage
     except JournalCorrupt as error:
         return [Damage(f"session {id!r}", str(error))]
     except UnknownSession:
         return []  # deleted while we looked
-    return []
+
+
+def _note_streams(record: Record, open_streams: set[int]) -> None:
+    if isinstance(record.fact, StepStarted | ToolStarted):
+        open_streams.add(record.seq)
+    elif (sealed := sealed_by(record.fact)) is not None:
+        open_streams.discard(sealed)
+
+
+def _drafts(connection: apsw.Connection, row: reading.SessionRow, open_streams: set[int]) -> list[Damage]:
+    """Every draft belongs to a step or a tool that has not been sealed."""
+    stray = {draft.stream.started for draft in reading.drafts(connection, row)} - open_streams
+    return [Damage(f"session {row.id!r}", f"has a draft for fact {started}, which is not open") for started in stray]

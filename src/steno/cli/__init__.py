@@ -1,0 +1,86 @@
+"""The command line. A contract: scripts rely on its names, its output and its exit status.
+
+0 done · 1 failed · 2 usage, or an unknown id · 130 interrupted
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+USAGE = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    from steno.cli import commands  # everything heavy is loaded behind the parser, so that --help stays quick
+
+    try:
+        return commands.run(options)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="steno", description="An agent whose transcript never lies: written before shown."
+    )
+    verbs = root.add_subparsers(dest="verb", metavar="COMMAND")
+    root.add_argument("--resume", metavar="ID", help="go on with this session")
+    root.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest session")
+    root.add_argument("--model", metavar="SPEC", help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2")
+    root.add_argument("--yes", action="store_true", help="approve every tool call")
+    _add_turns(verbs)
+    _add_looks(verbs)
+    _add_edits(verbs)
+    _add_keeping(verbs)
+    return root
+
+
+Verbs = argparse._SubParsersAction  # the only name argparse has for it
+
+
+def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    run = verbs.add_parser("run", help="one turn; text streams to stdout")
+    run.add_argument("prompt")
+    run.add_argument("--session", metavar="ID", help="in this session")
+    run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
+    run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
+    for verb, text in (("continue", "take up a turn that was cut off"), ("retry", "run a failed prompt again")):
+        _with_id(verbs.add_parser(verb, help=text))
+    for turn in (run, verbs.choices["continue"], verbs.choices["retry"]):
+        turn.add_argument("--model", metavar="SPEC")
+        turn.add_argument("--yes", action="store_true", help="approve every tool call")
+        turn.add_argument("--output", choices=("text", "ndjson"), default="text")
+
+
+def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    sessions = verbs.add_parser("sessions", help="list sessions, the latest first")
+    sessions.add_argument("--limit", type=int, default=50)
+    show = _with_id(verbs.add_parser("show", help="one session, every message"))
+    for look in (sessions, show):
+        look.add_argument("--json", action="store_true")
+
+
+def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    rename = _with_id(verbs.add_parser("rename", help="give a session a title"))
+    rename.add_argument("title")
+    _with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
+    undo = _with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
+    undo.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
+    delete = _with_id(verbs.add_parser("delete", help="remove a session for good"))
+    delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
+    delete.add_argument("--yes", action="store_true", help="without asking")
+
+
+def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    verify = verbs.add_parser("verify", help="check every byte of the store")
+    verify.add_argument("--json", action="store_true")
+    for verb, text in (("backup", "copy the store while it is in use"), ("restore", "put a backup in its place")):
+        verbs.add_parser(verb, help=text).add_argument("file")
+    verbs.add_parser("doctor", help="say what is set up and what is not")
+
+
+def _with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    verb.add_argument("id", help="a session's id, or the beginning of it")
+    return verb

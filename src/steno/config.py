@@ -1,0 +1,187 @@
+"""The only reader of configuration files and of the environment.
+
+Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. The variable
+wins over the file, the file over the default.
+"""
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+EXAMPLE = """\
+# steno's configuration. Every line is optional; what stands behind # is the default.
+# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY.
+
+[model]
+# default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
+                             # and the small local model if there is none
+# max_tokens = 8192
+
+[openai]
+# key = ""                   # or OPENAI_API_KEY
+# base_url = ""              # or OPENAI_BASE_URL; any server that speaks this format
+
+[anthropic]
+# key = ""                   # or ANTHROPIC_API_KEY
+# base_url = ""              # or ANTHROPIC_BASE_URL
+
+[store]
+# durability = "power"       # "process" is faster; a power cut may then take back the last seconds
+# lock_wait_ms = 5000
+
+[tools]
+# enabled = true
+# time_limit_s = 120.0
+# output_chars_max = 30000
+
+[limits]
+# attempts_max = 4           # requests in a row that get no answer
+# steps_max = 50             # model calls in one turn
+# idle_s = 120.0             # silence of a stream after which it counts as broken
+"""
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used. The message names the file or variable and the key."""
+
+
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    default: str = ""
+    max_tokens: int = 8192
+
+
+class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""
+    base_url: str = ""
+
+
+class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    durability: str = "power"
+    lock_wait_ms: int = 5_000
+
+
+class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    time_limit_s: float = 120.0
+    output_chars_max: int = 30_000
+
+
+class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    attempts_max: int = 4
+    steps_max: int = 50
+    idle_s: float = 120.0
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    model: ModelConfig = ModelConfig()
+    openai: ProviderConfig = ProviderConfig()
+    anthropic: ProviderConfig = ProviderConfig()
+    store: StoreConfig = StoreConfig()
+    tools: ToolsConfig = ToolsConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+
+class Place(Struct, frozen=True):
+    """Where steno keeps things, and where it works."""
+
+    home: Path
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.home / "store.db"
+
+    @property
+    def config(self) -> Path:
+        return self.home / "config.toml"
+
+
+_KNOWN_VARIABLES = {
+    "OPENAI_API_KEY": ("openai", "key"),
+    "OPENAI_BASE_URL": ("openai", "base_url"),
+    "ANTHROPIC_API_KEY": ("anthropic", "key"),
+    "ANTHROPIC_BASE_URL": ("anthropic", "base_url"),
+    "STENO_MODEL": ("model", "default"),
+}
+
+SYSTEM_PROMPT = """\
+You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they
+help, look before you change anything, and say plainly what you did and what you could not do. If a note says that the
+effect of a tool call is unknown, check before you repeat it."""
+
+
+def place(environment: Mapping[str, str] = os.environ) -> Place:
+    home = Path(environment.get("STENO_HOME") or Path.home() / ".steno")
+    return Place(home.absolute(), Path.cwd())
+
+
+def prepare_home(where: Place) -> None:
+    """Make the home folder and a commented example, readable by their owner alone, on first use."""
+    try:
+        where.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not where.config.exists():
+            _write_example(where.config)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use {where.home}: {error.strerror}; set STENO_HOME to a folder you can write"
+        ) from error
+
+
+def _write_example(file: Path) -> None:
+    """Two first uses at once write it once. A disk without room for it does not matter: it is only an example."""
+    with contextlib.suppress(FileExistsError):
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with contextlib.suppress(OSError), os.fdopen(handle, "w", encoding="utf-8") as opened:
+            opened.write(EXAMPLE)
+
+
+def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
+    tables: dict[str, dict[str, object]] = {}
+    if where.config.exists():
+        try:
+            tables = tomllib.loads(where.config.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise ConfigError(f"{where.config} cannot be read: {error}") from error
+    for variable, value in environment.items():
+        section, key = _target(variable)
+        if section and value:
+            tables.setdefault(section, {})[key] = value
+    try:
+        return msgspec.convert(tables, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where.config} or a STENO_… variable is wrong: {error}") from error
+
+
+def _target(variable: str) -> tuple[str, str]:
+    """The section and key that a variable sets; two empty strings if none."""
+    if variable in _KNOWN_VARIABLES:
+        return _KNOWN_VARIABLES[variable]
+    if variable.startswith("STENO_"):
+        section, _, key = variable.removeprefix("STENO_").lower().partition("_")
+        if section in Config.__struct_fields__ and key:
+            return section, key
+    return "", ""
+
+
+def system_prompt(where: Place) -> str:
+    """The user's own file or the default, and what the folder adds."""
+    own, local = where.home / "system.md", where.folder / ".steno" / "system.md"
+    text = own.read_text(encoding="utf-8").strip() if own.is_file() else SYSTEM_PROMPT
+    if local.is_file():
+        text += "\n\n" + local.read_text(encoding="utf-8").strip()
+    return text
+
+
+def default_model(config: Config) -> str:
+    if config.model.default:
+        return config.model.default
+    if config.anthropic.key:
+        return "anthropic:claude-sonnet-4-5"
+    if config.openai.key:
+        return "openai-chat:gpt-5"
+    return "local:smollm2"

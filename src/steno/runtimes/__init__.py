@@ -1,0 +1,1 @@
+"""Runtimes: what carries a turn out. The only package that knows engine and store together."""

@@ -1,0 +1,105 @@
+"""Runs the tool calls of one answer side by side: each is approved, stored as started, run, settled by its own fact."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Literal
+
+from steno.journal.drafts import Stream
+from steno.journal.facts import ApprovalAsked, ToolSettled, ToolStarted
+from steno.journal.parts import Failed, Outcome, Refused, Text
+from steno.journal.state import OpenCall
+from steno.runtimes.held import HeldSession
+from steno.tools.protocol import BadArguments, Prepared, Tool
+
+STOPPED = Refused("not run: the turn was stopped first")
+NOBODY = Refused("not run: it needs approval and there was nobody to ask; --yes approves tools")
+DENIED = Refused("not run: the user denied it")
+
+
+class Calls:
+    def __init__(
+        self, held: HeldSession, tools: Mapping[str, Tool], approval: Literal["allow", "refuse", "ask"]
+    ) -> None:
+        self._held = held
+        self._tools = tools
+        self._approval = approval
+
+    async def run(self, calls: tuple[OpenCall, ...]) -> None:
+        """All of them at once; returns when each has an outcome in the journal."""
+        tasks = [asyncio.create_task(self._one(call)) for call in calls]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, call: OpenCall) -> None:
+        tool = self._tools.get(call.call.name)
+        if tool is None:
+            await self._settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
+            return
+        refused = await self._refused(call, tool)
+        if refused is not None:
+            await self._settle(call, refused)
+            return
+        try:
+            prepared = await tool.prepare(call.call.arguments)
+        except BadArguments as error:
+            await self._settle(call, Failed((Text(str(error)),)))
+            return
+        await self._carry_out(call, tool, prepared)
+
+    async def _refused(self, call: OpenCall, tool: Tool) -> Refused | None:
+        """Why a call may not run, if it may not."""
+        if self._held.asked_to_stop():
+            return STOPPED
+        if tool.approval == "none" or self._approval == "allow":
+            return None
+        if self._approval == "refuse":
+            return NOBODY
+        await self._held.record(ApprovalAsked(call.step, call.call.id))
+        return await self._decision(call)
+
+    async def _decision(self, call: OpenCall) -> Refused | None:
+        """Wait until somebody, anywhere, decides, or asks for a stop."""
+        while True:
+            self._held.decided.clear()
+            await self._held.catch_up()
+            turn = self._held.state.turn
+            open_call = None if turn is None else turn.calls.get(call.call.id)
+            if self._held.asked_to_stop() or open_call is None:
+                return STOPPED
+            if open_call.decision is not None:
+                return None if open_call.decision == "allow" else DENIED
+            waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+
+    async def _carry_out(self, call: OpenCall, tool: Tool, prepared: Prepared) -> None:
+        try:
+            started = await self._held.record(ToolStarted(call.step, call.call.id, prepared.group, tool.spec.repeat))
+        except BaseException:
+            await prepared.stop()
+            raise
+
+        async def output(text: str) -> None:
+            await self._held.draft(Stream(started, "output"), text)
+
+        stopper = asyncio.create_task(self._stop_when_asked(prepared))
+        try:
+            outcome = await prepared.run(output)
+        except BaseException:
+            await prepared.stop()
+            raise
+        finally:
+            stopper.cancel()
+        await self._settle(call, outcome, started)
+
+    async def _stop_when_asked(self, prepared: Prepared) -> None:
+        await self._held.stopped.wait()
+        await prepared.stop()
+
+    async def _settle(self, call: OpenCall, outcome: Outcome, started: int | None = None) -> None:
+        await self._held.record(ToolSettled(call.step, call.call.id, outcome, started))

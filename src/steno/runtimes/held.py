@@ -1,0 +1,151 @@
+"""A session while we run it: its lease, its folds, and the one way to add a fact.
+
+Memory here is a fold that can be thrown away: whatever is not in the journal did not happen.
+"""
+
+import asyncio
+import contextlib
+
+from steno.engine.recover import recover
+from steno.journal.drafts import Stream
+from steno.journal.facts import ApprovalDecided, InterruptAsked, Record, TurnFact
+from steno.journal.history import History
+from steno.journal.parts import Seq
+from steno.journal.state import OpenCall, State
+from steno.store.errors import StoreError
+from steno.store.protocol import Cursor, Lease, Store
+from steno.tools.groups import end_group
+
+PAGE = 1_000
+
+
+class HeldSession:
+    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self.id = lease.session
+        self.state = State()
+        self.history = History()
+        self.stopped = asyncio.Event()
+        self.decided = asyncio.Event()
+        self.lost: StoreError | None = None
+        self.leaving = False
+        self._store = store
+        self._lease = lease
+        self._recording = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, store: Store, id: str, lease_ms: int) -> "HeldSession":
+        """Take the lease, fold, and close what the last writer left open, once."""
+        held = cls(store, await store.acquire(id))
+        try:
+            await held._fold()
+            await held._recover()
+        except BaseException:
+            await held._drop()
+            raise
+        held._tasks.append(asyncio.create_task(held._watch()))
+        held._tasks.append(asyncio.create_task(held._renew(lease_ms)))
+        return held
+
+    async def record(self, *facts: TurnFact) -> Seq:
+        """Store facts, then take them in, after whatever others had added before them. The seq of the first."""
+        async with self._recording:
+            added = await self._store.append(self._lease, facts, self.state.head)
+            for record in added.foreign:
+                self._apply(record)
+            for seq, fact in enumerate(facts, start=added.first):
+                self._apply(Record(seq, 0, fact))
+            return added.first
+
+    async def draft(self, stream: Stream, text: str) -> int:
+        """Make text durable; it may be shown when this returns. The new end of the stream."""
+        return await self._store.draft(self._lease, stream, text)
+
+    async def release(self) -> bool:
+        """Let go, unless something came that we have not seen: then take it in, and go on."""
+        async with self._recording:
+            answer = await self._store.release(self._lease, self.state.head)
+            for record in answer.foreign:
+                self._apply(record)
+        if answer.released:
+            await self.leave()
+        return answer.released
+
+    async def leave(self) -> None:
+        """Stop looking after the session. Without a release, the next owner recovers it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self._store.abandon(self._lease)
+
+    async def leave_when(self, leaving: asyncio.Event) -> None:
+        await leaving.wait()
+        self.leaving = True
+        self.stopped.set()
+
+    def asked_to_stop(self) -> bool:
+        return self.stopped.is_set()
+
+    async def catch_up(self) -> None:
+        """Take in what others added."""
+        async with self._recording:
+            while page := await self._store.read(self.id, self.state.head, PAGE):
+                for record in page:
+                    self._apply(record)
+
+    async def _fold(self) -> None:
+        while page := await self._store.read(self.id, self.state.head, PAGE):
+            for record in page:
+                self._apply(record)
+            await asyncio.sleep(0)
+
+    async def _recover(self) -> None:
+        facts = recover(self.state, await self._store.drafts(self.id))
+        if facts:
+            if self.state.turn is not None:
+                await _end_groups(list(self.state.turn.calls.values()))
+            await self.record(*facts)
+
+    async def _drop(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self._store.release(self._lease, self.state.head)
+        await self.leave()
+
+    def _apply(self, record: Record) -> None:
+        self.state.apply(record)
+        self.history.apply(record)
+        asked = self.state.turn is not None and self.state.turn.interrupted is not None
+        if asked or self.leaving or self.lost is not None:
+            self.stopped.set()
+        else:
+            self.stopped.clear()
+
+    async def _watch(self) -> None:
+        """Notice at once what others ask of the running turn; the fact itself is taken in with the next record."""
+        async for event in self._store.follow(self.id, Cursor(self.state.head), drafts=False):
+            if not isinstance(event, Record):
+                continue
+            if isinstance(event.fact, InterruptAsked) and self.state.turn is not None:
+                if event.fact.turn == self.state.turn.seq:
+                    self.stopped.set()
+            elif isinstance(event.fact, ApprovalDecided):
+                self.decided.set()
+
+    async def _renew(self, lease_ms: int) -> None:
+        """Keep the lease while we live. Losing it stops the turn: nothing more can be stored."""
+        while True:
+            await asyncio.sleep(lease_ms / 3000)
+            try:
+                await self._store.renew(self._lease)
+            except StoreError as error:
+                self.lost = error
+                self.stopped.set()
+                return
+
+
+async def _end_groups(calls: list[OpenCall]) -> None:
+    """End what a dead process left running."""
+    await asyncio.gather(*(end_group(call.group) for call in calls if call.group is not None))

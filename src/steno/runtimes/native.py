@@ -1,0 +1,187 @@
+"""Our own loop: asks the engine what to do next, does it, and records each thing before its effect."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from steno.engine.action import Ask, Begin, Finish, Limits, Rest, RunTools, finish, next_action
+from steno.engine.notes import GO_ON, recovery_note
+from steno.engine.request import Request, build
+from steno.journal.drafts import Stream
+from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, StepStarted, Takes, TurnStarted
+from steno.journal.history import Answered, Entry, Said, Settled
+from steno.journal.parts import Content, Hash, Image, Reasoning, Seq, Text, outcome_parts
+from steno.journal.state import State
+from steno.models.protocol import Model
+from steno.runtimes.calls import Calls
+from steno.runtimes.held import HeldSession
+from steno.runtimes.streaming import Kind, Streamed, stream_to
+from steno.store.errors import NotAllowed
+from steno.store.protocol import Store
+from steno.tools.protocol import Tool
+
+BACKOFF_S = (0.5, 2.0, 8.0)
+
+
+Enough = Callable[[State], bool]
+
+
+class Agent(Struct, frozen=True):
+    """What answers in a session: the model, what shapes its requests, what it may do."""
+
+    context: ContextSet
+    model: Model
+    tools: Mapping[str, Tool]
+    approval: Literal["allow", "refuse", "ask"] = "refuse"
+    limits: Limits = Limits()
+    backoff_s: tuple[float, ...] = BACKOFF_S
+
+
+class Native:
+    """Runs sessions of one store. `agent_for` says who answers, given the session's context so far."""
+
+    def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], Agent], lease_ms: int) -> None:
+        self._store = store
+        self._lease_ms = lease_ms
+        self._agent_for = agent_for
+
+    async def run(
+        self, session: str, enough: Enough, leaving: asyncio.Event, opening: TurnStarted | None = None
+    ) -> None:
+        """Run a session until it rests, or until no turn is open and it is `enough`. Raises `SessionBusy` if somebody
+        else runs it.
+
+        `opening` is a turn to begin with: one that continues or retries. `leaving`, when set, ends the running turn as
+        terminated and lets go.
+        """
+        held = await HeldSession.open(self._store, session, self._lease_ms)
+        leaver = asyncio.create_task(held.leave_when(leaving))
+        try:
+            if opening is not None:
+                await self._open(held, opening)
+            await self._loop(held, enough)
+        finally:
+            leaver.cancel()
+            await held.leave()
+
+    async def _open(self, held: HeldSession, opening: TurnStarted) -> None:
+        match opening.origin:
+            case Continues(turn=turn):
+                cut = held.state.cut_off
+                if cut is None or cut.ended.turn.seq != turn or cut.acknowledged_by is not None:
+                    raise NotAllowed(f"turn {turn} of session {held.id!r} is not waiting to be continued")
+            case Takes():
+                pass
+        await held.record(opening)
+
+    async def _loop(self, held: HeldSession, enough: Enough) -> None:
+        agent = self._agent_for(held.state.context)
+        while True:
+            if held.lost is not None:
+                raise held.lost
+            if held.leaving or (held.state.turn is None and enough(held.state)):
+                await self._close(held)
+                return
+            match next_action(held.state, agent.limits):
+                case Rest():
+                    if await held.release():
+                        return
+                case Begin(input=taken):
+                    await held.record(TurnStarted(Takes(taken)))
+                case Ask() as ask:
+                    await self._ask(held, agent, ask)
+                case RunTools(calls=calls):
+                    await Calls(held, agent.tools, agent.approval).run(calls)
+                case Finish(facts=facts):
+                    await held.record(*facts)
+                case unreachable:
+                    assert_never(unreachable)
+
+    async def _close(self, held: HeldSession) -> None:
+        """Let go in order: a running turn ends as terminated; what is pending stays so for whoever comes next."""
+        if held.state.turn is not None:
+            await held.record(*finish(held.state.turn, "interrupted", "terminated").facts)
+        while not await held.release():
+            pass
+
+    async def _ask(self, held: HeldSession, agent: Agent, ask: Ask) -> None:
+        """One request and its answer: record, send, store each piece, seal."""
+        if ask.attempt > 1 and not await _pause(held, agent.backoff_s, ask.attempt):
+            return
+        if held.history.context != agent.context:
+            await held.record(agent.context)
+        await held.catch_up()
+        if held.asked_to_stop():
+            return
+        request = build(held.history, ask.takes, _note(held, ask))
+        body = await asyncio.to_thread(agent.model.to_wire, request, await self._payloads(request))
+        digest = sha256(body).hexdigest()[:32]
+        step = await held.record(StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges))
+        if held.asked_to_stop():
+            await held.record(StepLost(step, "stopped", sent="no"))
+            return
+
+        async def commit(kind: Kind, text: str) -> None:
+            await held.draft(Stream(step, kind), text)
+
+        await held.record(_ending(step, await stream_to(commit, agent.model.stream(body), held.stopped)))
+
+    async def _payloads(self, request: Request) -> dict[Hash, bytes]:
+        return {hash: await self._store.get(hash) for hash in sorted(_images(request.entries))}
+
+
+def _note(held: HeldSession, ask: Ask) -> str:
+    notes = []
+    if ask.acknowledges is not None and held.state.cut_off is not None:
+        turn = held.state.turn
+        continuing = turn is not None and isinstance(turn.origin, Continues)
+        notes.append(recovery_note(held.state.cut_off, continuing))
+    if ask.goes_on:
+        notes.append(GO_ON)
+    return "\n\n".join(notes)
+
+
+def _ending(step: Seq, streamed: Streamed) -> StepSealed | StepLost:
+    """The fact that closes a request: exactly what was shown if it was stopped, the whole answer if it finished."""
+    if streamed.finished is not None:
+        done = streamed.finished
+        return StepSealed(step, done.parts, done.ended, done.usage)
+    shown: list[Content] = []
+    if streamed.reasoning:
+        shown.append(Reasoning(streamed.reasoning))
+    if streamed.text:
+        shown.append(Text(streamed.text))
+    if streamed.error is not None:
+        if shown:
+            return StepSealed(step, tuple(shown), "incomplete")
+        return StepLost(step, streamed.error.cause, streamed.error.sent, streamed.error.detail)
+    if shown:
+        return StepSealed(step, tuple(shown), "interrupted")
+    return StepLost(step, "stopped", sent="unknown")
+
+
+async def _pause(held: HeldSession, backoff_s: tuple[float, ...], attempt: int) -> bool:
+    """Wait before another attempt, a little longer each time; False if a stop was asked for meanwhile."""
+    wait_s = backoff_s[min(attempt - 2, len(backoff_s) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
+    try:
+        await asyncio.wait_for(held.stopped.wait(), wait_s)
+    except TimeoutError:
+        return True
+    await held.catch_up()
+    return False
+
+
+def _images(entries: tuple[Entry, ...]) -> set[Hash]:
+    found: set[Hash] = set()
+    for entry in entries:
+        parts: tuple[Content, ...] = ()
+        if isinstance(entry, Said | Answered):
+            parts = entry.parts
+        elif isinstance(entry, Settled):
+            parts = outcome_parts(entry.outcome)
+        found |= {part.hash for part in parts if isinstance(part, Image)}
+    return found

@@ -1,0 +1,158 @@
+"""Recovery, by equality: every shape that a killed writer can leave open, and the facts that close it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.engine.recover import NEVER_RAN, recover
+from steno.journal import facts as f
+from steno.journal.drafts import Draft, Stream, keeps, sealed_by
+from steno.journal.parts import Reasoning, Refused, Returned, Text, ToolCall, Unknown
+from steno.journal.state import State
+from steno.journal.transcript import Transcript
+from tests.journal.author import Journal, journals
+from tests.journal.folding import fold, in_place, said, state, transcript
+from tests.journal.strategies import any_records, near_seqs
+
+ASKED: list[f.AnyFact] = [said("hello"), f.TurnStarted(f.Takes(1)), f.StepStarted("model")]
+A, B = ToolCall("a", "shell", "{}"), ToolCall("b", "shell", "{}")
+CALLED: list[f.AnyFact] = [*ASKED, f.StepSealed(3, (A, B))]
+KILLED = f.TurnEnded(2, "interrupted", "killed")
+TEXT, REASONING = Stream(3, "text"), Stream(3, "reasoning")
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        [],
+        [f.SessionStarted("cli")],
+        [said("hello")],
+        [*ASKED, f.StepSealed(3, ()), f.TurnEnded(2, "done")],
+        [*CALLED, f.SessionStarted("cli", forked_from=f.ForkPoint("parent", 4))],
+    ],
+    ids=["empty", "started", "pending", "ended", "forked"],
+)
+def test_where_nothing_is_open_there_is_nothing_to_close(sequence: list[f.AnyFact]) -> None:
+    assert recover(state(*sequence), []) == ()
+
+
+@pytest.mark.promise(34)
+def test_a_turn_that_had_not_asked_yet_is_ended() -> None:
+    assert recover(state(*ASKED[:2]), []) == (KILLED,)
+
+
+@pytest.mark.promise(8)
+def test_a_request_of_which_nothing_came_back_is_lost_and_nobody_knows_whether_it_was_sent() -> None:
+    lost = f.StepLost(3, "killed", sent="unknown")
+    assert recover(state(*ASKED), []) == (lost, KILLED)
+    assert recover(state(*ASKED), [Draft(TEXT, "")]) == (lost, KILLED)
+
+
+@pytest.mark.promise(5, 12)
+def test_text_that_was_shown_is_sealed_as_interrupted() -> None:
+    sealed = f.StepSealed(3, (Text("hi th"),), "interrupted")
+    assert recover(state(*ASKED), [Draft(TEXT, "hi th")]) == (sealed, KILLED)
+
+
+def test_reasoning_that_was_shown_is_sealed_before_the_text() -> None:
+    thought, both = Draft(REASONING, "hm"), [Draft(TEXT, "hi"), Draft(REASONING, "hm")]
+    assert recover(state(*ASKED), [thought])[0] == f.StepSealed(3, (Reasoning("hm"),), "interrupted")
+    assert recover(state(*ASKED), both)[0] == f.StepSealed(3, (Reasoning("hm"), Text("hi")), "interrupted")
+
+
+@pytest.mark.promise(19)
+def test_a_tool_that_had_started_is_unknown_and_one_that_had_not_never_ran() -> None:
+    started = [*CALLED, f.ToolStarted(3, "b")]
+    assert recover(state(*started), []) == (
+        f.ToolSettled(3, "a", Refused(NEVER_RAN)),
+        f.ToolSettled(3, "b", Unknown(), 5),
+        KILLED,
+    )
+
+
+@pytest.mark.promise(19)
+def test_what_a_tool_had_printed_is_kept() -> None:
+    started = [*CALLED, f.ToolStarted(3, "a"), f.ToolStarted(3, "b"), f.ToolSettled(3, "a", Returned(), 5)]
+    printed = [Draft(Stream(6, "output"), "half")]
+    assert recover(state(*started), printed) == (f.ToolSettled(3, "b", Unknown((Text("half"),)), 6), KILLED)
+
+
+def test_a_tool_that_was_settled_is_not_settled_again() -> None:
+    settled: list[f.AnyFact] = [f.ToolSettled(3, "a", Returned()), f.ToolSettled(3, "b", Refused("no"))]
+    assert recover(state(*CALLED, *settled), []) == (KILLED,)
+
+
+@pytest.mark.promise(36)
+def test_the_cause_is_whoever_asked_for_a_stop_and_otherwise_that_it_was_killed() -> None:
+    stopped = recover(state(*ASKED, f.InterruptAsked(2, by="ann")), [])
+    assert stopped[-1] == f.TurnEnded(2, "interrupted", "ann")
+    for_another_turn = recover(state(*ASKED, f.InterruptAsked(1, by="ann")), [])
+    assert for_another_turn[-1] == KILLED
+
+
+def test_a_lost_attempt_is_not_lost_twice() -> None:
+    assert recover(state(*ASKED, f.StepLost(3, "dropped", "yes")), []) == (KILLED,)
+
+
+@pytest.mark.promise(34)
+def test_every_view_shows_the_turn_as_interrupted_with_its_cause() -> None:
+    closing = recover(state(*ASKED), [Draft(TEXT, "hi")])
+    view = transcript(*ASKED, *closing)
+    assert [(turn.outcome, turn.cause) for turn in view.turns] == [("interrupted", "killed")]
+    assert [(message.text, message.state) for message in view.messages] == [
+        ("hello", "complete"),
+        ("hi", "interrupted"),
+    ]
+
+
+# --- for every journal -------------------------------------------------------------------------------------------
+
+
+def closing_records(journal: Journal) -> list[f.Record]:
+    before = fold(State(), journal.records)
+    return in_place(recover(before, journal.drafts), first=before.head + 1)
+
+
+@pytest.mark.promise(34)
+@given(journals(tidy=False))
+def test_recovery_is_done_once(journal: Journal) -> None:
+    after = fold(State(), journal.records + closing_records(journal))
+    assert after.turn is None
+    assert recover(after, journal.drafts) == ()
+
+
+@pytest.mark.promise(5)
+@given(journals(tidy=False))
+def test_every_draft_is_sealed_once_by_a_fact_that_keeps_it(journal: Journal) -> None:
+    closing = [record.fact for record in closing_records(journal)]
+    for draft in journal.drafts:
+        sealing = [fact for fact in closing if sealed_by(fact) == draft.stream.started]
+        assert [keeps(fact, draft) for fact in sealing] == [True]
+
+
+@given(journals(tidy=False))
+def test_recovery_leaves_no_call_and_no_turn_without_an_outcome(journal: Journal) -> None:
+    view = fold(Transcript(), journal.records + closing_records(journal))
+    forks = [record.seq for record in journal.records if isinstance(record.fact, f.SessionStarted)]
+    assert [turn.seq for turn in view.turns if turn.outcome is None and turn.seq > max(forks)] == []
+    calls = [call.id for m in view.messages if m.seq > max(forks) and m.state == "complete" for call in m.tool_calls]
+    settled = [message.tool_call_id for message in view.messages if message.role == "tool"]
+    never_ran = [
+        part.id
+        for record in journal.records
+        if isinstance(record.fact, f.StepSealed) and record.fact.ended == "length"
+        for part in record.fact.parts
+        if isinstance(part, ToolCall)
+    ]
+    assert sorted(set(calls) - set(settled)) == sorted(set(calls) & set(never_ran))
+
+
+streams = st.builds(Stream, near_seqs, st.sampled_from(["text", "reasoning", "output"]))
+
+
+@given(any_records(), st.lists(st.builds(Draft, streams, st.text(max_size=3)), max_size=5))
+def test_recovery_closes_the_turn_after_any_sequence_of_facts(records: list[f.Record], drafts: list[Draft]) -> None:
+    assert (
+        closing_records(Journal(records, drafts)) == []
+        or fold(State(), records + closing_records(Journal(records, drafts))).turn is None
+    )

@@ -1,0 +1,108 @@
+"""What an engine decides from: what is open, pending and owed."""
+
+import pytest
+
+from steno.journal import facts as f
+from steno.journal.parts import Refused, Returned, ToolCall
+from steno.journal.state import OpenCall
+from tests.journal.folding import said, state
+
+A, B = ToolCall("a", "shell", "{}"), ToolCall("b", "shell", "{}")
+BEGUN: list[f.AnyFact] = [said("hello"), f.TurnStarted(f.Takes(1)), f.StepStarted("model")]
+CALLED = [*BEGUN, f.StepSealed(3, (A, B))]
+
+
+def open_calls(*sequence: f.Fact) -> dict[str, OpenCall]:
+    turn = state(*sequence).turn
+    assert turn is not None
+    return turn.calls
+
+
+@pytest.mark.promise(22)
+def test_an_input_is_pending_until_a_turn_or_a_step_takes_it() -> None:
+    assert list(state(said("a"), said("b"), said("c", "steer")).pending) == [1, 2, 3]
+    taken = [said("a"), said("b"), said("c", "steer"), f.TurnStarted(f.Takes(1))]
+    assert list(state(*taken).pending) == [2, 3]
+    assert list(state(*taken, f.StepStarted("model", takes=(3,))).pending) == [2]
+
+
+def test_a_step_is_open_until_it_is_sealed_or_lost() -> None:
+    def open_step(*sequence: f.Fact) -> int | None:
+        turn = state(*sequence).turn
+        assert turn is not None
+        return turn.step
+
+    assert open_step(*BEGUN) == 3
+    assert open_step(*BEGUN, f.StepSealed(3, ())) is None
+    assert open_step(*BEGUN, f.StepLost(3, "dropped", "no")) is None
+
+
+def test_a_call_is_open_until_it_is_settled() -> None:
+    assert open_calls(*CALLED) == {"a": OpenCall(A, 3), "b": OpenCall(B, 3)}
+    started = [*CALLED, f.ToolStarted(3, "a", group=77, repeat="safe")]
+    assert open_calls(*started)["a"] == OpenCall(A, 3, started=5, group=77, repeat="safe")
+    assert list(open_calls(*started, f.ToolSettled(3, "a", Returned(), 5))) == ["b"]
+    assert list(open_calls(*CALLED, f.ToolSettled(3, "b", Refused("no")))) == ["a"]
+
+
+@pytest.mark.parametrize("ended", ["length", "incomplete", "interrupted"])
+def test_calls_of_an_answer_that_broke_off_are_not_open(ended: f.StepEnding) -> None:
+    assert open_calls(*BEGUN, f.StepSealed(3, (A,), ended)) == {}
+
+
+@pytest.mark.promise(37)
+def test_an_approval_is_what_was_decided_first_and_nothing_until_then() -> None:
+    asked = [*CALLED, f.ApprovalAsked(3, "a"), f.ApprovalAsked(3, "b")]
+    decisions = {id: (call.asked, call.decision) for id, call in open_calls(*asked).items()}
+    assert decisions == {"a": (5, None), "b": (6, None)}
+    decided = [*asked, f.ApprovalDecided(6, "deny", "user"), f.ApprovalDecided(6, "allow", "user")]
+    decisions = {id: (call.asked, call.decision) for id, call in open_calls(*decided).items()}
+    assert decisions == {"a": (5, None), "b": (6, "deny")}
+
+
+@pytest.mark.promise(23)
+def test_a_stop_meant_for_one_turn_does_not_stop_the_next() -> None:
+    late = [*BEGUN, f.StepSealed(3, ()), f.TurnEnded(2, "done"), said("more"), f.TurnStarted(f.Takes(6))]
+    stopped = state(*late, f.InterruptAsked(2)).turn
+    assert stopped is not None
+    assert stopped.interrupted is None
+    stopped = state(*late, f.InterruptAsked(7, by="ann")).turn
+    assert stopped is not None
+    assert stopped.interrupted == f.InterruptAsked(7, by="ann")
+
+
+def test_only_the_ending_that_names_the_open_turn_ends_it() -> None:
+    assert state(*BEGUN, f.TurnEnded(1, "done")).turn is not None
+    ended = state(*BEGUN, f.TurnEnded(2, "failed", "budget"))
+    assert ended.turn is None
+    assert ended.last_turn is not None
+    assert (ended.last_turn.turn.seq, ended.last_turn.ending) == (2, f.TurnEnded(2, "failed", "budget"))
+
+
+@pytest.mark.promise(14)
+def test_a_delivery_is_owed_until_it_arrived_expired_or_failed_for_good() -> None:
+    owed = f.DeliveryOwed(3, "chat", "ann", "k")
+    tried: list[f.AnyFact] = [owed, f.DeliveryAttempted(1), f.DeliverySettled(1, f.DeliveryRefused("busy"))]
+    assert state(*tried).deliveries == {1: owed}
+    for outcome in (f.Delivered("r"), f.DeliveryExpired(), f.DeliveryRefused("gone", final=True)):
+        assert state(*tried, f.DeliverySettled(1, outcome)).deliveries == {}
+
+
+def test_a_hook_is_owed_until_it_is_done() -> None:
+    owed = f.HookOwed("session_end", "k")
+    assert state(owed).hooks == {1: owed}
+    assert state(owed, f.HookDone(1)).hooks == {}
+
+
+@pytest.mark.promise(32)
+def test_compaction_leaves_model_threads_and_pending_inputs_alone() -> None:
+    before: list[f.AnyFact] = [f.ContextSet("large"), f.ThreadBound("codex", "t1"), said("hello")]
+    compacted = state(*before, f.Compacted(1, "s"))
+    assert (compacted.context, compacted.threads) == (f.ContextSet("large"), {"codex": "t1"})
+    assert list(compacted.pending) == [3]
+    assert compacted.compacted == 4
+
+
+def test_whoever_left_is_back_with_the_next_input_or_turn() -> None:
+    assert state(f.SessionEnded("quit")).ended == f.SessionEnded("quit")
+    assert state(f.SessionEnded("quit"), said("hello")).ended is None

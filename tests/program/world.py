@@ -1,0 +1,136 @@
+"""The running program, as a person or a script meets it: commands, output, signals, a second process that looks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MODEL = "openai-chat:test"
+WAIT_S = 30.0
+
+
+class World:
+    """One STENO_HOME, one folder to work in, one model server."""
+
+    def __init__(self, folder: Path, url: str, model: str = MODEL) -> None:
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "OPENAI", "ANTH"))}
+        self.environment = kept | {
+            "STENO_HOME": str(self.home),
+            "STENO_MODEL": model,
+            "OPENAI_BASE_URL": url,
+            "OPENAI_API_KEY": "test-key",
+            "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+            "ANTHROPIC_API_KEY": "test-key",
+        }
+
+    def start(self, *words: str) -> "Program":
+        return Program(self, (sys.executable, "-m", "steno", *words))
+
+    def start_dying(self, when: str, n: int, *words: str) -> "Program":
+        """The program, killing itself before or after its n-th record in the journal."""
+        return Program(self, (sys.executable, str(Path(__file__).with_name("dying.py")), when, str(n), *words))
+
+    def steno(self, *words: str, expect: int | None = 0) -> str:
+        """Run a command to its end; its stdout."""
+        done = subprocess.run(
+            [sys.executable, "-m", "steno", *words],
+            env=self.environment,
+            cwd=self.work,
+            capture_output=True,
+            timeout=WAIT_S,
+            stdin=subprocess.DEVNULL,
+        )
+        out = done.stdout.decode()
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(f"steno {words}: {done.returncode}\n{out}\n{done.stderr.decode()}")
+        return out
+
+    def show(self, id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.steno("show", id, "--json"))
+        return found
+
+    def sessions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.steno("sessions", "--json"))
+        return found
+
+    def only_session(self) -> str:
+        (one,) = self.sessions()
+        return str(one["id"])
+
+    def messages(self, id: str, role: str | None = None) -> list[dict[str, Any]]:
+        return [message for message in self.show(id)["messages"] if role in (None, message["role"])]
+
+
+class Program:
+    """A steno process under way. What it has shown is collected as it comes."""
+
+    def __init__(self, world: World, words: tuple[str, ...]) -> None:
+        self._shown = bytearray()
+        self.process = subprocess.Popen(
+            words,
+            env=world.environment,
+            cwd=world.work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    def shown(self) -> str:
+        assert self.process.stdout is not None
+        while chunk := self.process.stdout.read():
+            self._shown += chunk
+        return self._shown.decode()
+
+    def wait_shown(self, text: str) -> None:
+        wait_until(lambda: text in self.shown(), f"{text!r} to be shown; got {self.shown()!r}")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> str:
+        """Kill -9; everything it had shown."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(WAIT_S)
+        return self.shown()
+
+    def end(self) -> int:
+        """Wait for its end; its exit status."""
+        deadline = time.monotonic() + WAIT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.shown()
+            time.sleep(0.005)
+        return self.process.wait(1)
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(WAIT_S)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {WAIT_S} s for {what}")
+        time.sleep(0.005)

@@ -1,0 +1,39 @@
+"""What a model is told of the tools."""
+
+import json
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from steno.tools.builtin import builtin
+from steno.tools.files import EditArguments, ReadArguments, WriteArguments
+from steno.tools.protocol import Workspace
+from steno.tools.shell import ShellArguments
+
+ARGUMENTS: dict[str, type[Struct]] = {
+    "shell": ShellArguments,
+    "read_file": ReadArguments,
+    "write_file": WriteArguments,
+    "edit_file": EditArguments,
+}
+
+
+def test_tools_are_found_by_name(workspace: Workspace) -> None:
+    tools = builtin(workspace)
+    assert list(tools) == list(ARGUMENTS)
+    assert [tool.spec.name for tool in tools.values()] == list(tools)
+
+
+def test_only_reading_needs_no_approval_and_may_be_repeated(workspace: Workspace) -> None:
+    tools = builtin(workspace)
+    assert [name for name, tool in tools.items() if tool.approval == "none"] == ["read_file"]
+    assert [name for name, tool in tools.items() if tool.spec.repeat == "safe"] == ["read_file"]
+
+
+def test_schemas_are_compact_and_say_what_is_decoded(workspace: Workspace) -> None:
+    for name, tool in builtin(workspace).items():
+        schema = json.loads(tool.spec.schema)
+        assert tool.spec.schema == json.dumps(schema, separators=(",", ":"))
+        assert schema["additionalProperties"] is False
+        assert list(schema["properties"]) == [field.name for field in fields(ARGUMENTS[name])]
+        assert schema["required"] == [field.name for field in fields(ARGUMENTS[name]) if field.required]
