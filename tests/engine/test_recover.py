@@ -48,7 +48,6 @@ def test_a_request_of_which_nothing_came_back_is_lost_and_nobody_knows_whether_i
     assert recover(state(*ASKED), [Draft(TEXT, "")]) == (lost, KILLED)
 
 
-@pytest.mark.promise(5, 12)
 def test_text_that_was_shown_is_sealed_as_interrupted() -> None:
     sealed = f.StepSealed(3, (Text("hi th"),), "interrupted")
     assert recover(state(*ASKED), [Draft(TEXT, "hi th")]) == (sealed, KILLED)
@@ -82,10 +81,9 @@ def test_a_tool_that_was_settled_is_not_settled_again() -> None:
     assert recover(state(*CALLED, *settled), []) == (KILLED,)
 
 
-@pytest.mark.promise(36)
-def test_the_cause_is_whoever_asked_for_a_stop_and_otherwise_that_it_was_killed() -> None:
+def test_the_cause_is_a_persons_stop_whoever_asked_and_otherwise_that_it_was_killed() -> None:
     stopped = recover(state(*ASKED, f.InterruptAsked(2, by="ann")), [])
-    assert stopped[-1] == f.TurnEnded(2, "interrupted", "ann")
+    assert stopped[-1] == f.TurnEnded(2, "interrupted", "user")
     for_another_turn = recover(state(*ASKED, f.InterruptAsked(1, by="ann")), [])
     assert for_another_turn[-1] == KILLED
 
@@ -121,7 +119,6 @@ def test_recovery_is_done_once(journal: Journal) -> None:
     assert recover(after, journal.drafts) == ()
 
 
-@pytest.mark.promise(5)
 @given(journals(tidy=False))
 def test_every_draft_is_sealed_once_by_a_fact_that_keeps_it(journal: Journal) -> None:
     closing = [record.fact for record in closing_records(journal)]

@@ -27,7 +27,6 @@ def test_a_sealed_fact_stands_for_its_streams_in_full() -> None:
     assert streams_of(StepLost(3, "x", "no")) == ()
 
 
-@pytest.mark.promise(9)
 def test_where_something_else_was_shown_the_stream_is_what_was_shown() -> None:
     corrected = StepSealed(3, (Text("ab"),), shown=(Text("ax"),))
     assert streams_of(corrected) == (Draft(TEXT, "ax"),)
@@ -39,7 +38,6 @@ LONG = "long \ud800 output"
 PAYLOAD = File(sha256(LONG.encode("utf-8", "surrogatepass")).hexdigest(), "text/plain", len(LONG))
 
 
-@pytest.mark.promise(5)
 @pytest.mark.parametrize(
     ("fact", "draft", "kept"),
     [

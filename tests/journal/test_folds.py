@@ -93,9 +93,13 @@ def test_a_list_gives_a_session_the_title_that_its_transcript_has(records: list[
 
 
 @given(journals(tidy=False))
-def test_messages_stand_in_the_order_of_their_addresses_each_with_its_own(journal: Journal) -> None:
-    addresses = [message.seq for message in fold(Transcript(), journal.records).messages]
-    assert addresses == sorted(set(addresses))
+def test_answers_stand_in_the_order_of_their_addresses_and_what_waits_stands_last(journal: Journal) -> None:
+    messages = fold(Transcript(), journal.records).messages
+    assert len(messages) == len({message.seq for message in messages})
+    answers = [message.seq for message in messages if message.role != "user"]
+    assert answers == sorted(answers)
+    waiting = list(fold(State(), journal.records).pending)
+    assert [message.seq for message in messages[len(messages) - len(waiting) :]] == waiting
 
 
 @pytest.mark.promise(47)

@@ -243,7 +243,6 @@ def test_the_context_is_the_last_one_set() -> None:
     assert fold(History(), in_place(contexts)).context == ContextSet("b")
 
 
-@pytest.mark.promise(58)
 def test_a_fork_is_told_what_its_parent_was_told() -> None:
     fork = SessionStarted("cli", forked_from=ForkPoint("parent", 5))
     assert entries(*ONE, fork) == entries(*ONE)

@@ -73,7 +73,6 @@ def test_redaction_is_the_same_twice_and_what_is_left_decodes(kind: type) -> Non
     holds()
 
 
-@pytest.mark.promise(60)
 @given(st.lists(built(Text | Reasoning, near_seqs, secrets)), st.booleans())
 def test_nothing_of_what_was_said_is_left(parts: list[Any], shown: bool) -> None:
     said = tuple(parts)

@@ -18,7 +18,6 @@ def open_calls(*sequence: f.Fact) -> dict[str, OpenCall]:
     return turn.calls
 
 
-@pytest.mark.promise(22)
 def test_an_input_is_pending_until_a_turn_or_a_step_takes_it() -> None:
     assert list(state(said("a"), said("b"), said("c", "steer")).pending) == [1, 2, 3]
     taken = [said("a"), said("b"), said("c", "steer"), f.TurnStarted(f.Takes(1))]
@@ -50,7 +49,6 @@ def test_calls_of_an_answer_that_broke_off_are_not_open(ended: f.StepEnding) -> 
     assert open_calls(*BEGUN, f.StepSealed(3, (A,), ended)) == {}
 
 
-@pytest.mark.promise(37)
 def test_an_approval_is_what_was_decided_first_and_nothing_until_then() -> None:
     asked = [*CALLED, f.ApprovalAsked(3, "a"), f.ApprovalAsked(3, "b")]
     decisions = {id: (call.asked, call.decision) for id, call in open_calls(*asked).items()}
@@ -79,7 +77,6 @@ def test_only_the_ending_that_names_the_open_turn_ends_it() -> None:
     assert (ended.last_turn.turn.seq, ended.last_turn.ending) == (2, f.TurnEnded(2, "failed", "budget"))
 
 
-@pytest.mark.promise(14)
 def test_a_delivery_is_owed_until_it_arrived_expired_or_failed_for_good() -> None:
     owed = f.DeliveryOwed(3, "chat", "ann", "k")
     tried: list[f.AnyFact] = [owed, f.DeliveryAttempted(1), f.DeliverySettled(1, f.DeliveryRefused("busy"))]
@@ -94,7 +91,6 @@ def test_a_hook_is_owed_until_it_is_done() -> None:
     assert state(owed, f.HookDone(1)).hooks == {}
 
 
-@pytest.mark.promise(32)
 def test_compaction_leaves_model_threads_and_pending_inputs_alone() -> None:
     before: list[f.AnyFact] = [f.ContextSet("large"), f.ThreadBound("codex", "t1"), said("hello")]
     compacted = state(*before, f.Compacted(1, "s"))

@@ -151,6 +151,11 @@ def test_a_prompt_is_interrupted_only_if_nothing_was_answered() -> None:
     ]
 
 
+def test_an_answer_in_one_turn_is_no_answer_in_the_next() -> None:
+    answered = [*BEGUN, StepSealed(3, (Text("hi"),)), TurnEnded(2, "done"), said("more"), TurnStarted(Takes(6))]
+    assert messages(*answered, TurnEnded(7, "interrupted", "user"))[2].state == "interrupted"
+
+
 def test_a_prompt_that_is_tried_again_belongs_to_the_turn_that_tries() -> None:
     failed = [*BEGUN, StepLost(3, "provider", "yes"), TurnEnded(2, "failed", "provider")]
     prompt = messages(*failed, TurnStarted(Takes(1)))[0]
@@ -170,6 +175,14 @@ def test_a_continued_turn_says_the_prompt_once() -> None:
 def test_an_answer_stands_before_what_was_said_while_it_was_being_given() -> None:
     shown = messages(*BEGUN, said("meanwhile"), StepSealed(3, (Text("hi"),)))
     assert [message.seq for message in shown] == [1, 3, 4]
+
+
+def test_an_input_that_waits_for_its_turn_stands_after_all_of_the_turn_before() -> None:
+    asked = [*BEGUN, said("later"), said("faster", "steer"), StepSealed(3, (Text("hm"),))]
+    going = [*asked, StepStarted("m", takes=(5,)), StepSealed(7, (Text("hi"),))]
+    assert [message.text for message in messages(*going)] == ["hello", "hm", "faster", "hi", "later"]
+    taken = [TurnEnded(2, "done"), TurnStarted(Takes(4)), StepStarted("m"), StepSealed(11, (Text("now"),))]
+    assert [message.text for message in messages(*going, *taken)] == ["hello", "hm", "faster", "hi", "later", "now"]
 
 
 def test_a_hidden_message_is_still_shown_and_says_so() -> None:

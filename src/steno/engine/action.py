@@ -61,7 +61,7 @@ def next_action(state: State, limits: Limits) -> Action:
     if turn is None:
         return Begin(min(state.pending)) if state.pending else Rest()
     if turn.interrupted is not None:
-        return finish(turn, "interrupted", turn.interrupted.by)
+        return finish(turn, "interrupted", "user")
     if turn.calls:
         return RunTools(tuple(turn.calls.values()))
     if turn.last_lost is not None:

@@ -24,7 +24,7 @@ def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
     if turn.step is not None:
         facts.append(_close_step(turn.step, shown))
     facts += [_settle(call, shown) for call in turn.calls.values()]
-    cause = "killed" if turn.interrupted is None else turn.interrupted.by
+    cause = "killed" if turn.interrupted is None else "user"
     facts.append(TurnEnded(turn.seq, "interrupted", cause))
     return tuple(facts)
 

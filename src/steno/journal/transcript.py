@@ -142,6 +142,10 @@ class Transcript(Struct):
     def _take(self, seq: Seq) -> None:
         said = self._inputs.get(seq)
         if said is not None:
+            if said.state == "pending":
+                first = self._waiting()
+                at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
+                self.messages.insert(first, self.messages.pop(at))
             said.turn, said.state = self._open_turn(), "complete"
             self._taken.append(said)
 
@@ -191,10 +195,17 @@ class Transcript(Struct):
 
     def _place(self, said: Message) -> None:
         """In order of address, and before inputs that still wait: those belong to a later turn."""
-        at = len(self.messages)
-        while at and (self.messages[at - 1].seq > said.seq or self.messages[at - 1].state == "pending"):
+        at = self._waiting()
+        while at and self.messages[at - 1].seq > said.seq:
             at -= 1
         self.messages.insert(at, said)
+
+    def _waiting(self) -> int:
+        """Where the inputs begin that wait to be taken: they stand last."""
+        at = len(self.messages)
+        while at and self.messages[at - 1].state == "pending" and self.messages[at - 1].seq in self._inputs:
+            at -= 1
+        return at
 
     def _open_turn(self) -> Seq | None:
         return self.turns[-1].seq if self.turns else None

@@ -202,7 +202,7 @@ class Transaction:
         """Add text to a stream; its new end."""
         end = session.ends.get(stream)
         if end is None:
-            self._check_open(session, stream.started)
+            self._check_open(session, stream)
             end = session.ends[stream] = reading.stream_end(self.connection, session.row, stream)
         if end + len(text) > STREAM_CHARS_MAX:
             raise NotAllowed(f"a stream may have {STREAM_CHARS_MAX} characters at most; put large content as a payload")
@@ -213,13 +213,13 @@ class Transaction:
         self.touched.add(session.row.id)
         return end
 
-    def _check_open(self, session: Session, started: Seq) -> None:
+    def _check_open(self, session: Session, stream: Stream) -> None:
         """A stream belongs to a step or a tool of this session that has started and is not sealed."""
-        row = session.row
+        row, started = session.row, stream.started
         if row.base < started <= row.head:
             self._flush_facts()
             first, *later = reading.records(self.connection, row, started - 1, FOREIGN_MAX)
-            begins = isinstance(first.fact, StepStarted | ToolStarted)
+            begins = isinstance(first.fact, ToolStarted if stream.kind == "output" else StepStarted)
             if begins and all(sealed_by(record.fact) != started for record in later):
                 return
         raise NotAllowed(f"session {row.id!r} has no open stream at fact {started}")

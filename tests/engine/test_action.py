@@ -1,0 +1,109 @@
+"""What to do next, by equality."""
+
+import pytest
+
+import steno.journal.facts as f
+from steno.engine.action import Action, Ask, Begin, Finish, Limits, Rest, RunTools, next_action
+from steno.journal.parts import Refused, Returned, Text, ToolCall
+from steno.journal.state import State
+from tests.journal.folding import fold, in_place
+
+LIMITS = Limits(attempts_max=3, broken_max=1, steps_max=4)
+SAID = f.InputAdmitted((Text("hi"),), "cli")
+BEGUN = (SAID, f.TurnStarted(f.Takes(1)))
+ASKED = (*BEGUN, f.StepStarted("m"))
+CALL = ToolCall("c", "shell", "{}")
+
+
+def after(*facts: f.AnyFact) -> Action:
+    return next_action(fold(State(), in_place(list(facts))), LIMITS)
+
+
+def ended(outcome: f.TurnOutcome, cause: str = "", detail: str = "") -> Finish:
+    return Finish((f.TurnEnded(2, outcome, cause, detail),))
+
+
+def test_a_session_with_nothing_pending_rests() -> None:
+    assert after() == Rest()
+    assert after(*ASKED, f.StepSealed(3, (Text("yo"),)), f.TurnEnded(2, "done")) == Rest()
+
+
+def test_the_oldest_pending_input_is_begun() -> None:
+    assert after(SAID, SAID) == Begin(1)
+
+
+def test_a_begun_turn_asks_and_an_answer_without_calls_ends_it() -> None:
+    assert after(*BEGUN) == Ask()
+    assert after(*ASKED, f.StepSealed(3, (Text("yo"),))) == ended("done")
+
+
+def test_calls_are_run_and_then_the_model_is_asked_again() -> None:
+    answered = (*ASKED, f.StepSealed(3, (CALL,)))
+    action = after(*answered)
+    assert isinstance(action, RunTools)
+    assert [call.call for call in action.calls] == [CALL]
+    assert after(*answered, f.ToolSettled(3, "c", Returned())) == Ask()
+
+
+@pytest.mark.promise(23)
+def test_a_stop_ends_the_turn_it_names_and_settles_what_never_ran() -> None:
+    stopped = after(*ASKED, f.StepSealed(3, (CALL,)), f.InterruptAsked(2))
+    unrun = f.ToolSettled(3, "c", Refused("not run: the turn was stopped first"))
+    assert stopped == Finish((unrun, f.TurnEnded(2, "interrupted", "user")))
+    assert after(*BEGUN, f.InterruptAsked(1)) == Ask()
+
+
+def test_a_lost_attempt_is_repeated_a_bounded_number_of_times() -> None:
+    def lost(times: int, cause: str) -> tuple[f.AnyFact, ...]:
+        return tuple(
+            fact
+            for i in range(times)
+            for fact in (f.StepStarted("m", attempt=i + 1), f.StepLost(3 + 2 * i, cause, "yes", "why"))
+        )
+
+    assert after(*BEGUN, *lost(2, "server_error")) == Ask(attempt=3)
+    assert after(*BEGUN, *lost(3, "server_error")) == ended("failed", "server_error", "why")
+    assert after(*BEGUN, *lost(1, "refused")) == ended("failed", "refused", "why")
+
+
+def test_an_answer_that_broke_off_goes_on_a_bounded_number_of_times() -> None:
+    broken = (*ASKED, f.StepSealed(3, (Text("ha"),), "incomplete"))
+    assert after(*broken) == Ask(goes_on=True)
+    twice = after(*broken, f.StepStarted("m"), f.StepSealed(5, (Text("lf"),), "incomplete"))
+    assert twice == ended("failed", "incomplete", "the model's answer broke off repeatedly")
+
+
+@pytest.mark.promise(21)
+def test_steering_inputs_are_taken_by_the_next_request_in_order() -> None:
+    steer = f.InputAdmitted((Text("also"),), "cli", mode="steer")
+    assert after(*ASKED, steer, steer, f.StepSealed(3, (Text("yo"),))) == Ask((4, 5))
+
+
+def test_a_turn_that_reaches_its_limit_of_steps_ends_and_says_so() -> None:
+    steps: list[f.AnyFact] = [f.StepStarted("m"), f.StepSealed(3, (CALL,)), f.ToolSettled(3, "c", Returned())]
+    facts: list[f.AnyFact] = [*BEGUN, *steps]
+    for _ in range(3):
+        at = len(facts) + 1
+        facts += [f.StepStarted("m"), f.StepSealed(at, (CALL,)), f.ToolSettled(at, "c", Returned())]
+    action = after(*facts)
+    assert isinstance(action, Finish)
+    ending = action.facts[-1]
+    assert isinstance(ending, f.TurnEnded)
+    assert (ending.outcome, ending.cause) == ("failed", "budget")
+
+
+@pytest.mark.promise(20)
+def test_a_cut_off_turn_is_acknowledged_by_one_request_unless_that_is_lost() -> None:
+    cut = (*ASKED, f.StepLost(3, "killed", "unknown"), f.TurnEnded(2, "interrupted", "killed"))
+    taken_up = (*cut, SAID, f.TurnStarted(f.Takes(6)))
+    assert after(*taken_up) == Ask(acknowledges="2")
+    asked = (*taken_up, f.StepStarted("m", acknowledges="2"))
+    assert after(*asked, f.StepLost(8, "server_error", "yes")) == Ask(attempt=2, acknowledges="2")
+    sealed = (*asked, f.StepSealed(8, (CALL,)), f.ToolSettled(8, "c", Returned()))
+    assert after(*sealed) == Ask()
+
+
+@pytest.mark.promise(20)
+def test_what_a_person_stopped_is_not_taken_up() -> None:
+    stopped = (*ASKED, f.InterruptAsked(2), f.StepLost(3, "stopped", "no"), f.TurnEnded(2, "interrupted", "user"))
+    assert after(*stopped, SAID, f.TurnStarted(f.Takes(7))) == Ask()
