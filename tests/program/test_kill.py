@@ -179,10 +179,11 @@ def test_an_input_that_was_accepted_while_busy_is_still_pending_after_a_kill_and
     world: World, server: ModelServer
 ) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("answer to two",)), Reply(("answer to three",))]
-    with world.start("run", "one", "--key", "k") as first, world.start("run", "two", "--key", "k") as second:
+    with world.start("run", "one", "--key", "k") as first:
         first.wait_shown("going")
-        wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
-        second.kill()
+        with world.start("run", "two", "--key", "k") as second:
+            wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
+            second.kill()
         first.kill()
     id = world.only_session()
     assert [message["state"] for message in world.messages(id, "user")] == ["complete", "pending"]

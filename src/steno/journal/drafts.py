@@ -45,11 +45,16 @@ def streams_of(fact: AnyFact) -> tuple[Draft, ...]:
             parts = fact.parts if fact.shown is None else fact.shown
             whole = [Draft(Stream(fact.step, "reasoning"), reasoning_of(parts))]
             whole.append(Draft(Stream(fact.step, "text"), text_of(parts)))
-        case ToolSettled(started=int() as started):
+        case ToolSettled(started=int() as started) if not _by_payload(fact):
             whole = [Draft(Stream(started, "output"), text_of(outcome_parts(fact.outcome)))]
         case _:
             return ()
     return tuple(draft for draft in whole if draft.text)
+
+
+def _by_payload(fact: ToolSettled) -> bool:
+    """Whether the whole output lies in a payload. Then the text in the fact is only about it, not a part of it."""
+    return any(isinstance(part, File) for part in outcome_parts(fact.outcome))
 
 
 def keeps(fact: AnyFact, draft: Draft) -> bool:
@@ -58,7 +63,9 @@ def keeps(fact: AnyFact, draft: Draft) -> bool:
         return True
     if not draft.text:
         return True
-    if isinstance(fact, ToolSettled):
+    if isinstance(fact, ToolSettled) and fact.started == draft.stream.started:
+        if text_of(outcome_parts(fact.outcome)).startswith(draft.text) and draft.stream.kind == "output":
+            return True
         digest = sha256(draft.text.encode("utf-8", "surrogatepass")).hexdigest()
         return any(isinstance(part, File) and part.hash == digest for part in outcome_parts(fact.outcome))
     return False

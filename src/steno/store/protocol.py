@@ -29,6 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     queue_bytes_max: int = 8 << 20
     checkpoint_pages: int = 1_000
     payload_bytes_max: int = 32 << 20
+    scrub_bytes_max: int = 64 << 20
     allow_network_file_system: bool = False
     now_ms: Callable[[], int] | None = None
     new_id: Callable[[], str] | None = None

@@ -267,19 +267,13 @@ class BlockingStore:
         """Leave nothing of what was removed in any file. If that fails, the same call again goes on from here."""
         try:
             self._sweep()
-            self._checkpointer.empty_log()
+            self._checkpointer.scrub()
         except (StoreUnwritable, OutcomeUnknown, OSError) as error:
             raise OutcomeUnknown(f"removed from the journal, but not from every file yet: {error}") from error
 
-    def relist(self, session: str) -> None:
-        """Rebuild the row for lists from the facts: it is derived, and may be mended."""
-        while True:
-            listing, head = ListingRow(), 0
-            for record in self.read_all(session):
-                listing.apply(record)
-                head = record.seq
-            if self.pipeline.run(lambda tx, row=listing, at=head: operations.relist(tx, session, row, at)):  # type: ignore[misc]
-                return
+    def vacuum(self) -> None:
+        """Write the store anew, without the room that removed facts left. Holds writers up meanwhile."""
+        self._checkpointer.vacuum()
 
     def verify(self) -> Report:
         with self.reader() as connection:

@@ -69,8 +69,25 @@ class Checkpointer:
                 _copy(connection)
         self._pipeline.exclusively(lambda: _copy(self._writer))
 
+    def scrub(self) -> None:
+        """Leave nothing of what was redacted or deleted in any file.
+
+        SQLite clears the rows it removes, but not the bytes that moved rows leave behind in their old pages. Writing
+        the database anew clears those. That holds writers up, so a large store is left to `vacuum`: a warning says so.
+        """
+        if self._path.stat().st_size <= self._settings.scrub_bytes_max:
+            self.vacuum()
+        else:
+            _log.warning("bytes of removed text may be left in unused parts of the store's pages until it is vacuumed")
+            self.empty_log()
+
+    def vacuum(self) -> None:
+        with translated("the store was not written anew; the removal itself is stored"):
+            self._pipeline.exclusively(lambda: self._writer.execute("vacuum").fetchall())
+        self.empty_log()
+
     def empty_log(self) -> None:
-        """Leave nothing of the past in the log's file: what was redacted or deleted must not linger there.
+        """Leave nothing of the past in the log's file.
 
         A reader that still looks at the past keeps it there. Then this is tried again in the background until it works,
         and a warning says so.

@@ -61,12 +61,20 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> int:
     """Make the file if there is none, check that it is a store, and return its version."""
     if not settings.allow_network_file_system:
         refuse_network(path)
-    _make_file(path)
+    made = path.with_name(path.name + "-locks") / "made"
+    if _make_file(path):
+        made.unlink(missing_ok=True)
+    elif path.stat().st_size == 0 and made.exists():
+        raise NotAStore(
+            f"{path} is empty: everything in it is gone; restore a backup, or remove the file to begin anew"
+        )
     connection = connect(path, settings)
     try:
         with translated(f"cannot open {path}"):
             if _is_empty(connection):
                 _create(connection)
+            if not made.exists():
+                made.touch(0o600)
             version = check(path, connection, newest)
             if connection.pragma("journal_mode") != "wal":
                 connection.pragma("journal_mode", "wal")
@@ -75,18 +83,19 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> int:
         connection.close()
 
 
-def _make_file(path: Path) -> None:
-    """A new file is ours alone from its first moment, and its name survives a power cut."""
+def _make_file(path: Path) -> bool:
+    """Whether there was none. A new file is ours alone from its first moment, and its name survives a power cut."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         sync_folder(path.parent)
     except FileExistsError:
-        pass
+        return False
     except FileNotFoundError as error:
         raise StoreUnopenable(f"cannot make {path}: its folder does not exist") from error
     except OSError as error:
         kind = StoreReadOnly if isinstance(error, PermissionError) or error.errno == errno.EROFS else StoreUnopenable
         raise kind(f"cannot make {path}: {error.strerror}") from error
+    return True
 
 
 def sync_folder(folder: Path) -> None:
@@ -148,6 +157,8 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, doing) from error
+    except UnicodeDecodeError as error:
+        raise JournalCorrupt(f"{doing}: the database is damaged (text that is not text: {error})") from error
 
 
 def translate(error: apsw.Error, doing: str) -> StoreError:

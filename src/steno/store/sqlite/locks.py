@@ -3,6 +3,7 @@
 Beside the store `x.db` lies the folder `x.db-locks` with
 
 - `open`       held shared by every process that has the store open, exclusively by restore and migrate;
+- `made`       is there once the store has been made: an empty store is damage from then on;
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file is not held
                belongs to nobody any more.
 
@@ -40,6 +41,7 @@ else:
 
 
 _FILE_MODE = 0o600
+_NOT_OWNERS = ("open", "made")
 _FOLDER_MODE = 0o700
 _PROBES = 2
 _PROBE_PAUSE_S = 0.002
@@ -126,7 +128,7 @@ class Locks:
     def _sweep(self) -> None:
         """Remove the files of owners that are gone, each under its own lock. An owner's name is never used again."""
         for file in self._folder.iterdir():
-            if file.name == "open":
+            if file.name in _NOT_OWNERS:
                 continue
             with contextlib.suppress(OSError):
                 handle = os.open(file, os.O_RDWR)

@@ -146,7 +146,11 @@ def fork(tx: Transaction, parent: str, at: Seq, started: SessionStarted, listing
     if started.name is not None:
         raise NotAllowed("a fork has no external name: that stays with its parent")
     while row.parent is not None and at <= row.base:
-        row = reading.SessionRow(*tx.one("session_by_n", (row.parent,)))  # type: ignore[misc]
+        row = reading.checked(tx.one("session_by_n", (row.parent,)) or ())
+    if listing.titled:  # a redaction may have come since the fold
+        titled = ListingRow()
+        titled.apply(_record(tx, tx.session(parent), listing.titled))
+        listing.title = titled.title
     origin = SessionStarted(started.platform, started.model, None, ForkPoint(parent, at))
     written = tx.written([origin])
     id = moment.new_id()
@@ -309,17 +313,6 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
     if lost:
         listing.title, listing.titled, session.relisted = GONE, seq, True
         tx.save(session)
-
-
-def relist(tx: Transaction, id: str, listing: ListingRow, head: Seq) -> bool:
-    """Put a rebuilt row for lists in its place, if nothing was added meanwhile."""
-    tx.flush()
-    row = reading.session(tx.connection, id)
-    if row.head != head:
-        return False
-    tx.run("relist", (encode(listing).decode(), row.n))
-    tx.forget(id)
-    return True
 
 
 def _family(tx: Transaction, session: Session, seq: Seq = 0) -> list[Session]:

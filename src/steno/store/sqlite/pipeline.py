@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 import apsw
 
-from steno.store.errors import OutcomeUnknown, StoreClosed, StoreError
+from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreClosed, StoreError
 from steno.store.sqlite.database import translate
 from steno.store.sqlite.transaction import Transaction
 
@@ -172,6 +172,9 @@ class Pipeline:
         except StoreError as error:
             self._transaction.rollback()
             _fail(batch, error)
+        except UnicodeDecodeError as error:
+            self._transaction.rollback()
+            _fail(batch, JournalCorrupt(f"{DOING}: the database is damaged (text that is not text: {error})"))
         except Exception as error:  # noqa: BLE001 - a caller's mistake must reach that caller, not end the pipeline
             self._transaction.rollback()
             if len(batch) > 1:

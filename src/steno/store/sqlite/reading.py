@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -37,14 +39,18 @@ class SessionRow(Struct):
     expires_ms: int
     touched: int
     listing_raw: bytes
+    crc: int = 0
+
+    def sum(self) -> int:
+        """The checksum that the row should have."""
+        plain = f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.head} {self.token} {self.owner}"
+        return crc32(self.listing_raw, crc32(f"{plain} {self.expires_ms} {self.touched}".encode()))
 
     def listing(self) -> ListingRow:
         try:
             return codec.decode_listing(self.listing_raw)
         except codec.DecodeError as error:
-            raise JournalCorrupt(
-                f"session {self.id!r}: its row for lists is damaged, relist rebuilds it: {error}"
-            ) from error
+            raise JournalCorrupt(f"session {self.id!r}: its row for lists is damaged: {error}") from error
 
 
 class Segment(Struct):
@@ -68,10 +74,20 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
 
 
 def session(connection: apsw.Connection, id: str) -> SessionRow:
-    row = connection.execute(STATEMENTS["session_by_id"], (id,)).fetchone()
+    row = connection.execute(STATEMENTS["session_by_id"], (codec.escape(id),)).fetchone()
     if row is None:
+        if connection.execute(STATEMENTS["session_without_index"], (codec.escape(id),)).fetchone() is not None:
+            raise JournalCorrupt(f"session {id!r} is there, but the index that should find it is damaged")
         raise UnknownSession(id)
-    return SessionRow(*row)
+    return checked(row)
+
+
+def checked(row: tuple[Any, ...]) -> SessionRow:
+    """A row as it was written, or an error that says that it is damaged."""
+    found = SessionRow(*row)
+    if not isinstance(row[10], bytes) or found.sum() != found.crc:
+        raise JournalCorrupt(f"session {found.id!r}: its row is damaged (checksum differs)")
+    return found
 
 
 def segments(connection: apsw.Connection, row: SessionRow) -> list[Segment]:
@@ -82,7 +98,7 @@ def segments(connection: apsw.Connection, row: SessionRow) -> list[Segment]:
         above = connection.execute(STATEMENTS["session_by_n"], (row.parent,)).fetchone()
         if above is None:
             raise JournalCorrupt(f"session {row.id!r}: its parent is missing")
-        row = SessionRow(*above)
+        row = checked(above)
         found.append(Segment(row.n, row.base + 1, upto))
     return found[::-1]
 
@@ -109,7 +125,10 @@ def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int
 def redactable(connection: apsw.Connection, row: SessionRow, target: Seq) -> tuple[str, Seq]:
     """The session and seq of the fact that holds the text of the message at `target`: that one, or its sealing fact."""
     while row.parent is not None and target <= row.base:
-        row = SessionRow(*connection.execute(STATEMENTS["session_by_n"], (row.parent,)).fetchone())  # type: ignore[misc]
+        above = connection.execute(STATEMENTS["session_by_n"], (row.parent,)).fetchone()
+        if above is None:
+            raise JournalCorrupt(f"session {row.id!r}: its parent is missing")
+        row = checked(above)
     after = target - 1
     while 0 <= after < row.head:
         page = records(connection, row, after, PAGE)
@@ -175,21 +194,23 @@ def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[
     """Sessions, the most recently changed first."""
     mark = (1 << 62) if before is None else before
     found: list[Listed] = []
-    for _, id, head, touched, owner, raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit)):
-        try:
-            row = codec.decode_listing(raw)
-        except codec.DecodeError as error:
-            raise JournalCorrupt(f"session {id!r}: its row for lists is damaged: {error}") from error
-        found.append(Listed(id, head, touched, owner, row))
+    for raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit)):
+        row = checked(raw)
+        if row.touched >= mark:
+            raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
+        mark = row.touched
+        found.append(Listed(row.id, row.head, row.touched, row.owner, row.listing()))
     return found
 
 
 def payload(connection: apsw.Connection, hash: Hash) -> bytes:
-    row = connection.execute(STATEMENTS["payload"], (hash,)).fetchone()
+    row = connection.execute(STATEMENTS["payload"], (codec.escape(hash),)).fetchone()
+    if row is None and connection.execute(STATEMENTS["payload_owned"], (codec.escape(hash),)).fetchone():
+        raise JournalCorrupt(f"payload {hash} is missing")
     if row is None:
         raise UnknownPayload(f"no payload {hash}")
     body: bytes = row[0]
-    if sha256(body).hexdigest() != hash:
+    if type(row[0]) is not bytes or sha256(body).hexdigest() != hash:
         raise JournalCorrupt(f"payload {hash} is damaged")
     return body
 
@@ -210,7 +231,7 @@ def bound(connection: apsw.Connection, name: str) -> str | None:
 
 
 def was_deleted(connection: apsw.Connection, id: str) -> bool:
-    return connection.execute(STATEMENTS["deletion"], (id,)).fetchone() is not None
+    return connection.execute(STATEMENTS["deletion"], (codec.escape(id),)).fetchone() is not None
 
 
 def unswept(connection: apsw.Connection) -> bool:

@@ -34,8 +34,9 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
         shutil.copyfile(backup, partial)
         partial.chmod(0o600)
         sync_file(partial)
-        for old in ("", *_LOG_FILES):
-            _beside(path, ".replaced" + old).unlink(missing_ok=True)
+        if not _beside(path, ".restoring").exists():  # else these are of a restore that was cut off: keep them together
+            for old in ("", *_LOG_FILES):
+                _beside(path, ".replaced" + old).unlink(missing_ok=True)
         partial.replace(_beside(path, ".restoring"))
         sync_folder(path.parent)
         _finish(path)

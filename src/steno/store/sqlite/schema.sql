@@ -15,7 +15,8 @@ create table sessions (
     owner      text,                               -- who holds the lease; null if nobody does
     expires_ms integer not null,
     touched    integer not null,                   -- commit order of the last change to `listing`
-    listing    text    not null                    -- the row for lists, as JSON: derived, can be rebuilt from the facts
+    listing    text    not null,                   -- the row for lists, as JSON: derived, can be rebuilt from the facts
+    crc        integer not null                    -- over all the other columns
 ) strict;
 
 create index sessions_by_touch on sessions (touched);

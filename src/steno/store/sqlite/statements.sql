@@ -1,12 +1,15 @@
 -- Every statement that the store runs, by name. `{rows}` is a list of value rows, made by the loader in a few sizes.
 
 -- name: session_by_id
-select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob)
+select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc
 from sessions where id = ?
 
 -- name: session_by_n
-select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob)
+select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc
 from sessions where n = ?
+
+-- name: session_without_index
+select 1 from sessions not indexed where id = ?
 
 -- name: session_by_name
 select id from sessions where name = ?
@@ -15,24 +18,24 @@ select id from sessions where name = ?
 select coalesce(max(touched), 0) from sessions
 
 -- name: insert_session
-insert into sessions (id, name, parent, base, head, token, owner, expires_ms, touched, listing)
-values (?, ?, ?, ?, ?, 0, null, 0, ?, ?)
+insert into sessions (id, name, parent, base, head, token, owner, expires_ms, touched, listing, crc)
+values (?, ?, ?, ?, ?, 0, null, 0, ?, ?, 0)
 returning n
 
 -- name: save_sessions
-insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing) values {rows}
+insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing, crc) values {rows}
 on conflict (n) do update set
     head = excluded.head, token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing
+    listing = excluded.listing, crc = excluded.crc
 
 -- name: move_sessions
-insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing) values {rows}
+insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing, crc) values {rows}
 on conflict (n) do update set
     head = excluded.head, token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing, touched = excluded.touched
+    listing = excluded.listing, touched = excluded.touched, crc = excluded.crc
 
 -- name: sessions_before
-select n, id, head, touched, owner, cast(listing as blob) from sessions
+select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc from sessions
 where touched < ? order by touched desc limit ?
 
 -- name: children_of
@@ -95,6 +98,9 @@ insert into payloads (hash, body) values (?, ?) on conflict (hash) do nothing
 -- name: payload
 select body from payloads where hash = ?
 
+-- name: payload_owned
+select 1 from payload_owners where hash = ? limit 1
+
 -- name: payload_exists
 select 1 from payloads where hash = ?
 
@@ -129,9 +135,6 @@ delete from keys where (source, key) in (select source, key from keys where sess
 
 -- name: key_of
 select 1 from keys where session = ? limit 1
-
--- name: relist
-update sessions set listing = ? where n = ?
 
 -- name: fact_beyond
 select 1 from facts where id > ? and id < ? limit 1

@@ -199,6 +199,7 @@ class SqliteStore:
         """See what other processes commit: one look per process, however many follow."""
         with self.blocking.reader() as connection:
             version = connection.pragma("data_version")
+            self._look(connection)  # what came since a follower's first look is in this version already
             while self._followers:
                 await asyncio.sleep(_POLL_S)
                 if version != (version := connection.pragma("data_version")):

@@ -39,8 +39,8 @@ Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
 
 _INSERT_FACTS = ManyRows("insert_facts", 4)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
-_SAVE_SESSIONS = ManyRows("save_sessions", 9)
-_MOVE_SESSIONS = ManyRows("move_sessions", 9)
+_SAVE_SESSIONS = ManyRows("save_sessions", 10)
+_MOVE_SESSIONS = ManyRows("move_sessions", 10)
 
 
 class Session:
@@ -115,11 +115,7 @@ class Transaction:
         return found
 
     def exists(self, id: str) -> bool:
-        try:
-            self.session(id)
-        except UnknownSession:
-            return False
-        return True
+        return id in self._sessions or self.one("session_by_id", (codec.escape(id),)) is not None
 
     def owned(self, lease: Lease) -> Session:
         """The session of a lease that is still good."""
@@ -136,7 +132,7 @@ class Transaction:
         bound = None if name is None else codec.escape(name)
         values = (id, bound, parent, base, base, self._top, codec.encode(listing).decode())
         n = self.one("insert_session", values)[0]  # type: ignore[index]
-        row = SessionRow(n, id, name, parent, base, base, 0, None, 0, self._top, codec.encode(listing))  # type: ignore[arg-type]
+        row = SessionRow(n, id, bound, parent, base, base, 0, None, 0, self._top, codec.encode(listing))  # type: ignore[arg-type]
         made = self._sessions[id] = Session(row)
         return made
 
@@ -264,9 +260,12 @@ class Transaction:
         for session in dirty.values():
             row = session.row
             if session.relisted:
-                session.raw = codec.encode(session.listing).decode()
+                row.listing_raw = codec.encode(session.listing)
+                session.raw = row.listing_raw.decode()
+            row.crc = row.sum()
+            lease = (row.token, row.owner, row.expires_ms)
             (moved if session.moved else saved).append(
-                (row.n, row.id, row.base, row.head, row.token, row.owner, row.expires_ms, row.touched, session.raw)
+                (row.n, row.id, row.base, row.head, *lease, row.touched, session.raw, row.crc)
             )
             session.relisted = session.moved = False
         if saved:

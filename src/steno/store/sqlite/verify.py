@@ -40,7 +40,7 @@ def _survive(look: Callable[[apsw.Connection], Iterator[Damage]], connection: ap
     found: list[Damage] = []
     try:
         found.extend(look(connection))
-    except (apsw.Error, UnicodeDecodeError) as error:
+    except (apsw.Error, UnicodeDecodeError, JournalCorrupt) as error:
         found.append(Damage("database", str(error)))
     return found
 
@@ -63,18 +63,27 @@ def _dangling(connection: apsw.Connection) -> Iterator[Damage]:
 
 
 def _payloads(connection: apsw.Connection) -> Iterator[Damage]:
-    n: object = 0
-    while row := connection.execute(STATEMENTS["payloads_after"], (n,)).fetchone():
+    after = -1
+    while row := connection.execute(STATEMENTS["payloads_after"], (after,)).fetchone():
         n, hash, body = row
-        if sha256(body).hexdigest() != hash:
+        after = _onward(after, n)
+        if type(body) is not bytes or sha256(body).hexdigest() != hash:
             yield Damage(f"payload {hash}", "does not match its hash")
 
 
 def _sessions(connection: apsw.Connection) -> Iterator[tuple[int, str]]:
-    after = 0
+    after = -1
     while page := connection.execute(STATEMENTS["session_ids"], (after, _PAGE)).fetchall():
-        yield from ((int(n), str(id)) for n, id in page)  # type: ignore[arg-type]
-        after = int(page[-1][0])  # type: ignore[arg-type]
+        for n, id in page:
+            after = _onward(after, n)
+            yield after, str(id)
+
+
+def _onward(after: int, n: object) -> int:
+    """In a damaged tree rows may come in any order, for ever."""
+    if not isinstance(n, int) or n <= after:
+        raise JournalCorrupt(f"row {n} comes after row {after}")
+    return n
 
 
 def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int]) -> list[Damage]:
@@ -92,7 +101,7 @@ def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int
             if connection.execute(STATEMENTS["fact_beyond"], (place(n, row.head), place(n + 1, 0))).fetchone():
                 damage.append(Damage(f"session {id!r}", f"has facts beyond its head {row.head}"))
             if listing != row.listing():
-                damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts; relist rebuilds it"))
+                damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts"))
             return damage
     except JournalCorrupt as error:
         return [Damage(f"session {id!r}", str(error))]

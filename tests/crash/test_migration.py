@@ -1,0 +1,154 @@
+"""A migration is cut off at every operation: the old data is readable, and the next start goes on."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import apsw
+import pytest
+from msgspec import structs
+
+from steno.store.errors import StoreError, StoreTooNew
+from steno.store.sqlite import database, migrate
+from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.migrate import Step
+from tests.crash.check import SETTINGS, assert_goes_on, assert_one_of, observed
+from tests.crash.disk import Crash, crash_points, crashes, put
+from tests.crash.faulty_vfs import Fault, FaultAt, Op, faulty_vfs
+from tests.crash.points import SEED, sampled, where
+from tests.crash.recording import EMPTY, STORE, record
+from tests.crash.script import script
+
+OLD = database.VERSION
+NEW = OLD + 2
+STEPS = (
+    Step(
+        OLD + 1,
+        "alter table sessions add column colour text; "
+        "create table copies (id integer primary key, body text not null) strict; "
+        "insert into copies select id, body from facts;",
+    ),
+    Step(NEW, "update sessions set colour = 'tea'; create index copies_by_body on copies (body);"),
+)
+
+
+@contextmanager
+def steno_that_knows(version: int) -> Iterator[None]:
+    with patch.object(migrate, "STEPS", tuple(step for step in STEPS if step.version <= version)):
+        yield
+
+
+@cache
+def old_store() -> dict[str, bytes]:
+    """The files of a store of the old version whose process was killed: some of it is in its log."""
+    with tempfile.TemporaryDirectory() as name:
+        ran = record(script(), Path(name) / STORE)
+    return next(crashes(ran.ops, EMPTY, "die", [ran.acknowledged[-1]], SEED))[1]
+
+
+@cache
+def migration() -> list[Op]:
+    with tempfile.TemporaryDirectory() as name:
+        return migrate_at(Path(name))
+
+
+def migrate_at(place: Path, fault: FaultAt | None = None) -> list[Op]:
+    """Open an old store with the new steno; twice if it must be. What that did to the files."""
+    put(old_store(), place)
+    with steno_that_knows(NEW), faulty_vfs(place, fault) as vfs:
+        settings = structs.replace(SETTINGS, vfs=vfs.name)
+        try:
+            BlockingStore(place / STORE, settings).close()
+        except StoreError:
+            assert fault is not None
+            BlockingStore(place / STORE, settings).close()
+        return vfs.ops
+
+
+def assert_holds_everything(place: Path, version: int) -> None:
+    """Everything is there for a steno of some version, which leaves the store at that version."""
+    with steno_that_knows(version), BlockingStore(place / STORE, SETTINGS) as store:
+        assert_one_of(observed(store, script()), script().worlds[-1:])
+        assert store.verify().damage == ()
+    assert version_of(place) == version
+
+
+def version_of(place: Path) -> int:
+    with closing(apsw.Connection(str(place / STORE))) as connection:
+        return int(connection.pragma("user_version"))
+
+
+def assert_migrated(place: Path) -> None:
+    assert_holds_everything(place, NEW)
+    with steno_that_knows(NEW), BlockingStore(place / STORE, SETTINGS) as store:
+        assert_goes_on(store, sorted(script().world.journals))
+    with closing(apsw.Connection(str(place / STORE))) as connection:
+        assert connection.execute("select distinct colour from sessions").fetchall() == [("tea",)]
+        assert connection.execute("select count(*) from copies").get > len(script().verbs) // 2
+
+
+def assert_readable_by_its_version(place: Path) -> None:
+    version = version_of(place)
+    assert_holds_everything(place, version)
+    if version > OLD:
+        with steno_that_knows(version - 1), pytest.raises(StoreTooNew):
+            BlockingStore(place / STORE, SETTINGS)
+
+
+def cut_off_at(points: Sequence[int], how: Crash, folder: Path) -> None:
+    for n, files in crashes(migration(), old_store(), how, points, SEED):
+        seen, continued = folder / f"{n}-seen", folder / f"{n}-continued"
+        for place in (seen, continued):
+            place.mkdir()
+            put(files, place)
+        try:
+            assert_readable_by_its_version(seen)
+            assert_migrated(continued)
+        except BaseException as error:
+            error.add_note(where(how, n))
+            raise
+
+
+def fail_at(points: Sequence[int], fault: Fault, folder: Path) -> None:
+    for n in points:
+        place = folder / str(n)
+        place.mkdir()
+        try:
+            migrate_at(place, FaultAt(n, fault))
+            assert_migrated(place)
+        except BaseException as error:
+            error.add_note(where(fault, n))
+            raise
+
+
+def fault_points(fault: Fault) -> list[int]:
+    return [n for n, op in enumerate(migration()) if FaultAt(n, fault).applies_to(op.kind)]
+
+
+@pytest.mark.promise(54)
+@pytest.mark.parametrize("how", ["die", "torn", "power"])
+def test_a_migration_that_is_cut_off_goes_on_at_the_next_start(how: Crash, folder: Path) -> None:
+    cut_off_at(sampled(crash_points(migration(), how), 5), how, folder)
+
+
+@pytest.mark.torture
+@pytest.mark.promise(54)
+@pytest.mark.parametrize("how", ["die", "torn", "power"])
+def test_a_migration_cut_off_at_any_operation_goes_on_at_the_next_start(how: Crash, folder: Path) -> None:
+    cut_off_at(crash_points(migration(), how), how, folder)
+
+
+@pytest.mark.promise(54)
+@pytest.mark.parametrize("fault", ["eio", "enospc"])
+def test_a_migration_that_fails_can_be_tried_again(fault: Fault, folder: Path) -> None:
+    fail_at(sampled(fault_points(fault), 5), fault, folder)
+
+
+@pytest.mark.torture
+@pytest.mark.promise(54)
+@pytest.mark.parametrize("fault", ["eio", "enospc"])
+def test_a_migration_that_fails_anywhere_can_be_tried_again(fault: Fault, folder: Path) -> None:
+    fail_at(fault_points(fault), fault, folder)

@@ -1,0 +1,197 @@
+"""The stores that the contract suite runs over, and the words its tests are written in.
+
+A store joins the suite with one entry in `PLACES`.
+"""
+
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from steno.journal.drafts import Stream
+from steno.journal.facts import (
+    InputAdmitted,
+    Record,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+    ToolStarted,
+    TurnFact,
+    TurnStarted,
+)
+from steno.journal.parts import File, Seq, Text, ToolCall
+from steno.journal.state import State
+from steno.journal.transcript import Transcript
+from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
+from steno.store.sqlite.store import SqliteStore
+
+
+class Clock:
+    """A wall clock that goes where it is put."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def expiring(clock: Clock, lease_ms: int = 1_000) -> Settings:
+    """Where several hosts may share a store, only the term of a lease says whether its owner is gone."""
+    return Settings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
+
+
+class SqlitePlace:
+    """Where one store lives. It can be opened again and again, also several times at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "chats.db"
+
+    @asynccontextmanager
+    async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
+        store = await SqliteStore.open(self.path, settings)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def holding(self, text: str) -> list[str]:
+        """The files that hold some text. Another process looks: to open and close a file here would drop the locks
+        that SQLite has on it."""
+        looked = subprocess.run(["grep", "-rlaF", "--", text, str(self.folder)], capture_output=True, check=False)
+        return [Path(line).name for line in looked.stdout.decode().splitlines()]
+
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+
+Place = SqlitePlace
+"""With a second store this becomes a protocol."""
+
+PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace}
+
+
+# --- saying things ----------------------------------------------------------------------------------------------
+
+
+STARTED = SessionStarted("test")
+
+
+def said(text: str, key: str | None = None, source: str = "test") -> InputAdmitted:
+    return InputAdmitted((Text(text),), source, key)
+
+
+async def admit(
+    store: Store, text: str, session: str | None = None, key: str | None = None, source: str = "test"
+) -> Admitted:
+    """Say something in a session, or in a new one."""
+    create = STARTED if session is None else None
+    return await store.admit(Admission(input=said(text, key, source), session=session, create=create))
+
+
+def file_of(hash: str, size: int) -> File:
+    return File(hash, "text/plain", size)
+
+
+class Running:
+    """A session with a turn and a step under way: what a runner knows of it."""
+
+    def __init__(self, store: Store, lease: Lease, head: Seq) -> None:
+        self.store = store
+        self.lease = lease
+        self.head = head
+        self.step: Seq = 0
+
+    @property
+    def session(self) -> str:
+        return self.lease.session
+
+    async def record(self, *facts: TurnFact) -> Seq:
+        """Append facts; the seq of the last."""
+        self.head = (await self.store.append(self.lease, facts, self.head)).last
+        return self.head
+
+    async def write(self, text: str) -> int:
+        return await self.store.draft(self.lease, Stream(self.step, "text"), text)
+
+    async def release(self) -> None:
+        while not (answer := await self.store.release(self.lease, self.head)).released:
+            self.head = answer.foreign[-1].seq
+
+
+async def begin(store: Store, text: str = "hello", session: str | None = None) -> Running:
+    """Admit an input, take the lease, start a turn and a step."""
+    admitted = await admit(store, text, session)
+    running = Running(store, await store.acquire(admitted.session), admitted.seq)
+    await running.record(TurnStarted(Takes(admitted.seq)))
+    running.step = await running.record(StepStarted("model"))
+    return running
+
+
+async def begin_tool(store: Store) -> tuple[Running, Seq]:
+    """A turn in which a tool has started; the seq at which it did."""
+    running = await begin(store)
+    await running.record(StepSealed(running.step, (ToolCall("call", "shell", "{}"),)))
+    return running, await running.record(ToolStarted(running.step, "call"))
+
+
+# --- looking ----------------------------------------------------------------------------------------------------
+
+
+async def read_all(store: Store, session: str, page: int = 1_000) -> list[Record]:
+    records: list[Record] = []
+    while found := await store.read(session, records[-1].seq if records else 0, page):
+        records += found
+    return records
+
+
+async def state_of(store: Store, session: str) -> State:
+    state = State()
+    for record in await read_all(store, session):
+        state.apply(record)
+    return state
+
+
+async def texts(store: Store, session: str) -> list[str]:
+    """What a person reads."""
+    return [message.text for message in transcript(await read_all(store, session)).messages]
+
+
+def transcript(records: Iterable[Record]) -> Transcript:
+    view = Transcript()
+    for record in records:
+        view.apply(record)
+    return view
+
+
+async def title_of(store: Store, session: str) -> str:
+    return next(listed.row.title for listed in await store.list() if listed.id == session)
+
+
+async def follow(store: Store, session: str, count: int, cursor: Cursor | None = None) -> tuple[list[Event], Cursor]:
+    """The next events, and the cursor of a client that has seen them."""
+    cursor = cursor or Cursor()
+    events: list[Event] = []
+    stream = store.follow(session, cursor)
+    try:
+        async for event in stream:
+            events.append(event)
+            cursor = moved(cursor, event)
+            if len(events) == count:
+                break
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]
+    return events, cursor
+
+
+def moved(cursor: Cursor, event: Event) -> Cursor:
+    match event:
+        case Record():
+            return replace(cursor, seq=event.seq)
+        case Piece():
+            ends = dict(cursor.offsets) | {event.stream: event.offset + len(event.text)}
+            return replace(cursor, offsets=tuple(ends.items()))

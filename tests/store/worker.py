@@ -1,0 +1,330 @@
+"""A process of its own, to be watched, stopped and killed: `python worker.py COMMAND PATH …`.
+
+Each command prints a line when something has come to pass; where it has to wait, it waits for a line to read.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import apsw
+
+from steno.engine.recover import recover
+from steno.journal.drafts import Stream
+from steno.journal.facts import (
+    InputAdmitted,
+    SessionRenamed,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+    TurnEnded,
+    TurnFact,
+    TurnStarted,
+)
+from steno.journal.parts import Seq, Text
+from steno.journal.state import State
+from steno.store.errors import SessionBusy, StoreError
+from steno.store.protocol import Admission, Lease, Settings
+from steno.store.sqlite import migrate, restore
+from steno.store.sqlite.blocking import BlockingStore
+
+# --- in the test ------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A worker as its parent sees it."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        """What it says next; nothing once it is dead."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def lines(self) -> list[str]:
+        """All that it has still to say, until it ends."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read().splitlines()
+
+    def tell(self, line: str = "") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self) -> int:
+        return self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@contextmanager
+def worker(*arguments: object) -> Iterator[Worker]:
+    started = Worker(*arguments)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+# --- in the worker ----------------------------------------------------------------------------------------------
+
+
+def say(*words: object) -> None:
+    """One write to the pipe: a kill leaves a whole line or none."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def hear() -> str:
+    return sys.stdin.readline().strip()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def admitted(store: BlockingStore, session: str, text: str, key: str | None = None) -> Seq:
+    said = InputAdmitted((Text(text),), "worker", key)
+    return store.admit(Admission(input=said, session=session)).seq
+
+
+class Turn:
+    """What a runner does, in few words."""
+
+    def __init__(self, store: BlockingStore, session: str) -> None:
+        self.store = store
+        self.lease: Lease = store.acquire(session)
+        self.state = State()
+        for record in store.read_all(session):
+            self.state.apply(record)
+        self.turn: Seq = 0
+        self.step: Seq = 0
+        if closing := recover(self.state, store.drafts(session)):
+            self.head = store.append(self.lease, closing, self.state.head).last
+        else:
+            self.head = self.state.head
+
+    def begin(self) -> None:
+        self.turn = self._record(TurnStarted(Takes(min(self.state.pending))))
+        self.step = self._record(StepStarted("model"))
+
+    def write(self, text: str) -> int:
+        return self.store.draft(self.lease, Stream(self.step, "text"), text)
+
+    def end(self, text: str) -> Seq:
+        """Seal the answer; its seq."""
+        return self._record(StepSealed(self.step, (Text(text),)), TurnEnded(self.turn, "done"))
+
+    def _record(self, *facts: TurnFact) -> Seq:
+        appended = self.store.append(self.lease, facts, self.head)
+        self.head = appended.last
+        return appended.first
+
+    def release(self) -> None:
+        while not (answer := self.store.release(self.lease, self.head)).released:
+            self.head = answer.foreign[-1].seq
+
+
+def begun(store: BlockingStore, session: str) -> Turn:
+    admitted(store, session, "hello")
+    turn = Turn(store, session)
+    turn.begin()
+    return turn
+
+
+def open_and_wait(path: str) -> None:
+    """Keep a store open until told otherwise."""
+    try:
+        store = BlockingStore(Path(path))
+    except StoreError as error:
+        say(type(error).__name__)
+        return
+    say("open")
+    hear()
+    store.close()
+
+
+def die_after(path: str, session: str, verb: str) -> None:
+    """Do one thing, say so, and die before anything else can happen."""
+    store = BlockingStore(Path(path))
+    match verb:
+        case "admit":
+            say(admitted(store, session, "hello"))
+        case "add":
+            say(store.add(session, [SessionRenamed("title")]).last)
+        case "append":
+            say(begun(store, session).step)
+        case "draft":
+            say(begun(store, session).write("shown"))
+        case "seal":
+            turn = begun(store, session)
+            turn.write("shown")
+            say(turn.end("shown, and more"))
+        case "put":
+            say(store.put(session, b"payload"))
+        case "create":
+            say(store.create(SessionStarted("worker")))
+    die()
+
+
+def run_and_wait(path: str, session: str, lease_ms: str = "3600000", several_hosts: str = "") -> None:
+    """Run a session; at a word, try to go on."""
+    settings = Settings(lease_ms=int(lease_ms), allow_network_file_system=bool(several_hosts))
+    store = BlockingStore(Path(path), settings)
+    turn = begun(store, session)
+    turn.write("shown")
+    say("running", turn.lease.owner)
+    hear()
+    for go_on in (lambda: turn.write(" more"), lambda: turn.end("shown"), lambda: store.renew(turn.lease)):
+        try:
+            go_on()
+        except StoreError as error:
+            say(type(error).__name__)
+        else:
+            say("stored")
+
+
+def stream(path: str, session: str, words: str) -> None:
+    """A whole turn, word by word, begun at a word."""
+    store = BlockingStore(Path(path))
+    hear()
+    turn = begun(store, session)
+    for i in range(int(words)):
+        turn.write(f"word{i} ")
+    turn.end("".join(f"word{i} " for i in range(int(words))))
+    say(turn.head)
+    hear()
+
+
+def fork_and_leave(path: str, session: str) -> None:
+    """A program that forks while it runs a session; its child leaves through every `finally` on its way."""
+    with BlockingStore(Path(path)) as store:
+        turn = begun(store, session)
+        child = os.fork()
+        if child == 0:
+            for verb in (
+                lambda: store.read(session),
+                lambda: turn.write("from the child"),
+                lambda: store.list(),
+                lambda: store.verify(),
+            ):
+                try:
+                    verb()
+                    say("done")
+                except StoreError as error:
+                    say(type(error).__name__)
+            sys.exit()
+        os.waitpid(child, 0)
+        turn.write("from the parent")
+        say("running")
+        hear()
+
+
+def unprivileged(path: str) -> None:
+    """Try to use a store as somebody who may not write it."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        store = BlockingStore(Path(path))
+        store.create(SessionStarted("worker"))
+        say("stored")
+    except StoreError as error:
+        say(type(error).__name__, error)
+
+
+def migrate_and_die(path: str, *scripts: str) -> None:
+    """Open a store with migrations to do; in them, `die()` is a function of SQL."""
+    apsw.connection_hooks.append(lambda connection: connection.create_scalar_function("die", die))  # type: ignore[arg-type]
+    migrate.STEPS = tuple(migrate.Step(i, script) for i, script in enumerate(scripts, start=2))
+    open_and_wait(path)
+
+
+def restore_and_die(backup: str, path: str, at: str) -> None:
+    """Restore a backup, and die when the folder is made durable for the n-th time."""
+    left = int(at)
+
+    def sync_folder(_: Path) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            die()
+
+    restore.sync_folder = sync_folder  # type: ignore[attr-defined,assignment]
+    restore.restore(Path(backup), Path(path))
+    say("restored")
+
+
+# --- many at once -----------------------------------------------------------------------------------------------
+
+
+def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
+    """Say and answer things until killed. What was stored is written down only after the store said so.
+
+    Lines: `said SESSION SEQ KEY`, `shown SESSION STEP TEXT` (the whole text so far), `sealed SESSION SEQ TEXT`.
+    """
+    chance = Random(seed)
+    store = BlockingStore(Path(path))
+    for i in range(1_000_000):
+        session = chance.choice(sessions)
+        key = f"{name}-{i}"
+        say("said", session, admitted(store, session, f"text of {key}", key), key)
+        if chance.random() < 0.5:
+            try:
+                _answer(store, session, key, chance)
+            except SessionBusy:
+                continue
+
+
+def _answer(store: BlockingStore, session: str, key: str, chance: Random) -> None:
+    turn = Turn(store, session)
+    if not turn.state.pending:
+        turn.release()
+        return
+    turn.begin()
+    text = ""
+    for i in range(chance.randrange(1, 6)):
+        turn.write(f"{key}.{i};")
+        text += f"{key}.{i};"
+        say("shown", session, turn.step, text)
+    say("sealed", session, turn.end(text), text)
+    turn.release()
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    command.__name__: command
+    for command in (
+        open_and_wait,
+        die_after,
+        run_and_wait,
+        stream,
+        fork_and_leave,
+        unprivileged,
+        migrate_and_die,
+        restore_and_die,
+        write_for_ever,
+    )
+}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
