@@ -2,11 +2,11 @@
 
 ModelError         nothing came back; the attempt is lost
   .cause           rate_limited, overloaded, server_error, unreachable, dropped, timeout: worth another attempt
-                   refused, no_key, unknown_model, too_long: not
+                   refused, no_key, no_model, unknown_model, too_long: not
   .sent            whether the provider may have received the request
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -55,7 +55,7 @@ class Model(Protocol):
         """The request's bytes. Pure: the same request gives the same bytes in every process."""
         ...
 
-    def stream(self, body: bytes) -> AsyncIterator[ModelEvent]:
+    def stream(self, body: bytes) -> AsyncGenerator[ModelEvent, None]:
         """Send the bytes and yield what comes back, ending with one `Finished`, or raise `ModelError`. No retries."""
         ...
 

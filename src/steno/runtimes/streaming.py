@@ -5,7 +5,8 @@ one is shown at once. The text that is sealed is exactly the text that was commi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Literal
 
 from steno.models.protocol import Finished, ModelError, ModelEvent, ReasoningDelta, TextDelta
@@ -26,7 +27,7 @@ class Streamed:
         self.error: ModelError | None = None
 
 
-async def stream_to(commit: Commit, events: AsyncIterator[ModelEvent], stopped: asyncio.Event) -> Streamed:
+async def stream_to(commit: Commit, events: AsyncGenerator[ModelEvent, None], stopped: asyncio.Event) -> Streamed:
     """Run a stream to its end, or until `stopped` is set."""
     inbox = _Inbox()
     tasks = (asyncio.create_task(inbox.fill(events)), asyncio.create_task(inbox.rouse_when(stopped)))
@@ -61,24 +62,28 @@ class _Inbox:
         self._chars = 0
         self._room = asyncio.Event()
 
-    async def fill(self, events: AsyncIterator[ModelEvent]) -> None:
+    async def fill(self, events: AsyncGenerator[ModelEvent, None]) -> None:
         try:
-            async for event in events:
-                match event:
-                    case TextDelta():
-                        self._put("text", event.text)
-                    case ReasoningDelta():
-                        self._put("reasoning", event.text)
-                    case Finished():
-                        self.finished = event
-                while self._chars > WAITING_CHARS_MAX:
-                    self._room.clear()
-                    await self._room.wait()
+            async with aclosing(events):
+                async for event in events:
+                    self._take_in(event)
+                    while self._chars > WAITING_CHARS_MAX:
+                        self._room.clear()
+                        await self._room.wait()
             if self.finished is None:
                 self.error = ModelError("dropped", "the stream ended without an answer", sent="yes")
         except ModelError as error:
             self.error = error
         self.arrived.set()
+
+    def _take_in(self, event: ModelEvent) -> None:
+        match event:
+            case TextDelta():
+                self._put("text", event.text)
+            case ReasoningDelta():
+                self._put("reasoning", event.text)
+            case Finished():
+                self.finished = event
 
     async def rouse_when(self, stopped: asyncio.Event) -> None:
         await stopped.wait()
