@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -61,7 +62,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    durability: str = "power"
+    durability: Literal["power", "process"] = "power"
     lock_wait_ms: int = 5_000
 
 

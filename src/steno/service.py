@@ -32,6 +32,7 @@ from steno.store.protocol import Admission, Admitted, Cursor, Event, Listed, Rep
 LOOK_AGAIN_S = 0.2
 PAGE = 1_000
 INBOX_MAX = 1_000
+PREFIX_LEN_MIN = 4
 
 Inbox = asyncio.Queue[Event | BaseException | None]
 
@@ -165,10 +166,10 @@ class Service:
 
     # --- stopping and editing
 
-    async def interrupt(self, session: str) -> Seq | None:
-        """Ask the running turn to stop; the turn, or None if none runs."""
+    async def interrupt(self, session: str, input: Seq | None = None) -> Seq | None:
+        """Ask the running turn to stop, if it took `input` or none is named; the turn, or None if there is none."""
         turn = (await self.view(session)).state.turn
-        if turn is None:
+        if turn is None or (input is not None and input not in turn.inputs):
             return None
         await self.store.add(session, [InterruptAsked(turn.seq)], key=f"interrupt:{turn.seq}")
         return turn.seq
@@ -230,6 +231,8 @@ class Service:
         try:
             await self.store.read(id, limit=1)
         except UnknownSession:
+            if len(id) < PREFIX_LEN_MIN:
+                raise
             found = [listed.id for listed in await self.store.list(limit=10_000) if listed.id.startswith(id)]
             if len(found) != 1:
                 raise

@@ -79,5 +79,4 @@ class Wiring:
 
 
 def store_settings(config: Config) -> Settings:
-    durability: Literal["power", "process"] = "process" if config.store.durability == "process" else "power"
-    return Settings(durability=durability, lock_wait_ms=config.store.lock_wait_ms)
+    return Settings(durability=config.store.durability, lock_wait_ms=config.store.lock_wait_ms)

@@ -421,10 +421,10 @@ def pages(written: Written, *owners: str) -> list[int]:
     return [int(str(page)) for name, page in rows if name in owners]
 
 
-def flips(page: bytes, chance: Random) -> Iterator[bytes]:
+def flips(page: bytes, chance: Random, bits: int) -> Iterator[bytes]:
     """A page with a bit flipped where something is written, or with a run of bytes overwritten."""
     used = [i for i, byte in enumerate(page) if byte]
-    for _ in range(30):
+    for _ in range(bits):
         flipped = bytearray(page)
         flipped[chance.choice(used)] ^= 1 << chance.randrange(8)
         yield bytes(flipped)
@@ -436,14 +436,14 @@ def flips(page: bytes, chance: Random) -> Iterator[bytes]:
     yield bytes(len(page))
 
 
-OWNERS = {
+OWNERS: dict[str, tuple[str, ...]] = {
     "facts": ("facts",),
     "drafts": ("drafts",),
     "payloads": ("payloads",),
     "schema": ("sqlite_schema",),
     "sessions": ("sessions",),
 }
-LOOKUPS = {
+LOOKUPS: dict[str, tuple[str, ...]] = {
     "indexes": (
         "sqlite_autoindex_sessions_1",
         "sqlite_autoindex_sessions_2",
@@ -455,29 +455,57 @@ LOOKUPS = {
 }
 
 
-def damaged_answers(written: Written, folder: Path, owner: str, *tables: str) -> list[list[str]]:
-    """For each flip in the pages of some tables: what was answered wrongly and without a word."""
+SUITE_BITS, TORTURE_BITS = 10, 500
+
+
+def wrong_answers(written: Written, folder: Path, owner: str, bits: int) -> set[str]:
+    """What was answered wrongly and without a word, over all flips in the pages of some tables."""
     chance = Random(crc32(owner.encode()))
     whole = written.bytes
-    answers = []
-    for page in pages(written, *tables)[:12]:
+    wrong: set[str] = set()
+    found = pages(written, *(OWNERS | LOOKUPS)[owner])
+    assert found
+    for page in found:
         start = (page - 1) * PAGE_BYTES
-        for flipped in flips(whole[start : start + PAGE_BYTES], chance):
+        for flipped in flips(whole[start : start + PAGE_BYTES], chance, bits):
             written.bytes = whole[:start] + flipped + whole[start + PAGE_BYTES :]
-            answers.append(third_things(written, folder))
-    assert answers
-    return answers
+            wrong.update(third_things(written, folder))
+    return wrong
 
 
 @pytest.mark.promise(50)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_damaged_page_is_never_read_as_something_else(written: Written, tmp_path: Path, owner: str) -> None:
-    assert not any(damaged_answers(written, tmp_path / "copy", owner, *OWNERS[owner]))
+    assert wrong_answers(written, tmp_path / "copy", owner, SUITE_BITS) == set()
+
+
+HIDEABLE = {"find", "list", "admit", *(f"key {i} again" for i in range(5))}
+"""A lookup that misses tells damage from absence only by looking at everything, which would hold up every new name and
+key. So damage there may hide a name or a key; `verify` finds it."""
 
 
 @pytest.mark.parametrize("owner", LOOKUPS)
 def test_a_damaged_lookup_may_hide_a_name_or_a_key_but_never_changes_what_a_session_holds(
     written: Written, tmp_path: Path, owner: str
 ) -> None:
-    for wrong in damaged_answers(written, tmp_path / "copy", owner, *LOOKUPS[owner]):
-        assert not [name for name in wrong if name.startswith(("read", "drafts"))]
+    assert wrong_answers(written, tmp_path / "copy", owner, SUITE_BITS) <= HIDEABLE
+
+
+@pytest.mark.torture
+@pytest.mark.promise(50)
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "facts",
+        "payloads",
+        "schema",
+        pytest.param("drafts", marks=pytest.mark.xfail(reason="nothing says how long a stream was: its tail can go")),
+        pytest.param("sessions", marks=pytest.mark.xfail(reason="a damaged name is found by nobody who asks for it")),
+        *LOOKUPS,
+    ],
+)
+def test_a_page_damaged_in_hundreds_of_ways_is_never_read_as_something_else(
+    written: Written, tmp_path: Path, owner: str
+) -> None:
+    allowed = HIDEABLE if owner in LOOKUPS else set()
+    assert wrong_answers(written, tmp_path / "copy", owner, TORTURE_BITS) <= allowed

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
@@ -15,6 +15,14 @@ import steno
 from steno.journal.facts import StepLost, TurnEnded
 from steno.journal.transcript import Turn
 from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, UnknownSession
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """A job in the background of a shell is born deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -284,7 +284,7 @@ def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
     Lines: `said SESSION SEQ KEY`, `shown SESSION STEP TEXT` (the whole text so far), `sealed SESSION SEQ TEXT`.
     """
     chance = Random(seed)
-    store = BlockingStore(Path(path))
+    store = BlockingStore(Path(path), Settings(lock_wait_ms=60_000))
     for i in range(1_000_000):
         session = chance.choice(sessions)
         key = f"{name}-{i}"

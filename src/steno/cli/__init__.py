@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 USAGE = 2
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,15 +45,15 @@ Verbs = argparse._SubParsersAction  # the only name argparse has for it
 
 def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     run = verbs.add_parser("run", help="one turn; text streams to stdout")
-    run.add_argument("prompt")
+    run.add_argument("prompt", help="what to say; - reads it from standard input")
     run.add_argument("--session", metavar="ID", help="in this session")
     run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
     run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
     for verb, text in (("continue", "take up a turn that was cut off"), ("retry", "run a failed prompt again")):
         _with_id(verbs.add_parser(verb, help=text))
     for turn in (run, verbs.choices["continue"], verbs.choices["retry"]):
-        turn.add_argument("--model", metavar="SPEC")
-        turn.add_argument("--yes", action="store_true", help="approve every tool call")
+        turn.add_argument("--model", metavar="SPEC", default=argparse.SUPPRESS)
+        turn.add_argument("--yes", action="store_true", default=argparse.SUPPRESS, help="approve every tool call")
         turn.add_argument("--output", choices=("text", "ndjson"), default="text")
 
 

@@ -64,7 +64,7 @@ async def _session(options: argparse.Namespace, service: Service) -> str | None:
 async def _turn(wiring: Wiring, service: Service, session: str | None, text: str) -> tuple[str, int | None]:
     """Say a line and show the answer. The status is None if a signal asks us to leave."""
     admitted = await service.admit(text, session, None, None, wiring.model_spec())
-    with Leaving(service, admitted.session) as leaving:
+    with Leaving(service, admitted.session, admitted.seq) as leaving:
         events = service.answer(admitted.session, admitted.seq, leaving.event)
         status = await carry_out(admitted.session, events, service, leaving, "text")
         return admitted.session, None if leaving.event.is_set() else status

@@ -60,7 +60,7 @@ def _wiring(options: argparse.Namespace, config: Config, where: Place) -> Wiring
     approval: Literal["allow", "refuse", "ask"] = "refuse"
     if getattr(options, "yes", False):
         approval = "allow"
-    elif sys.stdin.isatty() and sys.stderr.isatty():
+    elif getattr(options, "output", "text") == "text" and sys.stdin.isatty() and sys.stderr.isatty():
         approval = "ask"
     return Wiring(config, where, getattr(options, "model", None), approval)
 
@@ -90,6 +90,7 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "show":
             return output.show(id, await service.view(id), options.json)
         case "continue" | "retry":
+            wiring.agent(None)
             return await _resume(options, service, id)
         case "rename":
             await service.rename(id, options.title)
@@ -103,9 +104,11 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
 
 
 async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+    wiring.agent(None)  # a model that cannot be used is refused before anything is stored
     session = None if options.session is None else await service.resolve(options.session)
-    admitted = await service.admit(options.prompt, session, options.key, options.input_id, wiring.model_spec())
-    with Leaving(service, admitted.session) as leaving:
+    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    admitted = await service.admit(prompt, session, options.key, options.input_id, wiring.model_spec())
+    with Leaving(service, admitted.session, admitted.seq) as leaving:
         events = service.answer(admitted.session, admitted.seq, leaving.event)
         return await carry_out(admitted.session, events, service, leaving, options.output)
 

@@ -13,6 +13,7 @@ import sys
 import time
 from types import TracebackType
 
+from steno.journal.parts import Seq
 from steno.service import Service
 
 TWICE_S = 2.0
@@ -21,11 +22,12 @@ TWICE_S = 2.0
 class Leaving:
     """While entered, signals act on one session. `signal` is the one that came, if any."""
 
-    def __init__(self, service: Service, session: str) -> None:
+    def __init__(self, service: Service, session: str, input: Seq | None = None) -> None:
         self.event = asyncio.Event()
         self.signal: int | None = None
         self._service = service
         self._session = session
+        self._input = input
         self._last_s = -TWICE_S
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -51,7 +53,7 @@ class Leaving:
 
     async def _stop(self) -> None:
         """Stop the running turn. If ours has not begun, leave: it stays pending for whoever comes next."""
-        if await self._service.interrupt(self._session) is None:
+        if await self._service.interrupt(self._session, self._input) is None:
             self.event.set()
 
     def _leave(self, number: int) -> None:

@@ -56,7 +56,10 @@ async def carry_out(
 
 
 async def _decide(service: Service, session: str, asked: int) -> None:
-    answer = await asyncio.to_thread(input, "allow? [y/N] ")
+    try:
+        answer = await asyncio.to_thread(input, "allow? [y/N] ")
+    except EOFError:
+        answer = ""
     decision: Literal["allow", "deny"] = "allow" if answer.strip().lower() == "y" else "deny"
     await service.store.add(session, [ApprovalDecided(asked, decision, by="user")], key=f"decided:{asked}")
 

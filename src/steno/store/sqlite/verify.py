@@ -30,7 +30,7 @@ def verify(connection: apsw.Connection) -> Report:
             damage += _session(connection, n, id, counts)
             if len(damage) >= DAMAGE_MAX:
                 break
-    except (apsw.Error, JournalCorrupt) as error:
+    except (apsw.Error, UnicodeDecodeError, JournalCorrupt) as error:
         damage.append(Damage("sessions", str(error)))
     return Report(counts["sessions"], counts["facts"], tuple(damage[:DAMAGE_MAX]))
 
