@@ -2,12 +2,13 @@
 
 import json
 import signal
+import time
 from typing import Any
 
 import pytest
 
 from tests.program.model_server import ModelServer, Reply
-from tests.program.world import World, wait_until
+from tests.program.world import Program, World, wait_until
 
 
 def said(request: dict[str, Any], role: str = "user") -> list[str]:
@@ -228,3 +229,37 @@ def test_an_unreachable_model_fails_the_turn_and_says_what_was_kept(world: World
     assert "unreachable" in errors
     assert id in errors
     assert world.messages(id, "user")[0]["state"] == "failed"
+
+
+def test_an_empty_id_names_no_session(world: World) -> None:
+    world.steno("run", "hi")
+    world.steno("delete", "", "--yes", expect=2)
+    assert len(world.sessions()) == 1
+
+
+def test_a_model_that_does_not_exist_is_refused_before_anything_is_stored(world: World) -> None:
+    with world.start("run", "hi", "--model", "nonsense:x") as program:
+        assert program.end() == 2
+        assert "openai-chat" in program.errors()
+    assert world.sessions() == []
+
+
+def test_ctrl_c_while_waiting_for_another_process_leaves_its_turn_alone(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going",), then="hang"), Reply(("answered",))]
+    with world.start("run", "one", "--key", "k") as first:
+        first.wait_shown("going")
+        with world.start("run", "two", "--key", "k") as second:
+            wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
+            wait_until(lambda: second.process.poll() is not None or _signalled(second), "the second to leave")
+            assert second.end() == 130
+        assert first.process.poll() is None
+        first.kill()
+    states = [message["state"] for message in world.messages(world.only_session(), "user")]
+    assert states == ["complete", "pending"]
+
+
+def _signalled(program: Program) -> bool:
+    """Press Ctrl-C until it listens, never twice within the two seconds that would mean leaving at once."""
+    program.signal(signal.SIGINT)
+    time.sleep(2.5)
+    return program.process.poll() is not None
