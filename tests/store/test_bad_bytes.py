@@ -34,6 +34,7 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Settings
+from steno.store.sqlite import reading
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.rows import fact_crc, place
 
@@ -332,9 +333,12 @@ def test_a_row_of_a_session_that_is_damaged_says_so_everywhere(written: Written,
 
 @pytest.mark.promise(50)
 def test_a_row_for_lists_that_lies_is_found_by_verify(written: Written) -> None:
-    written.alter("update sessions set listing = replace(listing, 'said 0', 'said 9') where id = 'session'")
+    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
+        row = reading.session(connection, "session")
+    row.listing_raw = row.listing_raw.replace(b"said 0", b"said 9")
+    written.alter("update sessions set listing = ?, crc = ? where n = ?", row.listing_raw.decode(), row.sum(), row.n)
     with BlockingStore(written.path, SETTINGS) as store:
-        assert "session 'session'" in [damage.where for damage in store.verify().damage]
+        assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
 
 
 @pytest.mark.promise(50)
