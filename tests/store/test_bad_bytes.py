@@ -485,7 +485,7 @@ def test_a_damaged_page_is_never_read_as_something_else(written: Written, tmp_pa
 
 HIDEABLE = {"find", "list", "admit", *(f"key {i} again" for i in range(5))}
 """A lookup that misses tells damage from absence only by looking at everything, which would hold up every new name and
-key. So damage there may hide a name or a key; `verify` finds it."""
+key. So damage there may hide a name or a key. `verify` finds what breaks the tree, not a changed letter of a key."""
 
 
 @pytest.mark.parametrize("owner", LOOKUPS)
