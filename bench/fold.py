@@ -41,7 +41,7 @@ def _base_ms(path: Path) -> float:
 def _read_raw(path: Path) -> list[object]:
     connection = sqlite3.connect(path)
     try:
-        return [json.loads(body) for (body,) in connection.execute("select body from facts order by id")]
+        return [json.loads(body) for (body,) in connection.execute("select body from facts order by session, seq")]
     finally:
         connection.close()
 

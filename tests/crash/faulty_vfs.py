@@ -21,6 +21,8 @@ from unittest.mock import patch
 import apsw
 from msgspec import Struct
 
+from steno.store.sqlite.database import checked_pages
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -74,7 +76,7 @@ class FaultyVFS(apsw.VFS):
         self.ops: list[Op] = []
         self.dead = False
         self._fault = fault
-        super().__init__(self.name, "")
+        super().__init__(self.name, checked_pages())
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         place = name.filename() if isinstance(name, apsw.URIFilename) else name
@@ -111,12 +113,13 @@ def _half(data: bytes) -> bytes:
 
 class FaultyFile(apsw.VFSFile):
     def __init__(self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, file: str, flags: list[int]) -> None:
-        super().__init__("", name, flags)
+        super().__init__(checked_pages(), name, flags)
         self._vfs = vfs
         self._file = file
         self._folder_due = bool(flags[0] & apsw.SQLITE_OPEN_CREATE) and bool(flags[0] & _LOGS)
 
     def xWrite(self, data: "Buffer", offset: int) -> None:
+        """A page's checksum is put into these very bytes on their way to the disk, so what is noted has it."""
         try:
             self._vfs.note(Op("write", self._file, offset, bytes(data)))
         except apsw.FullError:

@@ -99,8 +99,8 @@ def test_who_may_write_a_fact_is_as_declared() -> None:
 # --- a reader that knows the reference and nothing of steno ------------------------------------------------------
 
 
-def crc_of_fact(id: int, at_ms: int, body: bytes) -> int:
-    return zlib.crc32(struct.pack(">qq", id, at_ms) + body)
+def crc_of_fact(session: int, seq: int, at_ms: int, body: bytes) -> int:
+    return zlib.crc32(struct.pack(">qq", session * 2**32 + seq, at_ms) + body)
 
 
 def crc_of_draft(session: int, started: int, kind: str, start: int, text: bytes) -> int:
@@ -116,25 +116,25 @@ def unescaped(value: Any) -> Any:
 
 
 def read_facts(connection: sqlite3.Connection, id: str) -> list[dict[str, Any]]:
-    row = connection.execute("select n, parent, base, head from sessions where id = ?", (id,)).fetchone()
+    row = connection.execute("select n, parent, base from sessions where id = ?", (id,)).fetchone()
     found: list[dict[str, Any]] = []
-    last = row[3]
+    [last] = connection.execute("select max(seq) from facts where session = ?", row[:1]).fetchone()
     while row is not None:
-        n, parent, base, _ = row
+        n, parent, base = row
         found = list(read_own(connection, n, base, last)) + found
         last = base
-        row = connection.execute("select n, parent, base, head from sessions where n = ?", (parent,)).fetchone()
+        row = connection.execute("select n, parent, base from sessions where n = ?", (parent,)).fetchone()
     return found
 
 
 def read_own(connection: sqlite3.Connection, n: int, base: int, last: int) -> Iterator[dict[str, Any]]:
     rows = connection.execute(
-        "select id, at_ms, crc, body from facts where id > ? and id <= ? order by id",
-        (n * 2**32 + base, n * 2**32 + last),
+        "select seq, at_ms, crc, body from facts where session = ? and seq > ? and seq <= ? order by seq",
+        (n, base, last),
     )
-    for seq, (id, at_ms, crc, body) in enumerate(rows, start=base + 1):
-        assert id == n * 2**32 + seq
-        assert crc == crc_of_fact(id, at_ms, body.encode())
+    for expected, (seq, at_ms, crc, body) in enumerate(rows, start=base + 1):
+        assert seq == expected
+        assert crc == crc_of_fact(n, seq, at_ms, body.encode())
         yield unescaped(json.loads(body))
 
 
@@ -153,7 +153,7 @@ def read_drafts(connection: sqlite3.Connection, n: int) -> dict[tuple[int, str],
 def test_the_worked_examples_are_right() -> None:
     text = REFERENCE.read_text()
     body = b'{"type":"session.renamed","title":"Build"}'
-    assert crc_of_fact(30064771075, 1735689600000, body) == 2312558745
+    assert crc_of_fact(7, 3, 1735689600000, body) == 2312558745
     assert crc_of_draft(7, 3, "text", 5, "hé".encode()) == 2520042252
     for number in (30064771075, 1735689600000, 2312558745, 2520042252, APPLICATION_ID):
         assert str(number) in text

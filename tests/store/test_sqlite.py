@@ -36,6 +36,7 @@ from steno.store.errors import (
 from steno.store.protocol import Admission, Cursor, Settings
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.migrate import Step
 from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
@@ -158,7 +159,7 @@ def test_a_store_of_a_newer_steno_is_refused(path: Path, session: str) -> None:
 
 
 def set_version(path: Path, version: int) -> None:
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), vfs=checked_pages())
     connection.pragma("user_version", version)
     connection.close()
 
@@ -211,7 +212,7 @@ def test_a_network_file_system_is_refused_unless_allowed(path: Path, monkeypatch
 
 @pytest.mark.promise(3)
 def test_a_store_that_is_locked_too_long_says_so(path: Path, session: str) -> None:
-    other = apsw.Connection(str(path))
+    other = apsw.Connection(str(path), vfs=checked_pages())
     with BlockingStore(path, Settings(lock_wait_ms=100)) as store:
         other.execute("begin immediate")
         with pytest.raises(StoreLocked, match="another process"):
@@ -318,7 +319,7 @@ class _Disk(apsw.VFS):
     """A disk that stops reading on command."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "")
+        super().__init__(name, checked_pages())
         self.broken = False
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
@@ -330,7 +331,7 @@ class _Disk(apsw.VFS):
                     raise apsw.IOError("the head crashed")
                 return super().xRead(amount, offset)
 
-        return File("", name, flags)
+        return File(checked_pages(), name, flags)
 
 
 def test_a_disk_that_cannot_be_read_says_so(path: Path, session: str) -> None:
@@ -407,7 +408,7 @@ def test_a_redaction_while_a_fork_is_being_made_takes_the_forks_title_too(
 
 @pytest.mark.promise(55)
 def test_text_that_a_reader_kept_in_the_log_goes_when_the_reader_does(path: Path, session: str) -> None:
-    reader = apsw.Connection(str(path))
+    reader = apsw.Connection(str(path), vfs=checked_pages())
     with BlockingStore(path, Settings(lock_wait_ms=200)) as store:
         say(store, session, "swordfish")
         reader.execute("begin; select * from facts")
@@ -539,15 +540,20 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(path: Path, session: str, t
 FIRST = "create table extra (body text) strict; insert into extra select body from facts;"
 SECOND = "alter table extra add column more text; update extra set more = upper(body);"
 FAILS = "create table doomed (x); insert into doomed values (1); select no_such_function();"
+REAL_STEPS = migrate.STEPS
 DIES = "create table doomed (x); insert into doomed select id from facts; select die();"
 
 
+NOW = database.VERSION
+
+
 def steps(*scripts: str) -> tuple[Step, ...]:
-    return tuple(Step(i, script) for i, script in enumerate(scripts, start=2))
+    """The steps of a steno that is newer than this one."""
+    return REAL_STEPS + tuple(Step(i, script) for i, script in enumerate(scripts, start=NOW + 1))
 
 
 def version(path: Path) -> int:
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), vfs=checked_pages())
     try:
         return int(connection.pragma("user_version"))
     finally:
@@ -555,7 +561,7 @@ def version(path: Path) -> int:
 
 
 def tables(path: Path) -> set[str]:
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), vfs=checked_pages())
     try:
         return {str(name) for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
     finally:
@@ -569,22 +575,22 @@ def test_a_migration_that_fails_leaves_the_old_data_and_goes_on_at_the_next_star
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, FAILS))
     with pytest.raises(StoreError, match="no_such_function"):
         BlockingStore(path)
-    assert (version(path), "extra" in tables(path), "doomed" in tables(path)) == (2, True, False)
+    assert (version(path), "extra" in tables(path), "doomed" in tables(path)) == (NOW + 1, True, False)
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST))
     assert said(path, session) == ["hello"]
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND))
     assert said(path, session) == ["hello"]
-    assert version(path) == 3
+    assert version(path) == NOW + 2
 
 
 @pytest.mark.promise(54)
 @pytest.mark.parametrize(
     ("scripts", "reached"),
     [
-        ((DIES, SECOND), 1),
-        ((FIRST, DIES), 2),
-        ((FIRST, f"select die(); {SECOND}"), 2),
-        ((f"{FIRST} select die();",), 1),
+        ((DIES, SECOND), 0),
+        ((FIRST, DIES), 1),
+        ((FIRST, f"select die(); {SECOND}"), 1),
+        ((f"{FIRST} select die();",), 0),
     ],
 )
 def test_a_kill_in_a_migration_leaves_the_old_data_and_it_goes_on_at_the_next_start(
@@ -593,12 +599,12 @@ def test_a_kill_in_a_migration_leaves_the_old_data_and_it_goes_on_at_the_next_st
     with worker("migrate_and_die", path, *scripts) as migrating:
         assert migrating.lines() == []
         assert migrating.wait() == -9
-    assert (version(path), "doomed" in tables(path)) == (reached, False)
-    monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND)[: reached - 1])
+    assert (version(path), "doomed" in tables(path)) == (NOW + reached, False)
+    monkeypatch.setattr(migrate, "STEPS", steps(*(FIRST, SECOND)[:reached]))
     assert said(path, session) == ["hello"]
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND))
     assert said(path, session) == ["hello"]
-    assert version(path) == 3
+    assert version(path) == NOW + 2
 
 
 def test_a_migration_is_refused_while_another_process_has_the_store_open(
@@ -609,10 +615,10 @@ def test_a_migration_is_refused_while_another_process_has_the_store_open(
         monkeypatch.setattr(migrate, "STEPS", steps(FIRST))
         with pytest.raises(StoreInUse):
             BlockingStore(path)
-        assert version(path) == 1
+        assert version(path) == NOW
         other.kill()
     assert said(path, session) == ["hello"]
-    assert version(path) == 2
+    assert version(path) == NOW + 1
 
 
 def test_a_migrated_store_is_too_new_for_the_steno_before(
@@ -630,4 +636,4 @@ def test_a_new_store_is_made_and_migrated_at_once(path: Path, monkeypatch: pytes
     with BlockingStore(path) as store:
         session = say(store, store.create(STARTED), "hello")
     assert said(path, session) == ["hello"]
-    assert version(path) == 3
+    assert version(path) == NOW + 2

@@ -33,6 +33,7 @@ from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Admission, Lease, Settings
 from steno.store.sqlite import migrate, restore
 from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.database import checked_pages
 
 # --- in the test ------------------------------------------------------------------------------------------------
 
@@ -242,6 +243,7 @@ def fork_and_leave(path: str, session: str) -> None:
 
 def unprivileged(path: str) -> None:
     """Try to use a store as somebody who may not write it."""
+    checked_pages()  # what is loaded later may be in a folder that only root can read
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
@@ -253,10 +255,21 @@ def unprivileged(path: str) -> None:
         say(type(error).__name__, error)
 
 
+def write_and_die(path: str, count: str) -> None:
+    """Write, say in which session, and die with the log as it is."""
+    store = BlockingStore(Path(path))
+    session = store.create(SessionStarted("worker"))
+    for i in range(int(count)):
+        admitted(store, session, f"said {i} " * 50, f"key {i}")
+    say(session)
+    die()
+
+
 def migrate_and_die(path: str, *scripts: str) -> None:
     """Open a store with migrations to do; in them, `die()` is a function of SQL."""
     apsw.connection_hooks.append(lambda connection: connection.create_scalar_function("die", die))  # type: ignore[arg-type]
-    migrate.STEPS = tuple(migrate.Step(i, script) for i, script in enumerate(scripts, start=2))
+    newest = migrate.STEPS[-1].version
+    migrate.STEPS += tuple(migrate.Step(i, script) for i, script in enumerate(scripts, start=newest + 1))
     open_and_wait(path)
 
 
@@ -321,6 +334,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
         fork_and_leave,
         unprivileged,
         migrate_and_die,
+        write_and_die,
         restore_and_die,
         write_for_ever,
     )

@@ -21,6 +21,7 @@ StoreError
     UnsafePlace        a network file system loses what it acknowledged; move the store
     StoreInUse         a live process has it open; stop that first
   JournalCorrupt     stored bytes are damaged; nothing is skipped and nothing was stored; restore a backup
+    PageDamaged        a page does not match its checksum; adopt the store if another program wrote it, else restore
 """
 
 
@@ -111,4 +112,8 @@ class StoreInUse(StoreUnopenable):
 
 
 class JournalCorrupt(StoreError):
+    pass
+
+
+class PageDamaged(JournalCorrupt):
     pass

@@ -60,7 +60,7 @@ class BlockingStore:
     def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self.path = path.absolute()
         self.settings = settings or Settings()
-        self.locks = Locks(self.path, _owner())
+        self.locks = Locks(self.path, _owner(), self.settings.lock_wait_ms)
         self._readers: list[apsw.Connection] = []
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
         self._leases: set[tuple[str, int]] = set()
@@ -73,7 +73,7 @@ class BlockingStore:
         except BaseException:
             self.locks.close()
             raise
-        self.pipeline = Pipeline(Transaction(self._writer), self._committed)
+        self.pipeline = Pipeline(Transaction(self._writer, self.locks.turnstile), self._committed)
         self._checkpointer = Checkpointer(self.path, self.settings, self._writer, self.pipeline)
         _close_in_forks(self.locks)
         with contextlib.suppress(StoreUnwritable, OutcomeUnknown):  # a full disk is no reason not to read

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import random
 import sys
@@ -14,6 +15,7 @@ import apsw
 from steno.store.errors import (
     JournalCorrupt,
     NotAStore,
+    PageDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -27,7 +29,9 @@ from steno.store.protocol import Settings
 from steno.store.sqlite.sql import SCHEMA
 
 APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
-VERSION = 1
+VERSION = 2
+CHECKSUM_BYTES = 8
+"""At the end of every page, for `checked_pages`."""
 
 _BUSY_PAUSE_S = (0.0001, 0.0008)
 _SYNCHRONOUS = {"power": "full", "process": "normal"}
@@ -39,12 +43,14 @@ _NETWORK = frozenset(
 )
 
 
-def connect(path: Path, settings: Settings, *, query_only: bool = False) -> apsw.Connection:
+def connect(path: Path, settings: Settings, *, query_only: bool = False, check_pages: bool = True) -> apsw.Connection:
     """One connection to an existing store."""
     if settings.durability not in _SYNCHRONOUS:
         raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
     with translated(f"cannot open {path}"):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=settings.vfs)
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=settings.vfs or checked_pages())
+        if not check_pages:
+            connection.pragma("checksum_verification", False)
         connection.set_busy_handler(patience(settings.lock_wait_ms))
         connection.pragma("synchronous", _SYNCHRONOUS[settings.durability])
         connection.pragma("fullfsync", settings.durability == "power")
@@ -57,8 +63,31 @@ def connect(path: Path, settings: Settings, *, query_only: bool = False) -> apsw
         return connection
 
 
-def prepare(path: Path, settings: Settings, newest: int = VERSION) -> int:
-    """Make the file if there is none, check that it is a store, and return its version."""
+@functools.cache
+def checked_pages() -> str:
+    """The name of SQLite's file layer that keeps a checksum in every page and refuses one that does not match.
+
+    It registers itself as everybody's default; that is put back, since other users of SQLite in this process did not
+    ask for it.
+    """
+    from apsw import sqlite_extra
+
+    default = apsw.vfs_names()[0]
+    loader = apsw.Connection(":memory:")
+    try:
+        sqlite_extra.load(loader, "cksumvfs")
+    except (apsw.Error, sqlite_extra.NotAvailable, LookupError, OSError) as error:
+        raise StoreUnopenable(
+            f"this build of apsw lacks the checksum extension ({error}); install apsw's own wheel"
+        ) from error
+    finally:
+        loader.close()
+    apsw.set_default_vfs(default)
+    return "cksmvfs"
+
+
+def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int, bool]:
+    """Make the file if there is none, check that it is a store; its version, and whether its pages have checksums."""
     if not settings.allow_network_file_system:
         refuse_network(path)
     made = path.with_name(path.name + "-locks") / "made"
@@ -78,7 +107,7 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> int:
             version = check(path, connection, newest)
             if connection.pragma("journal_mode") != "wal":
                 connection.pragma("journal_mode", "wal")
-            return version
+            return version, has_checksums(connection)
     finally:
         connection.close()
 
@@ -113,6 +142,7 @@ def _is_empty(connection: apsw.Connection) -> bool:
 
 
 def _create(connection: apsw.Connection) -> None:
+    connection.reserve_bytes(reserve=CHECKSUM_BYTES)
     connection.pragma("journal_mode", "wal")
     connection.execute("begin immediate")
     if _is_empty(connection):
@@ -120,6 +150,10 @@ def _create(connection: apsw.Connection) -> None:
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)
     connection.execute("commit")
+
+
+def has_checksums(connection: apsw.Connection) -> bool:
+    return connection.reserve_bytes() == CHECKSUM_BYTES
 
 
 def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int:
@@ -174,6 +208,11 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
             return NotAStore(f"{doing}: the file is not a database, or its first page is damaged")
         case apsw.CorruptError() | apsw.ConstraintError():
             return JournalCorrupt(f"{doing}: the database is damaged ({error})")
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+            return PageDamaged(
+                f"{doing}: the database is damaged (a page does not match its checksum); "
+                "if another program wrote to it, `steno verify --adopt` looks at everything and can put that right"
+            )
         case apsw.CantOpenError():
             return StoreUnopenable(f"{doing}: {error}")
         case _:

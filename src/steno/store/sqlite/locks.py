@@ -3,6 +3,7 @@
 Beside the store `x.db` lies the folder `x.db-locks` with
 
 - `open`       held shared by every process that has the store open, exclusively by restore and migrate;
+- `turn`       held exclusively by the process that is writing: see `turnstile`;
 - `made`       is there once the store has been made: an empty store is damage from then on;
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file is not held
                belongs to nobody any more.
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 from steno.store.errors import StoreInUse, StoreUnopenable
+from steno.store.sqlite.turnstile import Turnstile
 
 if sys.platform == "win32":
     import msvcrt
@@ -41,8 +43,10 @@ else:
 
 
 _FILE_MODE = 0o600
-_NOT_OWNERS = ("open", "made")
+_NOT_OWNERS = ("open", "made", "turn")
 _FOLDER_MODE = 0o700
+_OPEN_PATIENCE_S = 1.0
+"""Somebody may be looking at a store that a killed process left; that is over soon."""
 _PROBES = 2
 _PROBE_PAUSE_S = 0.002
 """A sweep holds a dead owner's file for a moment; a second look tells it from a live owner."""
@@ -51,11 +55,12 @@ _PROBE_PAUSE_S = 0.002
 class Locks:
     """The locks of one open store. Not shared with a forked child: there they are closed."""
 
-    def __init__(self, path: Path, owner: str) -> None:
+    def __init__(self, path: Path, owner: str, wait_ms: int = 5_000) -> None:
         self.owner = owner
         self._pid = os.getpid()
         self._folder = path.with_name(path.name + "-locks")
         self._handles: list[int] = []
+        self.turnstile = Turnstile(self._folder / "turn", wait_ms)
         try:
             self._folder.mkdir(_FOLDER_MODE, exist_ok=True)
         except OSError as error:
@@ -64,7 +69,10 @@ class Locks:
     def hold_open(self, exclusive: bool = False) -> None:
         """Say that the store is in use, or (exclusively) that nobody else may use it."""
         handle = self._open("open")
-        if not _lock(handle, exclusive):
+        deadline = time.monotonic() + (0 if exclusive else _OPEN_PATIENCE_S)
+        while not (held := _lock(handle, exclusive)) and time.monotonic() < deadline:
+            time.sleep(_PROBE_PAUSE_S)
+        if not held:
             os.close(handle)
             raise StoreInUse(
                 "another process has this store open; stop it first"
@@ -99,7 +107,12 @@ class Locks:
             time.sleep(_PROBE_PAUSE_S)
         return True
 
+    def left_behind(self) -> bool:
+        """Whether some owner died without closing the store, and nobody has swept up after it."""
+        return any(not self.alive(file.name) for file in self._folder.iterdir() if file.name not in _NOT_OWNERS)
+
     def close(self) -> None:
+        self.turnstile.close()
         while self._handles:
             os.close(self._handles.pop())
         if os.getpid() != self._pid:
@@ -109,6 +122,7 @@ class Locks:
 
     def forget(self) -> None:
         """After a fork, in the child: the parent keeps its locks."""
+        self.turnstile.close()
         while self._handles:
             os.close(self._handles.pop())
 

@@ -1,18 +1,22 @@
 """Brings an older store up to this version, one step at a time.
 
 A step is a script that runs in one transaction together with the change of the version number: a kill leaves the store
-before the step or after it, readable by the steno that knows that version, and the next start goes on from there. Steps
-run only while no other process has the store open.
+before the step or after it, readable by the steno that knows that version, and the next start goes on from there. Then
+the pages get room for their checksums if they have none, which SQLite does in one transaction too. All of it runs only
+while no other process has the store open.
 """
 
 from pathlib import Path
+from zlib import crc32
 
+import apsw
 from msgspec import Struct
 
 from steno.store.protocol import Settings
-from steno.store.sqlite import database, restore
+from steno.store.sqlite import adopt, database, restore
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
+from steno.store.sqlite.sql import text
 
 
 class Step(Struct, frozen=True):
@@ -22,33 +26,47 @@ class Step(Struct, frozen=True):
     script: str
 
 
-STEPS: tuple[Step, ...] = ()
-"""In order, without a gap, ending at `database.VERSION`. Empty while there has been one version only."""
+STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")),)
+"""In order, without a gap, ending at `database.VERSION`."""
 
 
 def open_path(path: Path, settings: Settings, locks: Locks) -> None:
     """Make or migrate the file and hold it open."""
     restore.finish(path, locks)
+    adopt.after_strangers(path, settings, locks)
     locks.hold_open()
-    version = database.prepare(path, settings, STEPS[-1].version if STEPS else database.VERSION)
-    due = [step for step in STEPS if step.version > version]
-    if due:
+    if database.prepare(path, settings, STEPS[-1].version) != (STEPS[-1].version, True):
         locks.close()
         locks.hold_open(exclusive=True)
-        _migrate(path, settings, due)
+        _migrate(path, settings)
         locks.close()
         locks.hold_open()
 
 
-def _migrate(path: Path, settings: Settings, due: list[Step]) -> None:
+def _migrate(path: Path, settings: Settings) -> None:
     connection = database.connect(path, settings)
+    connection.create_scalar_function("crc32", _crc32, deterministic=True)
     try:
         with translated(f"cannot migrate {path}"):
-            for step in due:
+            for step in STEPS:
                 connection.execute("begin exclusive")
                 if connection.pragma("user_version") == step.version - 1:
                     connection.execute(step.script).fetchall()
                     connection.pragma("user_version", step.version)
                 connection.execute("commit")
+            _check_pages(connection)
     finally:
         connection.close()
+
+
+def _check_pages(connection: apsw.Connection) -> None:
+    if not database.has_checksums(connection):
+        connection.reserve_bytes(reserve=database.CHECKSUM_BYTES)
+        connection.execute("vacuum").fetchall()
+
+
+def _crc32(*texts: object) -> int:
+    sum = 0
+    for each in texts:
+        sum = crc32(str(each).encode(), sum)
+    return sum

@@ -30,7 +30,7 @@ from steno.journal.redaction import redact as without_text
 from steno.store.errors import ForksRemain, KeyReused, NotAllowed, ShownTextDropped
 from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
 from steno.store.sqlite import reading
-from steno.store.sqlite.rows import fact_crc, place
+from steno.store.sqlite.rows import fact_crc
 from steno.store.sqlite.sql import STATEMENTS
 from steno.store.sqlite.transaction import Session, Transaction
 
@@ -290,8 +290,8 @@ def redact(tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, 
     if emptied is None:
         raise NotAllowed(f"session {id!r} has no text to redact at {target}")
     body = encode(emptied)
-    here = place(holder.row.n, record.seq)
-    tx.run("replace_fact", (fact_crc(here, record.at_ms, body), body.decode(), here))
+    n, seq = holder.row.n, record.seq
+    tx.run("replace_fact", (fact_crc(n, seq, record.at_ms, body), body.decode(), n, seq))
     for hash in payloads_of(record.fact):
         tx.run("own_payload", (hash, holder.row.n, -1))
         tx.run("disown_payload", (hash, holder.row.n))
@@ -311,7 +311,7 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
     else:
         lost = isinstance(emptied, SessionRenamed) and seq == listing.titled
     if lost:
-        listing.title, listing.titled, session.relisted = GONE, seq, True
+        listing.title, listing.titled = GONE, seq
         tx.save(session)
 
 
@@ -346,9 +346,9 @@ def sweep(tx: Transaction) -> bool:
     if found is None:
         return False
     n, base, head = (int(value) for value in found)  # type: ignore[arg-type]
-    first = tx.connection.execute(STATEMENTS["facts_between"], (place(n, base), place(n, head), 1)).fetchone()
+    first = tx.connection.execute(STATEMENTS["facts_between"], (n, base, head, 1)).fetchone()
     if first is not None:
-        tx.run("delete_facts", (first[0], min(int(first[0]) + SWEEP_FACTS, place(n, head))))
+        tx.run("delete_facts", (n, first[0], int(first[0]) + SWEEP_FACTS))
         return True
     hashes = [str(hash) for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n, SWEEP_PAYLOADS))]
     for hash in hashes:

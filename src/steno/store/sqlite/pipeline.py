@@ -99,10 +99,15 @@ class Pipeline:
         self._rouse()
 
     def exclusively(self, act: Callable[[], T]) -> T:
-        """Run something while nothing is being committed."""
+        """Run something while nothing is being committed, by no process."""
         with self._commit:
             self._check_open()
-            return act()
+            turnstile = self._transaction.turnstile
+            turnstile.enter()
+            try:
+                return act()
+            finally:
+                turnstile.leave()
 
     def close(self) -> None:
         """Commit what is queued and take nothing more."""

@@ -19,7 +19,7 @@ from steno.journal.redaction import redact as without_text
 from steno.store.errors import JournalCorrupt, NotAllowed, UnknownPayload, UnknownSession
 from steno.store.protocol import Cursor, Event, Listed, Piece
 from steno.store.sqlite.database import translated
-from steno.store.sqlite.rows import as_kind, place, to_drafts, to_records
+from steno.store.sqlite.rows import SEQ_MAX, as_kind, to_drafts, to_records
 from steno.store.sqlite.sql import STATEMENTS
 
 PAGE = 1_000
@@ -33,17 +33,19 @@ class SessionRow(Struct):
     name: str | None
     parent: int | None
     base: Seq
-    head: Seq
     token: int
     owner: str | None
     expires_ms: int
     touched: int
     listing_raw: bytes
+    listed: Seq
     crc: int = 0
+    head: Seq = 0
+    """Of the facts, not of the row."""
 
     def sum(self) -> int:
         """The checksum that the row should have."""
-        plain = f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.head} {self.token} {self.owner}"
+        plain = f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.listed} {self.token} {self.owner}"
         return crc32(self.listing_raw, crc32(f"{plain} {self.expires_ms} {self.touched}".encode()))
 
     def listing(self) -> ListingRow:
@@ -85,8 +87,10 @@ def session(connection: apsw.Connection, id: str) -> SessionRow:
 def checked(row: tuple[Any, ...]) -> SessionRow:
     """A row as it was written, or an error that says that it is damaged."""
     found = SessionRow(*row)
-    if not isinstance(row[10], bytes) or found.sum() != found.crc:
+    if not isinstance(row[9], bytes) or found.sum() != found.crc:
         raise JournalCorrupt(f"session {found.id!r}: its row is damaged (checksum differs)")
+    if found.head < found.listed:
+        raise JournalCorrupt(f"session {found.id!r}: fact {found.head + 1} is missing")
     return found
 
 
@@ -112,9 +116,9 @@ def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int
             continue
         start = max(after, piece.first - 1)
         rows = connection.execute(
-            STATEMENTS["facts_between"], (place(piece.n, start), place(piece.n, piece.last), limit - len(found))
+            STATEMENTS["facts_between"], (piece.n, start, piece.last, min(limit - len(found), SEQ_MAX))
         )
-        part = to_records(row.id, start + 1, rows)
+        part = to_records(row.id, piece.n, start + 1, rows)
         if len(part) < min(piece.last - start, limit - len(found)):
             missing = start + 1 + len(part)
             raise JournalCorrupt(f"session {row.id!r}: fact {missing} is missing")
@@ -191,16 +195,27 @@ def _tail(draft: Draft, seen: int) -> list[Piece]:
 
 
 def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[Listed]:
-    """Sessions, the most recently changed first."""
+    """Sessions, the most recently changed first: those with facts that are in no list row yet, then by their rows."""
     mark = (1 << 62) if before is None else before
-    found: list[Listed] = []
-    for raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit)):
+    upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
+    fresh: dict[str, int] = dict(connection.execute(STATEMENTS["sessions_since"], (upto,)))
+    order = sorted(((top, id) for id, top in fresh.items() if top < mark), reverse=True)[:limit]
+    found = [_listed(connection, session(connection, id), top) for top, id in order]
+    for raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit - len(found) + len(fresh))):
         row = checked(raw)
         if row.touched >= mark:
             raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
         mark = row.touched
-        found.append(Listed(row.id, row.head, row.touched, row.owner, row.listing()))
+        if len(found) < limit and row.id not in fresh:
+            found.append(_listed(connection, row, row.touched))
     return found
+
+
+def _listed(connection: apsw.Connection, row: SessionRow, touched: int) -> Listed:
+    listing = row.listing()
+    for record in records(connection, row, row.listed, SEQ_MAX):
+        listing.apply(record)
+    return Listed(row.id, row.head, touched, row.owner, listing)
 
 
 def payload(connection: apsw.Connection, hash: Hash) -> bytes:

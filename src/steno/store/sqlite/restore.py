@@ -75,7 +75,9 @@ def _check_backup(backup: Path) -> None:
         )
     with translated(f"cannot read the backup {backup}"):
         connection = apsw.Connection(
-            f"file:{quote(str(backup))}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            f"file:{quote(str(backup))}?immutable=1",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            vfs=database.checked_pages(),
         )
         try:
             database.check(backup, connection)

@@ -14,8 +14,7 @@ from steno.journal.facts import Record
 from steno.journal.parts import Seq
 from steno.store.errors import JournalCorrupt
 
-SEQ_BITS = 32
-SEQ_MAX = (1 << SEQ_BITS) - 1
+SEQ_MAX = (1 << 32) - 1
 
 _two_ints = Layout(">qq").pack
 
@@ -23,27 +22,22 @@ FactRow = tuple[int, int, int, bytes]
 DraftRow = tuple[int, str, int, int, bytes]
 
 
-def place(n: int, seq: Seq) -> int:
-    return n << SEQ_BITS | seq
-
-
-def fact_crc(at: int, at_ms: int, body: bytes) -> int:
-    return crc32(body, crc32(_two_ints(at, at_ms)))
+def fact_crc(n: int, seq: Seq, at_ms: int, body: bytes) -> int:
+    return crc32(body, crc32(_two_ints(n << 32 | seq, at_ms)))
 
 
 def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
-    return crc32(text, crc32(stream.kind.encode(), crc32(_two_ints(place(n, stream.started), start))))
+    return crc32(text, crc32(stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start))))
 
 
-def to_records(session: str, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
+def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
     """Decode rows that must be numbered from `expected` on without a gap."""
     records: list[Record] = []
     decode = codec.decode
-    for at, at_ms, crc, body in rows:
-        seq = at & SEQ_MAX
+    for seq, at_ms, crc, body in rows:
         if seq != expected:
             raise JournalCorrupt(f"session {session!r}: fact {expected} is missing (found {seq} in its place)")
-        if fact_crc(at, at_ms, body) != crc:
+        if fact_crc(n, seq, at_ms, body) != crc:
             raise JournalCorrupt(f"session {session!r}: fact {seq} is damaged (checksum differs)")
         try:
             records.append(Record(seq, at_ms, decode(body)))

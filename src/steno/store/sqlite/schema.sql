@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like on disk. Version 1 (pragma user_version).
+-- The whole truth about what a steno store looks like on disk. Version 2 (pragma user_version).
 --
 -- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
 -- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is
@@ -10,31 +10,42 @@ create table sessions (
     name       text    unique,                     -- the external name it is bound to, if any
     parent     integer references sessions (n),    -- a fork's parent
     base       integer not null,                   -- a fork's facts up to here are its parent's; 0 if it is no fork
-    head       integer not null,                   -- the seq of the last fact
     token      integer not null,                   -- grows with every lease; a writer with an older one is refused
     owner      text,                               -- who holds the lease; null if nobody does
     expires_ms integer not null,
-    touched    integer not null,                   -- commit order of the last change to `listing`
+    touched    integer not null,                   -- id of its last fact, as of `listed`: the order of lists
     listing    text    not null,                   -- the row for lists, as JSON: derived, can be rebuilt from the facts
+    listed     integer not null,                   -- the last seq that is in `listing`; readers take in the facts after it
     crc        integer not null                    -- over all the other columns
 ) strict;
 
 create index sessions_by_touch on sessions (touched);
 create index sessions_by_parent on sessions (parent) where parent is not null;
 
--- One row per fact. `id` is the session's n times 2^32 plus the fact's seq: a session's facts lie side by side, in
--- order, in one b-tree without an index. `crc` covers id, time and body.
-create table facts (
-    id    integer primary key,
-    at_ms integer not null,
-    crc   integer not null,
-    body  text    not null
+-- One row: every fact with an id up to here is in the list row of its session. Writing a list row with every fact would
+-- cost more than the fact; the writer that finds too many facts beyond this brings the rows up to date.
+create table lists (
+    upto integer not null
 ) strict;
+
+insert into lists (upto) values (0);
+
+-- One row per fact, in commit order; the index finds a session's. `crc` covers session, seq, time and body.
+create table facts (
+    id      integer primary key,
+    session integer not null,
+    seq     integer not null,                      -- 1, 2, 3, ... in each session, without a gap
+    at_ms   integer not null,
+    crc     integer not null,
+    body    text    not null
+) strict;
+
+create unique index facts_by_session on facts (session, seq);
 
 -- To read the journal by hand:
 create view journal as
-select s.id as session, f.id & 0xffffffff as seq, datetime(f.at_ms / 1000, 'unixepoch') as at, f.body as fact
-from facts f join sessions s on s.n = f.id >> 32;
+select s.id as session, f.seq, datetime(f.at_ms / 1000, 'unixepoch') as at, f.body as fact
+from facts f join sessions s on s.n = f.session;
 
 -- Streamed text, a row per commit. Gone when its sealing fact is stored, in the same transaction.
 create table drafts (

@@ -14,12 +14,12 @@ _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | r
 _SIZES = (64, 16, 4, 1)
 
 
-def _text(name: str) -> str:
+def text(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
-SCHEMA = _text("schema.sql")
-STATEMENTS = {name: body.strip() for name, body in _NAMED.findall(_text("statements.sql"))}
+SCHEMA = text("schema.sql")
+STATEMENTS = {name: body.strip() for name, body in _NAMED.findall(text("statements.sql"))}
 
 
 class ManyRows:

@@ -1,11 +1,13 @@
 -- Every statement that the store runs, by name. `{rows}` is a list of value rows, made by the loader in a few sizes.
 
 -- name: session_by_id
-select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+    coalesce((select max(seq) from facts where session = n), base)
 from sessions where id = ?
 
 -- name: session_by_n
-select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+    coalesce((select max(seq) from facts where session = n), base)
 from sessions where n = ?
 
 -- name: session_without_index
@@ -14,28 +16,36 @@ select 1 from sessions not indexed where id = ?
 -- name: session_by_name
 select id from sessions where name = ?
 
--- name: top_touched
-select coalesce(max(touched), 0) from sessions
+-- name: tops
+select (select coalesce(max(id), 0) from facts), upto from lists
+
+-- name: sessions_since
+select s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
+where f.id > ? group by f.session
+
+-- name: lists_upto
+update lists set upto = ?
 
 -- name: insert_session
-insert into sessions (id, name, parent, base, head, token, owner, expires_ms, touched, listing, crc)
-values (?, ?, ?, ?, ?, 0, null, 0, ?, ?, 0)
+insert into sessions (id, name, parent, base, token, owner, expires_ms, touched, listing, listed, crc)
+values (?, ?, ?, ?, 0, null, 0, ?, ?, ?, 0)
 returning n
 
 -- name: save_sessions
-insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing, crc) values {rows}
+insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc) values {rows}
 on conflict (n) do update set
-    head = excluded.head, token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing, crc = excluded.crc
+    token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
+    listing = excluded.listing, listed = excluded.listed, crc = excluded.crc
 
 -- name: move_sessions
-insert into sessions (n, id, base, head, token, owner, expires_ms, touched, listing, crc) values {rows}
+insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc) values {rows}
 on conflict (n) do update set
-    head = excluded.head, token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing, touched = excluded.touched, crc = excluded.crc
+    token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
+    listing = excluded.listing, listed = excluded.listed, touched = excluded.touched, crc = excluded.crc
 
 -- name: sessions_before
-select n, id, name, parent, base, head, token, owner, expires_ms, touched, cast(listing as blob), crc from sessions
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+    coalesce((select max(seq) from facts where session = n), base) from sessions
 where touched < ? order by touched desc limit ?
 
 -- name: children_of
@@ -48,16 +58,16 @@ select n, id from sessions where n > ? order by n limit ?
 delete from sessions where n = ?
 
 -- name: insert_facts
-insert into facts (id, at_ms, crc, body) values {rows}
+insert into facts (id, session, seq, at_ms, crc, body) values {rows}
 
 -- name: facts_between
-select id, at_ms, crc, cast(body as blob) from facts where id > ? and id <= ? order by id limit ?
+select seq, at_ms, crc, cast(body as blob) from facts where session = ? and seq > ? and seq <= ? order by seq limit ?
 
 -- name: replace_fact
-update facts set crc = ?, body = ? where id = ?
+update facts set crc = ?, body = ? where session = ? and seq = ?
 
 -- name: delete_facts
-delete from facts where id between ? and ?
+delete from facts where session = ? and seq between ? and ?
 
 -- name: insert_drafts
 insert into drafts (session, started, kind, start, crc, text) values {rows}
@@ -76,7 +86,11 @@ where session = ?1 and started = ?2 and kind = ?3 and start >= coalesce(
 order by start
 
 -- name: heads_of
-select id, head from sessions where id in (select value from json_each(?))
+select id, coalesce((select max(seq) from facts where session = n), base)
+from sessions where id in (select value from json_each(?))
+
+-- name: streams_of
+select distinct started from drafts where session = ?
 
 -- name: drafts_of_stream
 select started, kind, start, crc, cast(text as blob) from drafts
@@ -136,9 +150,6 @@ delete from keys where (source, key) in (select source, key from keys where sess
 -- name: key_of
 select 1 from keys where session = ? limit 1
 
--- name: fact_beyond
-select 1 from facts where id > ? and id < ? limit 1
-
 -- name: insert_deletion
 insert into deletions (n, id, at_ms, base, head, swept) values (?, ?, ?, ?, ?, 0)
 
@@ -152,16 +163,16 @@ update deletions set swept = 1 where n = ?
 select at_ms from deletions where id = ? limit 1
 
 -- name: keys_dangling
-select k.source, k.key from keys k left join sessions s on s.n = k.session
-where (s.n is null or k.seq > s.head) and k.session not in (select n from deletions where swept = 0) limit 100
+select k.source, k.key from keys k left join facts f on f.session = k.session and f.seq = k.seq
+where f.id is null and k.session not in (select n from deletions where swept = 0) limit 100
 
 -- name: drafts_dangling
-select distinct d.session, d.started from drafts d left join sessions s on s.n = d.session
-where s.n is null or d.started > s.head limit 100
+select distinct d.session, d.started from drafts d left join facts f on f.session = d.session and f.seq = d.started
+where f.id is null limit 100
 
 -- name: facts_dangling
-select distinct f.id >> 32 from facts f left join sessions s on s.n = f.id >> 32
-where s.n is null and f.id >> 32 not in (select n from deletions where swept = 0) limit 100
+select f.session from (select distinct session from facts) f left join sessions s on s.n = f.session
+where s.n is null and f.session not in (select n from deletions where swept = 0) limit 100
 
 -- name: payloads_dangling
 select hash from payload_owners o where not exists (select 1 from payloads p where p.hash = o.hash) limit 100

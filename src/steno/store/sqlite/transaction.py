@@ -1,17 +1,20 @@
 """The write side: what one transaction after another on one connection can do.
 
 What verbs add is collected and written in few statements when the batch is flushed: each step of SQLite hands
-Python's lock over, so a batch must be few steps. Session rows are remembered from batch to batch for as long as no
-other process has written; SQLite's data version tells.
+Python's lock over, so a batch must be few steps. Sessions are remembered from batch to batch; when another process has
+written, which SQLite's data version tells, each is looked at again before it is used.
+
+A session's row is written when its lease changes and when lists are brought up to date, not with every fact.
 
 A verb checks first and adds after: once it has added anything it may not refuse. That is what lets one refused verb
 stand in a batch beside others.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
+from msgspec.structs import replace
 
 from steno.journal import codec
 from steno.journal.drafts import Draft, Stream, sealed_by
@@ -22,8 +25,9 @@ from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSes
 from steno.store.protocol import Lease
 from steno.store.sqlite import reading
 from steno.store.sqlite.reading import SessionRow
-from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, place, to_drafts
+from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, to_drafts
 from steno.store.sqlite.sql import STATEMENTS, ManyRows
+from steno.store.sqlite.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from apsw import SQLiteValue
@@ -32,63 +36,75 @@ FACT_BYTES_MAX = 64 << 20
 STREAM_CHARS_MAX = 10 << 20
 """A stream of this length fits into its sealing fact even if JSON needs six bytes for every character."""
 FOREIGN_MAX = 10_000
+LISTS_BEHIND_MAX = 256
+"""How many facts a reader of a list may have to take in by itself."""
 _REMEMBERED_MAX = 10_000
 
 Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
 """A fact, its bytes, and the payloads it names."""
 
-_INSERT_FACTS = ManyRows("insert_facts", 4)
+_INSERT_FACTS = ManyRows("insert_facts", 6)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
 _SAVE_SESSIONS = ManyRows("save_sessions", 10)
 _MOVE_SESSIONS = ManyRows("move_sessions", 10)
 
 
 class Session:
-    """A session's row while it is being written to."""
+    """A session while it is being written to: its row, and what its facts have made of it."""
 
-    __slots__ = ("ends", "listing", "moved", "raw", "relisted", "row")
+    __slots__ = ("ends", "listing", "looked", "moved", "row", "streams")
 
-    def __init__(self, row: SessionRow) -> None:
+    def __init__(self, row: SessionRow, looked: int) -> None:
         self.row = row
+        self.looked = looked
         self.listing: ListingRow = row.listing()
-        self.raw = row.listing_raw.decode()
         self.ends: dict[Stream, int] = {}
-        self.relisted = self.moved = False
+        self.streams: set[Seq] | None = None
+        """The facts that have drafts; None if nobody has looked."""
+        self.moved = False
 
 
 class Transaction:
     """Begins, collects, flushes, commits; then the same again."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
         self.connection = connection
+        self.turnstile = turnstile
         self.touched: set[str] = set()
         self.advanced: set[str] = set()
         self._sessions: dict[str, Session] = {}
         self._dirty: dict[str, Session] = {}
-        self._facts: list[tuple[int, int, int, str]] = []
+        self._facts: list[tuple[int, int, Seq, int, int, str]] = []
         self._drafts: dict[tuple[int, Stream], tuple[int, list[str]]] = {}
         self._version = -1
-        self._top = 0
+        self._look = 0
+        self._top = self._upto = 0
 
     # --- the frame
 
     def begin(self) -> None:
+        self.turnstile.enter()
         self.connection.execute("begin immediate")
         self.touched, self.advanced = set(), set()
-        version = self.connection.data_version()
-        if version != self._version or len(self._sessions) > _REMEMBERED_MAX:
+        if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
-            self._top = self.one("top_touched")[0]  # type: ignore[index,assignment]
+        if self.connection.data_version() != self._version:
+            self._look += 1
+            tops: tuple[int, int] = self.one("tops")  # type: ignore[assignment]
+            self._top, self._upto = max(tops), tops[1]
 
     def flush(self) -> None:
         """Write what was collected. The transaction can be committed after it, or go on."""
         self._flush_facts()
         self._flush_drafts()
+        if self._top - self._upto >= LISTS_BEHIND_MAX:
+            self._update_lists()
         self._flush_sessions()
 
     def commit(self) -> None:
         self.connection.execute("commit")
         self._version = self.connection.data_version()
+        self.turnstile.leave()
 
     def rollback(self) -> None:
         """Forget everything: what was collected, and what was remembered of the rows it changed."""
@@ -99,6 +115,7 @@ class Transaction:
         self._drafts.clear()
         if self.connection.in_transaction:
             self.connection.execute("rollback")
+        self.turnstile.leave()
 
     def run(self, name: str, values: "Sequence[SQLiteValue]" = ()) -> None:
         self.connection.execute(STATEMENTS[name], values).fetchall()
@@ -110,12 +127,27 @@ class Transaction:
 
     def session(self, id: str) -> Session:
         found = self._sessions.get(id)
-        if found is None:
-            found = self._sessions[id] = Session(reading.session(self.connection, id))
+        if found is None or found.looked != self._look:
+            found = self._sessions[id] = self._looked_up(id, found)
         return found
 
+    def _looked_up(self, id: str, known: Session | None) -> Session:
+        """A session as it is now. What is known of it is kept if its row is as it was; then only new facts are read."""
+        row = reading.session(self.connection, id)
+        if known is not None and replace(known.row, head=row.head) == row:
+            after, known.row.head, known.looked = known.row.head, row.head, self._look
+        else:
+            after, known = row.listed, Session(row, self._look)
+        if row.head > after:
+            for record in reading.records(self.connection, row, after, SEQ_MAX):
+                known.listing.apply(record)
+        return known
+
     def exists(self, id: str) -> bool:
-        return id in self._sessions or self.one("session_by_id", (codec.escape(id),)) is not None
+        try:
+            return self.session(id) is not None
+        except UnknownSession:
+            return False
 
     def owned(self, lease: Lease) -> Session:
         """The session of a lease that is still good."""
@@ -128,12 +160,14 @@ class Transaction:
         return found
 
     def make(self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow) -> Session:
-        self._top += 1
         bound = None if name is None else codec.escape(name)
-        values = (id, bound, parent, base, base, self._top, codec.encode(listing).decode())
+        raw = codec.encode(listing)
+        values = (id, bound, parent, base, self._top, raw.decode(), base)
         n = self.one("insert_session", values)[0]  # type: ignore[index]
-        row = SessionRow(n, id, bound, parent, base, base, 0, None, 0, self._top, codec.encode(listing))  # type: ignore[arg-type]
-        made = self._sessions[id] = Session(row)
+        row = SessionRow(n, id, bound, parent, base, 0, None, 0, self._top, raw, base, head=base)  # type: ignore[arg-type]
+        made = self._sessions[id] = Session(row, self._look)
+        made.streams = set()
+        self.save(made)
         return made
 
     def save(self, session: Session) -> None:
@@ -170,16 +204,12 @@ class Transaction:
             raise NotAllowed(f"session {row.id!r} is full")
         for fact, body, hashes in facts:
             row.head = seq = row.head + 1
-            at = place(row.n, seq)
-            self._facts.append((at, at_ms, fact_crc(at, at_ms, body), body.decode()))
-            if listing.apply(Record(seq, at_ms, fact)):
-                session.relisted = True
+            self._top += 1
+            self._facts.append((self._top, row.n, seq, at_ms, fact_crc(row.n, seq, at_ms, body), body.decode()))
+            listing.apply(Record(seq, at_ms, fact))
             for hash in hashes:
                 self.run("own_payload", (hash, row.n, 1))
-        if session.relisted and row.touched != self._top:
-            self._top = row.touched = self._top + 1
-            session.moved = True
-        self.save(session)
+        self.touched.add(row.id)
         self.advanced.add(row.id)
         return first
 
@@ -205,6 +235,8 @@ class Transaction:
         if not text:
             return end
         self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
+        if session.streams is not None:
+            session.streams.add(stream.started)
         session.ends[stream] = end = end + len(text)
         self.touched.add(session.row.id)
         return end
@@ -223,6 +255,10 @@ class Transaction:
     def drafts_at(self, session: Session, started: Seq) -> list[Draft]:
         if not session.row.base < started <= session.row.head:
             raise NotAllowed(f"session {session.row.id!r} has no fact {started} of its own to seal")
+        if session.streams is None:
+            session.streams = {int(at) for (at,) in self.connection.execute(STATEMENTS["streams_of"], (session.row.n,))}
+        if started not in session.streams:
+            return []
         self._flush_drafts()
         rows = self.connection.execute(STATEMENTS["drafts_of_stream"], (session.row.n, started))
         return to_drafts(session.row.id, session.row.n, rows)
@@ -230,6 +266,8 @@ class Transaction:
     def seal(self, session: Session, started: Seq, drafts: list[Draft]) -> None:
         if drafts:
             self.run("delete_drafts", (session.row.n, started))
+        if session.streams is not None:
+            session.streams.discard(started)
         session.ends = {stream: end for stream, end in session.ends.items() if stream.started != started}
 
     # --- flushing
@@ -253,21 +291,28 @@ class Transaction:
         for statement, values in _INSERT_DRAFTS.split(rows):
             self.connection.execute(statement, values)
 
+    def _update_lists(self) -> None:
+        """Write every fact that no list row has yet into its session's."""
+        fresh: list[tuple[Any, ...]] = self.connection.execute(STATEMENTS["sessions_since"], (self._upto,)).fetchall()
+        for id, last in fresh:
+            session = self._dirty[id] = self.session(id)
+            session.row.touched, session.moved = last, True
+        self.run("lists_upto", (self._top,))
+        self._upto = self._top
+
     def _flush_sessions(self) -> None:
         dirty, self._dirty = self._dirty, {}
         saved: list[tuple[SQLiteValue, ...]] = []
         moved: list[tuple[SQLiteValue, ...]] = []
         for session in dirty.values():
             row = session.row
-            if session.relisted:
-                row.listing_raw = codec.encode(session.listing)
-                session.raw = row.listing_raw.decode()
+            row.listing_raw, row.listed = codec.encode(session.listing), row.head
             row.crc = row.sum()
             lease = (row.token, row.owner, row.expires_ms)
             (moved if session.moved else saved).append(
-                (row.n, row.id, row.base, row.head, *lease, row.touched, session.raw, row.crc)
+                (row.n, row.id, row.base, *lease, row.touched, row.listing_raw.decode(), row.listed, row.crc)
             )
-            session.relisted = session.moved = False
+            session.moved = False
         if saved:
             for statement, values in _SAVE_SESSIONS.split(saved):
                 self.connection.execute(statement, values)

@@ -5,13 +5,13 @@ from hashlib import sha256
 
 import apsw
 
+from steno.journal.codec import escape
 from steno.journal.drafts import sealed_by
-from steno.journal.facts import Record, StepStarted, ToolStarted
+from steno.journal.facts import InputAdmitted, Record, StepStarted, ToolStarted
 from steno.journal.listing import ListingRow
 from steno.store.errors import JournalCorrupt, UnknownSession
 from steno.store.protocol import Damage, Report
 from steno.store.sqlite import reading
-from steno.store.sqlite.rows import place
 from steno.store.sqlite.sql import STATEMENTS
 
 DAMAGE_MAX = 1_000
@@ -25,9 +25,9 @@ def verify(connection: apsw.Connection) -> Report:
     for look in (_pages, _dangling, _payloads):
         damage += _survive(look, connection)
     try:
-        for n, id in _sessions(connection):
+        for id in _sessions(connection):
             counts["sessions"] += 1
-            damage += _session(connection, n, id, counts)
+            damage += _session(connection, id, counts)
             if len(damage) >= DAMAGE_MAX:
                 break
     except (apsw.Error, UnicodeDecodeError, JournalCorrupt) as error:
@@ -71,12 +71,12 @@ def _payloads(connection: apsw.Connection) -> Iterator[Damage]:
             yield Damage(f"payload {hash}", "does not match its hash")
 
 
-def _sessions(connection: apsw.Connection) -> Iterator[tuple[int, str]]:
+def _sessions(connection: apsw.Connection) -> Iterator[str]:
     after = -1
     while page := connection.execute(STATEMENTS["session_ids"], (after, _PAGE)).fetchall():
         for n, id in page:
             after = _onward(after, n)
-            yield after, str(id)
+            yield str(id)
 
 
 def _onward(after: int, n: object) -> int:
@@ -86,20 +86,21 @@ def _onward(after: int, n: object) -> int:
     return n
 
 
-def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int]) -> list[Damage]:
+def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> list[Damage]:
     try:
         with reading.snapshot(connection):
             row = reading.session(connection, id)
             listing, after, open_streams = ListingRow(), 0, set[int]()
+            damage: list[Damage] = []
             while page := reading.records(connection, row, after, reading.PAGE):
                 for record in page:
-                    listing.apply(record)
+                    if record.seq <= row.listed:
+                        listing.apply(record)
                     _note_streams(record, open_streams)
+                    damage += _key(connection, row, record)
                 counts["facts"] += sum(record.seq > row.base for record in page)
                 after = page[-1].seq
-            damage = _drafts(connection, row, open_streams)
-            if connection.execute(STATEMENTS["fact_beyond"], (place(n, row.head), place(n + 1, 0))).fetchone():
-                damage.append(Damage(f"session {id!r}", f"has facts beyond its head {row.head}"))
+            damage += _drafts(connection, row, open_streams)
             if listing != row.listing():
                 damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts"))
             return damage
@@ -107,6 +108,17 @@ def _session(connection: apsw.Connection, n: int, id: str, counts: dict[str, int
         return [Damage(f"session {id!r}", str(error))]
     except UnknownSession:
         return []  # deleted while we looked
+
+
+def _key(connection: apsw.Connection, row: reading.SessionRow, record: Record) -> list[Damage]:
+    """An input that came with a key is found by it: else the same input would be admitted again."""
+    said = record.fact
+    if not isinstance(said, InputAdmitted) or said.key is None or record.seq <= row.base:
+        return []
+    found = connection.execute(STATEMENTS["key"], (escape(said.source), escape(said.key))).fetchone()
+    if found is not None and found[:2] == (record.seq, escape(row.id)):
+        return []
+    return [Damage(f"session {row.id!r}", f"fact {record.seq} is not found by its key {said.key!r}")]
 
 
 def _note_streams(record: Record, open_streams: set[int]) -> None:
