@@ -11,7 +11,7 @@ WARM_ROWS = 9_000
 
 class Raw:
     def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.connection.execute("pragma journal_mode = wal")
         self.connection.execute("pragma synchronous = full")
         self.connection.execute("create table messages (id integer primary key, session integer, body text)")

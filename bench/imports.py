@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from bench.result import Plan, Result, at_most
+from bench.result import Plan, Result, at_most, noted
 from bench.timing import bounded, timed_ms
 from steno.store.sqlite.blocking import BlockingStore
 
@@ -38,10 +38,9 @@ def run(plan: Plan) -> list[Result]:
     }
     base_ms, costs_ms = _costs_ms([_BASE, *scripts.values()], rounds, compiled)
     detail = f"against {base_ms:.1f} ms; whole process less `pass`, median of {rounds}"
-    results = [
-        at_most(NAME, what, cost_ms / base_ms, 5, detail=f"{cost_ms:.1f} ms {detail}")
-        for what, cost_ms in zip(scripts, costs_ms, strict=True)
-    ]
+    [(first, first_ms), *rest] = zip(scripts, costs_ms, strict=True)
+    results = [at_most(NAME, first, first_ms / base_ms, 5, detail=f"{first_ms:.1f} ms {detail}")]
+    results += [noted(NAME, what, cost_ms / base_ms, detail=f"{cost_ms:.1f} ms") for what, cost_ms in rest]
     unwelcome = sorted(_loaded(scripts["import steno; steno.open(…)"], compiled) & UNWELCOME)
     count = float(len(unwelcome))
     return [*results, at_most(NAME, "network, UI and SDK packages loaded", count, 0, "", ", ".join(unwelcome))]

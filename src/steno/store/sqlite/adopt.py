@@ -8,19 +8,17 @@ damage.
 """
 
 import contextlib
-import logging
 from pathlib import Path
 
 import apsw
 
+from steno.store import log
 from steno.store.errors import JournalCorrupt, PageDamaged, StoreInUse
 from steno.store.protocol import Settings
 from steno.store.sqlite import database
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.verify import verify
-
-_log = logging.getLogger("steno.store")
 
 
 def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
@@ -51,7 +49,7 @@ def adopt(path: Path, settings: Settings) -> bool:
             raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
         connection.execute("vacuum").fetchall()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    _log.warning("another program has written to %s; everything in it was verified, and it was written anew", path)
+    log.warn("another program has written to %s; everything in it was verified, and it was written anew", path)
     return True
 
 

@@ -1,9 +1,7 @@
 """The SQLite store for callers that may block: scripts, other frameworks' threads. The async store sits on it."""
 
 import contextlib
-import logging
 import os
-import platform
 import time
 import weakref
 from base64 import b32encode
@@ -19,6 +17,7 @@ from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import FreeFact, Record, SessionStarted, TurnFact
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
+from steno.store import log
 from steno.store.errors import (
     LeaseLost,
     NotAllowed,
@@ -51,7 +50,6 @@ from steno.store.sqlite.transaction import Transaction
 T = TypeVar("T")
 
 _FOLLOW_PAUSE_S = 0.01
-_log = logging.getLogger("steno.store")
 
 
 class BlockingStore:
@@ -255,7 +253,7 @@ class BlockingStore:
             if self._was_deleted(session):
                 self._erase()
             raise
-        _log.info("deleted session %s (%d with its forks)", session, count)
+        log.note("deleted session %s (%d with its forks)", session, count)
         self._erase()
         return count
 
@@ -343,7 +341,7 @@ class BlockingStore:
 
 
 def log_fenced(error: LeaseLost) -> None:
-    _log.warning("refused a write to session %s with the old token %d", error.session, error.token)
+    log.warn("refused a write to session %s with the old token %d", error.session, error.token)
 
 
 def new_id() -> str:
@@ -353,7 +351,8 @@ def new_id() -> str:
 
 def _owner() -> str:
     """Names this open store to people and to other processes; never used twice."""
-    host = "".join(letter for letter in platform.node() if letter.isalnum() or letter in "-.")[:40] or "host"
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    host = "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40] or "host"
     return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"
 
 

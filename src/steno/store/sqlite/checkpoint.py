@@ -5,13 +5,13 @@ that the log can start again from its beginning and does not grow for ever under
 """
 
 import contextlib
-import logging
 import threading
 import time
 from pathlib import Path
 
 import apsw
 
+from steno.store import log
 from steno.store.errors import StoreError, StoreLocked
 from steno.store.protocol import Settings
 from steno.store.sqlite.backup import sync_file
@@ -20,7 +20,6 @@ from steno.store.sqlite.pipeline import Pipeline
 
 _PAUSE_S = 0.01
 _AGAIN_S = 1.0
-_log = logging.getLogger("steno.store")
 
 
 class Checkpointer:
@@ -78,7 +77,7 @@ class Checkpointer:
         if self._path.stat().st_size <= self._settings.scrub_bytes_max:
             self.vacuum()
         else:
-            _log.warning("bytes of removed text may be left in unused parts of the store's pages until it is vacuumed")
+            log.warn("bytes of removed text may be left in unused parts of the store's pages until it is vacuumed")
             self.empty_log()
 
     def vacuum(self) -> None:
@@ -95,7 +94,7 @@ class Checkpointer:
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
         while not self._pipeline.exclusively(self._truncate):
             if time.monotonic() > deadline:
-                _log.warning("removed text stays in the log until every reader of the store has moved on")
+                log.warn("removed text stays in the log until every reader of the store has moved on")
                 self._lingering = True
                 self._wake()
                 return

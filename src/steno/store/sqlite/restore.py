@@ -9,7 +9,6 @@ The old log must be out of the way before the new file takes the name: SQLite wo
 
 import shutil
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
@@ -73,6 +72,8 @@ def _check_backup(backup: Path) -> None:
         raise NotAStore(
             f"{backup} is a store in use, not a backup: part of it is in its log; make a backup of it first"
         )
+    from urllib.parse import quote
+
     with translated(f"cannot read the backup {backup}"):
         connection = apsw.Connection(
             f"file:{quote(str(backup))}?immutable=1",

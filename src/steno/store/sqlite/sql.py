@@ -1,8 +1,8 @@
 """Loads the SQL files. A statement is looked up by its name; nothing else in the package holds SQL."""
 
 import re
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _SIZES = (64, 16, 4, 1)
 
 
 def text(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 SCHEMA = text("schema.sql")
