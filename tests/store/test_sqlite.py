@@ -637,3 +637,17 @@ def test_a_new_store_is_made_and_migrated_at_once(path: Path, monkeypatch: pytes
         session = say(store, store.create(STARTED), "hello")
     assert said(path, session) == ["hello"]
     assert version(path) == NOW + 2
+
+
+@pytest.mark.promise(55)
+def test_a_title_that_was_replaced_since_goes_with_the_redacted_text(path: Path) -> None:
+    """The list row is written before the new title is in it, and would keep the old one."""
+    with BlockingStore(path) as store:
+        session = store.create(STARTED)
+        seq = store.admit(Admission(input=InputAdmitted((Text("swordfish"),), "test"), session=session)).seq
+        store.release(store.acquire(session), seq)
+        store.add(session, [SessionRenamed("harmless")])
+        store.redact(session, seq)
+        assert store.list()[0].row.title == "harmless"
+        assert store.verify().damage == ()
+        assert subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 1

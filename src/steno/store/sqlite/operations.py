@@ -312,7 +312,7 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
         lost = isinstance(emptied, SessionRenamed) and seq == listing.titled
     if lost:
         listing.title, listing.titled = GONE, seq
-        tx.save(session)
+    tx.save(session)  # in any case: the row as it is stored may be behind, with the text as its title
 
 
 def _family(tx: Transaction, session: Session, seq: Seq = 0) -> list[Session]:
