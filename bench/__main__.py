@@ -10,7 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from bench import append, crowd, disk, fold, follow, imports, machine, processes, scale, stream
+from bench import (
+    append,
+    crowd,
+    disk,
+    engine_crowd,
+    engine_request,
+    engine_start,
+    engine_stream,
+    fold,
+    follow,
+    imports,
+    machine,
+    processes,
+    scale,
+    stream,
+)
 from bench.result import Plan, Result, failed, table
 from steno.store.errors import StoreError
 
@@ -29,6 +44,10 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     fold.NAME: fold.run,
     disk.NAME: disk.run,
     imports.NAME: imports.run,
+    engine_stream.NAME: engine_stream.run,
+    engine_crowd.NAME: engine_crowd.run,
+    engine_request.NAME: engine_request.run,
+    engine_start.NAME: engine_start.run,
 }
 
 

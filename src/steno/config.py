@@ -1,7 +1,7 @@
 """The only reader of configuration files and of the environment.
 
 Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. The variable
-wins over the file, the file over the default.
+wins over the file, the file over the default. A variable of its own (OPENAI_API_KEY) wins over the general one.
 """
 
 import contextlib
@@ -9,10 +9,10 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
@@ -47,13 +47,17 @@ EXAMPLE = """\
 """
 
 
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used. The message names the file or variable and the key."""
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
-    max_tokens: int = 8192
+    max_tokens: Count = 8192
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,19 +67,19 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     durability: Literal["power", "process"] = "power"
-    lock_wait_ms: int = 5_000
+    lock_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5_000
 
 
 class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
-    time_limit_s: float = 120.0
-    output_chars_max: int = 30_000
+    time_limit_s: Seconds = 120.0
+    output_chars_max: Count = 30_000
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    attempts_max: int = 4
-    steps_max: int = 50
-    idle_s: float = 120.0
+    attempts_max: Count = 4
+    steps_max: Count = 50
+    idle_s: Seconds = 120.0
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,10 +92,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(Struct, frozen=True):
-    """Where steno keeps things, and where it works."""
+    """Where steno keeps things, and where it works: None if that folder was removed."""
 
     home: Path
-    folder: Path
+    folder: Path | None
 
     @property
     def store(self) -> Path:
@@ -117,8 +121,17 @@ effect of a tool call is unknown, check before you repeat it."""
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place:
-    home = Path(environment.get("STENO_HOME") or Path.home() / ".steno")
-    return Place(home.absolute(), Path.cwd())
+    try:
+        folder: Path | None = Path.cwd()
+    except FileNotFoundError:
+        folder = None
+    try:
+        home = Path(environment.get("STENO_HOME") or Path.home() / ".steno")
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder; set STENO_HOME to a folder you can write") from error
+    if folder is None and not home.is_absolute():
+        raise ConfigError(f"STENO_HOME is {home}, inside a folder that was removed; change to another folder")
+    return Place(home.absolute(), folder)
 
 
 def prepare_home(where: Place) -> None:
@@ -142,20 +155,35 @@ def _write_example(file: Path) -> None:
 
 
 def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
-    tables: dict[str, dict[str, object]] = {}
-    if where.config.exists():
-        try:
-            tables = tomllib.loads(where.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{where.config} cannot be read: {error}") from error
-    for variable, value in environment.items():
+    tables = _tables(where.config)
+    for variable, value in sorted(environment.items(), key=lambda item: item[0] in _KNOWN_VARIABLES):
         section, key = _target(variable)
         if section and value:
+            _checked({section: {key: value}}, f"the variable {variable}")
             tables.setdefault(section, {})[key] = value
+    return _checked(tables, str(where.config))
+
+
+def _tables(file: Path) -> dict[str, dict[str, object]]:
+    """The file's sections. They are checked by themselves, so that an error names the file and not a variable."""
+    if not file.exists():
+        return {}
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    _checked(tables, str(file))
+    return tables
+
+
+def _checked(tables: Mapping[str, object], origin: str) -> Config:
     try:
         return msgspec.convert(tables, Config, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where.config} or a STENO_… variable is wrong: {error}") from error
+        what, _, at = str(error).partition(" - at `$.")
+        section, _, key = at.rstrip("`").partition(".")
+        place = f", at {f'[{section}] {key}'.rstrip()}" if section else ""
+        raise ConfigError(f"{origin} cannot be used: {what}{place}; correct it or take it out") from error
 
 
 def _target(variable: str) -> tuple[str, str]:
@@ -171,11 +199,17 @@ def _target(variable: str) -> tuple[str, str]:
 
 def system_prompt(where: Place) -> str:
     """The user's own file or the default, and what the folder adds."""
-    own, local = where.home / "system.md", where.folder / ".steno" / "system.md"
-    text = own.read_text(encoding="utf-8").strip() if own.is_file() else SYSTEM_PROMPT
-    if local.is_file():
-        text += "\n\n" + local.read_text(encoding="utf-8").strip()
-    return text
+    own = _text(where.home / "system.md")
+    added = None if where.folder is None else _text(where.folder / ".steno" / "system.md")
+    text = SYSTEM_PROMPT if own is None else own
+    return text if added is None else f"{text}\n\n{added}"
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8").strip() if file.is_file() else None
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}; it must be text in UTF-8") from error
 
 
 def default_model(config: Config) -> str:

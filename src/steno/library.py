@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from steno.engine.recover import recover
+from steno.engine.recover import close, recover
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
@@ -156,7 +156,7 @@ class Reply:
     def _begin(self) -> None:
         for record in self._store.read_all(self._session):
             self._state.apply(record)
-        closing = recover(self._state, self._store.drafts(self._session))
+        closing = close(self._state, self._store.drafts(self._session))
         if closing:
             self._record(*closing)
         if not self._state.pending:

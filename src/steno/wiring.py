@@ -1,9 +1,13 @@
 """The composition root: puts store, models, tools and runtime together from the configuration."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-from steno.config import Config, Place, default_model, system_prompt
+from msgspec import Struct
+
+from steno.config import Config, ConfigError, Place, default_model, system_prompt
 from steno.engine.action import Limits
 from steno.journal.facts import ContextSet
 from steno.models.protocol import Model
@@ -11,9 +15,18 @@ from steno.models.specs import ModelSettings, make
 from steno.runtimes.native import Agent, Native
 from steno.service import Service
 from steno.store.protocol import Settings
+from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.builtin import builtin
 from steno.tools.protocol import Workspace
+
+
+class Provider(Struct, frozen=True):
+    """Where a model is, and how its address and its key are set."""
+
+    url: str
+    url_from: str
+    key_from: str
 
 
 class Wiring:
@@ -22,43 +35,84 @@ class Wiring:
     def __init__(
         self, config: Config, where: Place, model: str | None, approval: Literal["allow", "refuse", "ask"]
     ) -> None:
-        self._config = config
-        self._where = where
+        self.config = config
+        self.where = where
         self._model = model
         self._approval = approval
         self._models: dict[str, Model] = {}
 
-    async def service(self, platform: str) -> Service:
-        settings = store_settings(self._config)
-        store = await SqliteStore.open(self._where.store, settings)
-        return Service(store, Native(store, self.agent, settings.lease_ms), platform, settings.lease_ms)
+    @asynccontextmanager
+    async def service(self, platform: str) -> AsyncIterator[Service]:
+        settings = self._store_settings()
+        store = await SqliteStore.open(self.where.store, settings)
+        service = Service(store, Native(store, self.agent, settings.lease_ms), platform, settings.lease_ms)
+        try:
+            yield service
+        finally:
+            for model in self._models.values():
+                await model.close()
+            await service.close()
 
-    def config_file(self) -> Path:
-        return self._where.config
+    def has_store(self) -> bool:
+        """Whether there is a store, or what is left of one. Opening makes one where there is none."""
+        name = self.where.store.name
+        return any(self.where.store.with_name(name + ending).exists() for ending in ("", "-locks", ".restoring"))
+
+    def restore(self, backup: Path) -> None:
+        restore(backup, self.where.store)
 
     def model_spec(self) -> str:
-        return self._model or default_model(self._config)
+        return self._model or default_model(self.config)
 
     def agent(self, before: ContextSet | None) -> Agent:
         """Who answers: the model asked for, else the one the session has had, else the default."""
-        spec = self._model or (before.model if before is not None else "") or default_model(self._config)
-        tools = builtin(self._workspace()) if self._config.tools.enabled and not spec.startswith("local:") else {}
+        spec = self._model or (before.model if before is not None else "") or default_model(self.config)
+        tools = builtin(self._workspace()) if self.config.tools.enabled and not spec.startswith("local:") else {}
         context = ContextSet(
             model=spec,
-            system=system_prompt(self._where),
+            system=system_prompt(self.where),
             tools=tuple(tool.spec for tool in tools.values()),
             memories=() if before is None else before.memories,
         )
-        limits = Limits(attempts_max=self._config.limits.attempts_max, steps_max=self._config.limits.steps_max)
+        limits = Limits(attempts_max=self.config.limits.attempts_max, steps_max=self.config.limits.steps_max)
         return Agent(context, self._made(spec), tools, self._approval, limits)
 
     def _made(self, spec: str) -> Model:
         if spec not in self._models:
-            self._models[spec] = make(spec, self._model_settings())
+            try:
+                self._models[spec] = make(spec, self._model_settings())
+            except ValueError as error:
+                raise ConfigError(f"{error} ({self._origin(spec)})") from error
         return self._models[spec]
 
+    def _origin(self, spec: str) -> str:
+        """Where what is wrong with a spec was set: its address, if it names a model at all."""
+        provider = self.provider(spec)
+        if provider is not None and spec.partition(":")[2]:
+            return f"set by {provider.url_from}"
+        if spec == self._model:
+            return "set by --model"
+        return f"set by STENO_MODEL, or default under [model] in {self.where.config}, or the session's own"
+
+    def provider(self, spec: str) -> Provider | None:
+        """None for a model that is not behind an address."""
+        settings = self._model_settings()
+        match spec.partition(":")[0]:
+            case "openai-chat" | "openai-responses":
+                section, url = "openai", settings.openai_base_url
+            case "anthropic":
+                section, url = "anthropic", settings.anthropic_base_url
+            case _:
+                return None
+        scheme, _, rest = url.rpartition("://")
+        return Provider(
+            f"{scheme}://{rest.rpartition('@')[2]}",
+            f"{section.upper()}_BASE_URL, or base_url under [{section}] in {self.where.config}",
+            f"{section.upper()}_API_KEY, or key under [{section}] in {self.where.config}",
+        )
+
     def _model_settings(self) -> ModelSettings:
-        config = self._config
+        config = self.config
         default = ModelSettings()
         return ModelSettings(
             openai_key=config.openai.key,
@@ -70,13 +124,10 @@ class Wiring:
         )
 
     def _workspace(self) -> Workspace:
-        tools = self._config.tools
-        return Workspace(Path(self._where.folder), tools.time_limit_s, tools.output_chars_max)
+        if self.where.folder is None:
+            raise ConfigError("the folder you are in was removed; change to another one. Nothing was stored")
+        tools = self.config.tools
+        return Workspace(self.where.folder, tools.time_limit_s, tools.output_chars_max)
 
-    async def close(self) -> None:
-        for model in self._models.values():
-            await model.close()
-
-
-def store_settings(config: Config) -> Settings:
-    return Settings(durability=config.store.durability, lock_wait_ms=config.store.lock_wait_ms)
+    def _store_settings(self) -> Settings:
+        return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)

@@ -3,7 +3,7 @@
 import pytest
 
 import steno.journal.facts as f
-from steno.engine.action import Action, Ask, Begin, Finish, Limits, Rest, RunTools, next_action
+from steno.engine.action import WAIT_MS_MAX, Action, Ask, Begin, Finish, Limits, Rest, RunTools, next_action
 from steno.journal.parts import Refused, Returned, Text, ToolCall
 from steno.journal.state import State
 from tests.journal.folding import fold, in_place
@@ -64,6 +64,16 @@ def test_a_lost_attempt_is_repeated_a_bounded_number_of_times() -> None:
     assert after(*BEGUN, *lost(2, "server_error")) == Ask(attempt=3)
     assert after(*BEGUN, *lost(3, "server_error")) == ended("failed", "server_error", "why")
     assert after(*BEGUN, *lost(1, "refused")) == ended("failed", "refused", "why")
+
+
+def test_another_attempt_waits_as_the_provider_asked_and_a_wait_beyond_the_bound_ends_the_turn() -> None:
+    def asked_to_wait(wait_ms: int | None) -> Action:
+        return after(*ASKED, f.StepLost(3, "rate_limited", "yes", "busy", wait_ms))
+
+    assert asked_to_wait(2_500) == Ask(attempt=2, wait_ms=2_500)
+    assert asked_to_wait(None) == Ask(attempt=2)
+    assert asked_to_wait(WAIT_MS_MAX) == Ask(attempt=2, wait_ms=WAIT_MS_MAX)
+    assert asked_to_wait(WAIT_MS_MAX + 1) == ended("failed", "rate_limited", "busy")
 
 
 def test_an_answer_that_broke_off_goes_on_a_bounded_number_of_times() -> None:

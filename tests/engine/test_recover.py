@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.engine.recover import NEVER_RAN, recover
+from steno.engine.action import Limits, RunTools, next_action
+from steno.engine.recover import NEVER_RAN, close, recover, waits_for_approval
 from steno.journal import facts as f
 from steno.journal.drafts import Draft, Stream, keeps, sealed_by
 from steno.journal.parts import Reasoning, Refused, Returned, Text, ToolCall, Unknown
-from steno.journal.state import State
+from steno.journal.state import OpenCall, State
 from steno.journal.transcript import Transcript
 from tests.journal.author import Journal, journals
 from tests.journal.folding import fold, in_place, said, state, transcript
@@ -115,8 +116,15 @@ def closing_records(journal: Journal) -> list[f.Record]:
 @given(journals(tidy=False))
 def test_recovery_is_done_once(journal: Journal) -> None:
     after = fold(State(), journal.records + closing_records(journal))
-    assert after.turn is None
-    assert recover(after, journal.drafts) == ()
+    assert after.turn is None or waits_for_approval(after.turn)
+    left = [draft for draft in journal.drafts if is_open(after, draft)]
+    assert recover(after, left) == ()
+
+
+def is_open(state: State, draft: Draft) -> bool:
+    """Whether nothing has sealed it: a seal takes the place of its drafts."""
+    calls = [] if state.turn is None else state.turn.calls.values()
+    return draft.stream.started in [call.started for call in calls]
 
 
 @given(journals(tidy=False))
@@ -131,6 +139,10 @@ def test_every_draft_is_sealed_once_by_a_fact_that_keeps_it(journal: Journal) ->
 def test_recovery_leaves_no_call_and_no_turn_without_an_outcome(journal: Journal) -> None:
     view = fold(Transcript(), journal.records + closing_records(journal))
     forks = [record.seq for record in journal.records if isinstance(record.fact, f.SessionStarted)]
+    turn = fold(State(), journal.records + closing_records(journal)).turn
+    if turn is not None:
+        assert all(call.started is None for call in turn.calls.values())
+        return  # it waits for a person
     assert [turn.seq for turn in view.turns if turn.outcome is None and turn.seq > max(forks)] == []
     calls = [call.id for m in view.messages if m.seq > max(forks) and m.state == "complete" for call in m.tool_calls]
     settled = [message.tool_call_id for message in view.messages if message.role == "tool"]
@@ -149,7 +161,64 @@ streams = st.builds(Stream, near_seqs, st.sampled_from(["text", "reasoning", "ou
 
 @given(any_records(), st.lists(st.builds(Draft, streams, st.text(max_size=3)), max_size=5))
 def test_recovery_closes_the_turn_after_any_sequence_of_facts(records: list[f.Record], drafts: list[Draft]) -> None:
-    assert (
-        closing_records(Journal(records, drafts)) == []
-        or fold(State(), records + closing_records(Journal(records, drafts))).turn is None
+    after = fold(State(), records + closing_records(Journal(records, drafts)))
+    assert after.turn is None or waits_for_approval(after.turn)
+    if after.turn is not None:
+        closing = in_place(close(after, []), first=after.head + 1)
+        assert fold(after, closing).turn is None
+
+
+# --- approvals ---------------------------------------------------------------------------------------------------
+
+WAITING: list[f.AnyFact] = [*CALLED, f.ApprovalAsked(3, "a")]
+
+
+@pytest.mark.promise(37)
+def test_a_call_that_waits_for_approval_is_neither_granted_nor_refused() -> None:
+    assert recover(state(*WAITING), []) == ()
+    assert next_action(state(*WAITING), Limits()) == RunTools(tuple(open_calls(*WAITING)))
+
+
+@pytest.mark.promise(19)
+@pytest.mark.promise(37)
+def test_beside_a_call_that_waits_what_had_started_is_unknown_and_the_rest_stays_open() -> None:
+    started = [*WAITING, f.ToolStarted(3, "b")]
+    closing = recover(state(*started), [Draft(Stream(6, "output"), "half")])
+    assert closing == (f.ToolSettled(3, "b", Unknown((Text("half"),)), 6),)
+    assert recover(state(*started, *closing), []) == ()
+    assert [call.call for call in open_calls(*started, *closing)] == [A]
+
+
+@pytest.mark.promise(37)
+def test_a_decision_that_came_while_nobody_ran_the_session_still_counts() -> None:
+    decided = [*WAITING, f.ApprovalDecided(5, "allow", "user")]
+    assert recover(state(*decided), []) == ()
+    assert [call.decision for call in open_calls(*decided)] == ["allow", None]
+
+
+@pytest.mark.promise(37)
+def test_the_answer_to_the_question_of_a_dead_process_counts_after_it_was_asked_again() -> None:
+    again = [*WAITING, f.ApprovalAsked(3, "a")]
+    for asked in (5, 6):
+        decided = [*again, f.ApprovalDecided(asked, "deny", "user")]
+        assert [call.decision for call in open_calls(*decided)] == ["deny", None]
+
+
+def test_a_call_that_was_approved_and_started_waits_no_more() -> None:
+    started = [*WAITING, f.ApprovalDecided(5, "allow", "user"), f.ToolStarted(3, "a")]
+    assert recover(state(*started), []) == (
+        f.ToolSettled(3, "a", Unknown(), 7),
+        f.ToolSettled(3, "b", Refused(NEVER_RAN)),
+        KILLED,
     )
+
+
+@pytest.mark.promise(37)
+def test_a_persons_stop_ends_a_turn_that_waits() -> None:
+    assert recover(state(*WAITING, f.InterruptAsked(2)), [])[-1] == f.TurnEnded(2, "interrupted", "user")
+
+
+def open_calls(*facts: f.AnyFact) -> list[OpenCall]:
+    turn = state(*facts).turn
+    assert turn is not None
+    return list(turn.calls.values())

@@ -24,7 +24,7 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.history import HIDDEN, Answered, Closed, History, Said, Settled, Summarised
-from steno.journal.parts import Content, Refused, Returned, Text, ToolCall
+from steno.journal.parts import Content, Refused, Returned, Text, ToolCall, Unknown
 from tests.journal.folding import entries, fold, in_place, said
 
 ONE: list[AnyFact] = [
@@ -200,6 +200,37 @@ def test_what_two_rewinds_leave_out_comes_back_only_with_both() -> None:
 def test_a_rewind_does_not_leave_out_what_comes_after_it() -> None:
     three = [said("three?"), TurnStarted(Takes(12))]
     assert entries(*ONE, *TWO, Rewound(3), *three) == [SAID_ONE, ANSWERED_ONE, Said(12, (Text("three?"),))]
+
+
+@pytest.mark.promise(30)
+def test_a_rewind_into_the_middle_of_tools_parts_no_call_from_its_outcome() -> None:
+    whole = entries(*TOOLS)[:4]
+    for to in (3, 4, 5, 6, 7, 8):
+        assert entries(*TOOLS, Rewound(to)) == whole
+    assert entries(*TOOLS, Rewound(1)) == [SAID_ONE]
+    assert entries(*TOOLS[:6], Rewound(1), *TOOLS[6:8]) == [SAID_ONE]
+    assert entries(*TOOLS[:6], Rewound(1), *TOOLS[6:8], RewindWithdrawn(7))[-1] == Settled(5, "a", GOT_A)
+
+
+@pytest.mark.promise(30)
+def test_a_compaction_in_the_middle_of_tools_parts_no_call_from_its_outcome() -> None:
+    for upto in (4, 5, 6, 7, 8):
+        assert entries(*TOOLS, Compacted(upto, "so far"), said("two?"), TurnStarted(Takes(13))) == [
+            Summarised(12, upto, "so far"),
+            Answered(9, (Text("one."),), "complete"),
+            Said(13, (Text("two?"),)),
+        ]
+
+
+@pytest.mark.promise(30)
+def test_a_fork_in_the_middle_of_tools_says_that_nobody_knows_their_outcome() -> None:
+    fork = SessionStarted("cli", forked_from=ForkPoint("parent", 7))
+    assert entries(*TOOLS[:7], fork)[1:] == [
+        Answered(3, (Text("look"), CALL_A, CALL_B), "complete"),
+        Settled(6, "b", GOT_B),
+        Settled(8, "a", Unknown()),
+        Closed(8, "interrupted", "forked"),
+    ]
 
 
 def test_a_rewind_to_a_place_between_messages_leaves_out_what_came_after_that_seq() -> None:

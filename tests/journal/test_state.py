@@ -52,10 +52,10 @@ def test_calls_of_an_answer_that_broke_off_are_not_open(ended: f.StepEnding) -> 
 def test_an_approval_is_what_was_decided_first_and_nothing_until_then() -> None:
     asked = [*CALLED, f.ApprovalAsked(3, "a"), f.ApprovalAsked(3, "b")]
     decisions = {id: (call.asked, call.decision) for id, call in open_calls(*asked).items()}
-    assert decisions == {"a": (5, None), "b": (6, None)}
+    assert decisions == {"a": ((5,), None), "b": ((6,), None)}
     decided = [*asked, f.ApprovalDecided(6, "deny", "user"), f.ApprovalDecided(6, "allow", "user")]
     decisions = {id: (call.asked, call.decision) for id, call in open_calls(*decided).items()}
-    assert decisions == {"a": (5, None), "b": (6, "deny")}
+    assert decisions == {"a": ((5,), None), "b": ((6,), "deny")}
 
 
 @pytest.mark.promise(23)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steno.journal.facts import Compacted, Fact, StepLost, StepSealed, Usage
+from steno.journal.facts import Compacted, Fact, HelperEnded, StepLost, StepSealed, Usage
 from steno.journal.usage import UsageTotal
 from tests.journal.folding import fold, in_place
 
@@ -32,4 +32,6 @@ def test_a_lost_call_that_may_have_been_sent_counts_and_its_cost_is_unknown() ->
 @pytest.mark.promise(8)
 def test_a_summary_is_a_call_too() -> None:
     assert total(Compacted(1, "s", usage=Usage(100, 7))) == UsageTotal(calls=1, input=100, output=7)
-    assert total(Compacted(1, "s")) == UsageTotal(calls=1, unreported=1)
+    assert total(HelperEnded(1, "done", usage=Usage(100, 7))) == UsageTotal(calls=1, input=100, output=7)
+    assert total(HelperEnded(1, "unknown", sent="unknown")) == UsageTotal(calls=1, unreported=1)
+    assert total(HelperEnded(1, "stopped", sent="no"), Compacted(1, "s")) == UsageTotal()

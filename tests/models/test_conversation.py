@@ -27,6 +27,7 @@ from steno.models.conversation import (
     FromUser,
     Message,
     Picture,
+    Plain,
     Result,
     Thought,
     Words,
@@ -41,12 +42,12 @@ def told(asked: Request) -> list[Message]:
     return conversation(asked, PAYLOADS, "openai", ID).messages()
 
 
-def user(*texts: str) -> FromUser:
-    return FromUser(tuple(Words(text) for text in texts))
+def user(*texts: str) -> Plain | FromUser:
+    return Plain("user", texts[0]) if len(texts) == 1 else FromUser(tuple(Words(text) for text in texts))
 
 
-def model(*texts: str) -> FromModel:
-    return FromModel(tuple(Words(text) for text in texts))
+def model(*texts: str) -> Plain | FromModel:
+    return Plain("assistant", texts[0]) if len(texts) == 1 else FromModel(tuple(Words(text) for text in texts))
 
 
 @pytest.mark.promise(21)

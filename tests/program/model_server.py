@@ -19,6 +19,7 @@ class Reply(Struct, frozen=True):
     then: Literal["done", "hang", "close", "eof"] = "done"
     status: int = 200
     usage: bool = True
+    retry_after: str = ""
 
 
 class ModelServer:
@@ -97,6 +98,8 @@ class ModelServer:
         if reply.status != 200:
             answer = json.dumps({"error": {"message": "told to fail", "type": "server_error"}}).encode()
             writer.write(b"HTTP/1.1 %d Told\r\ncontent-type: application/json\r\n" % reply.status)
+            if reply.retry_after:
+                writer.write(f"retry-after: {reply.retry_after}\r\n".encode())
             writer.write(b"content-length: %d\r\n\r\n" % len(answer) + answer)
             await writer.drain()
             return

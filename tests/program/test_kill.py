@@ -1,65 +1,104 @@
-"""Killed at every fact boundary and at random instants: what was shown is stored, nothing is doubled, the next request
-is valid, and the session goes on."""
+"""Killed at every fact boundary and at random instants, stopped by every signal, with a full disk and a silent model:
+what was shown is stored, nothing is doubled, no tool runs twice, the next request is valid for two providers, and the
+session goes on."""
 
+import contextlib
 import json
 import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
+from tests.program.test_disk import small_disk as small_disk
 from tests.program.test_run import said
 from tests.program.world import World, wait_until
 
-TOOL = "sh -c 'echo run >> {log}; echo out'"
+KINDS = ("openai-chat", "anthropic")
+PROMPT = "do three things"
+SCRIPT = "step 0 going step 1 going step 2 going all done"
+TOOLS = 3
 
 
 def turn_with_three_tools(log: Path) -> list[Reply]:
-    command = json.dumps({"command": TOOL.format(log=log)})
-    steps = [Reply((f"step {i} ", "going "), tools=(("shell", command),), delay_s=0.02) for i in range(3)]
+    """Two pieces and a tool, three times; then two pieces. Each tool leaves a line that says which it was."""
+    commands = [json.dumps({"command": f"echo run {i} >> {log}; echo out"}) for i in range(TOOLS)]
+    steps = [Reply((f"step {i} ", "going "), tools=(("shell", commands[i]),), delay_s=0.02) for i in range(TOOLS)]
     return [*steps, Reply(("all ", "done"), delay_s=0.02)]
 
 
-def valid_for_chat(request: dict[str, Any]) -> bool:
-    """Every call is followed by its outcome, and nothing is empty."""
-    open_calls: list[str] = []
-    for message in request["messages"]:
-        if message["role"] == "tool":
-            open_calls.remove(message["tool_call_id"])
-            continue
-        if open_calls:
-            return False
-        open_calls = [call["id"] for call in message.get("tool_calls") or []]
-        if not message.get("content") and not open_calls:
-            return False
-    return not open_calls
+@contextlib.contextmanager
+def three_tools(tmp_path: Path, kind: str) -> Iterator[tuple[World, ModelServer]]:
+    with ModelServer(*turn_with_three_tools(tmp_path / "ran.txt")) as server:
+        yield World(tmp_path, server.url, f"{kind}:test"), server
 
 
-def check_after_kill(world: World, server: ModelServer, shown: str, log: Path) -> None:
+def runs(world: World) -> list[str]:
+    log = world.home.parent / "ran.txt"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def check_after(world: World, server: ModelServer, shown: str) -> None:
+    """One more turn, in both wire formats, each from the same bytes on disk."""
     found = world.sessions()
     if not found:
-        return  # killed before the input was accepted: nothing was promised
+        assert shown == ""
+        return  # stopped before the input was accepted: nothing was promised
     (session,) = found
-    id = str(session["id"])
-    before = world.show(id)
+    before = world.show(str(session["id"]))
     stored = "".join(message["text"] for message in before["messages"] if message["role"] == "assistant")
     assert stored.startswith(shown.replace("\n", "")), (stored, shown)
-    assert all(turn["outcome"] in ("done", "interrupted") for turn in before["turns"])
-    ran = log.read_text().count("run") if log.exists() else 0
-    server.replies = [Reply(("after the kill",))]
-    assert world.steno("run", "and now?", "--session", id).endswith("after the kill\n")
-    assert valid_for_chat(server.requests[-1])
-    assert said(server.requests[-1])[-1].startswith("and now?") or "and now?" in said(server.requests[-1])
-    assert ran == (log.read_text().count("run") if log.exists() else 0)
-    after = world.show(id)
-    texts = [message["text"] for message in before["messages"]]
-    assert [message["text"] for message in after["messages"]][: len(texts)] == texts
-    assert [message["text"] for message in after["messages"]].count("and now?") == 1
+    assert SCRIPT.startswith(stored), "exactly the finished prefix: nothing doubled, nothing made up"
+    assert [message["text"] for message in before["messages"] if message["role"] == "user"] == [PROMPT]
+    assert all(turn["outcome"] in ("done", "interrupted", "failed") for turn in before["turns"])
+    calls = sum(len(message["tool_calls"]) for message in before["messages"])
+    outcomes = [message["state"] for message in before["messages"] if message["role"] == "tool"]
+    assert len(outcomes) == calls, "every call has one outcome"
+    ran = runs(world)
+    assert len(set(ran)) == len(ran), "no tool ran twice"
+    assert len(ran) <= calls, "no tool ran before its call was stored"
+    assert outcomes.count("complete") <= len(ran)
     assert json.loads(world.steno("verify", "--json"))["damage"] == []
+    for kind in KINDS:
+        one_more_turn(world.copied(kind), server, kind, before)
+    assert runs(world) == ran, "what had begun is not run again"
+
+
+def one_more_turn(world: World, server: ModelServer, kind: str, before: dict[str, Any]) -> None:
+    server.replies = [Reply(("after it",))]
+    id = str(before["id"])
+    assert world.steno("run", "and now?", "--session", id, "--model", f"{kind}:test") == "after it\n"
+    check(kind, server.requests[-1])
+    assert json.dumps(server.requests[-1]).count("and now?") == 1
+    after = world.show(id)
+    texts = [(message["role"], message["text"]) for message in before["messages"]]
+    assert [(message["role"], message["text"]) for message in after["messages"]][: len(texts)] == texts
+    waiting = [message for message in before["messages"] if message["state"] == "pending"]
+    answered_first = ["after it" for _ in waiting]
+    assert [message["text"] for message in after["messages"]][len(texts) :] == [*answered_first, "and now?", "after it"]
+    assert after["turns"][: len(before["turns"])] == before["turns"], "the correction is stored once, as it was shown"
+    assert len(after["turns"]) == len(before["turns"]) + len(waiting) + 1
+
+
+# --- SIGKILL ------------------------------------------------------------------------------------------------------
+
+
+def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SIGKILL) -> None:
+    chance = random.Random(int.from_bytes(os.urandom(4), "big"))
+    with three_tools(tmp_path, kind) as (world, server):
+        with world.start("run", PROMPT, "--yes") as program:
+            wait_until(lambda: len(server.requests) >= 1 or program.process.poll() is not None, "the first request")
+            time.sleep(chance.uniform(0, 0.8))
+            program.signal(number)
+            program.end()
+            shown = program.shown()
+        check_after(world, server, shown)
 
 
 @pytest.mark.promise(2)
@@ -69,69 +108,109 @@ def check_after_kill(world: World, server: ModelServer, shown: str, log: Path) -
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("sample", range(15))
 def test_a_kill_at_a_random_instant_loses_nothing_shown_and_doubles_nothing(tmp_path: Path, sample: int) -> None:
-    kill_at_random(tmp_path)
-
-
-def kill_at_random(tmp_path: Path) -> None:
-    log = tmp_path / "ran.txt"
-    seed = int.from_bytes(os.urandom(4), "big")
-    with ModelServer(*turn_with_three_tools(log)) as server:
-        world = World(tmp_path, server.url)
-        with world.start("run", "do three things", "--yes") as program:
-            wait_until(lambda: len(server.requests) >= 1 or program.process.poll() is not None, "the first request")
-            time.sleep(random.Random(seed).uniform(0, 0.6))
-            shown = program.kill()
-        check_after_kill(world, server, shown, log)
-
-
-BOUNDARIES = [(when, n) for when in ("before", "after") for n in range(1, 17)]
-SAMPLE = random.Random(int(time.time()) // 86_400).sample(BOUNDARIES, 6)
-
-
-def kill_at(tmp_path: Path, when: str, n: int) -> None:
-    log = tmp_path / "ran.txt"
-    with ModelServer(*turn_with_three_tools(log)) as server:
-        world = World(tmp_path, server.url)
-        with world.start_dying(when, n, "run", "do three things", "--yes") as program:
-            status = program.end()
-            shown = program.shown()
-        assert status in (0, -signal.SIGKILL)
-        check_after_kill(world, server, shown, log)
-
-
-@pytest.mark.promise(4)
-@pytest.mark.promise(34)
-@pytest.mark.parametrize(("when", "n"), SAMPLE)
-def test_a_kill_at_a_fact_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
-    kill_at(tmp_path, when, n)
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize(("when", "n"), BOUNDARIES)
-def test_a_kill_at_any_fact_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
-    kill_at(tmp_path, when, n)
+    stop_at_random(tmp_path, KINDS[sample % 2])
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("sample", range(200))
 def test_two_hundred_kills_at_random_instants(tmp_path: Path, sample: int) -> None:
-    kill_at_random(tmp_path)
+    stop_at_random(tmp_path, KINDS[sample % 2])
+
+
+BOUNDARIES = [(when, n) for when in ("before", "after") for n in range(1, 32)]
+"""Every fact and every piece of such a turn, and a few more: commits may join pieces, so their number varies."""
+SAMPLE = random.Random(int(time.time()) // 86_400).sample(BOUNDARIES, 6)
+
+
+def kill_at(tmp_path: Path, kind: str, when: str, n: int) -> None:
+    with three_tools(tmp_path, kind) as (world, server):
+        with world.start_dying(when, n, "run", PROMPT, "--yes") as program:
+            status = program.end()
+            shown = program.shown()
+        assert status == -signal.SIGKILL if n <= 17 else status in (0, -signal.SIGKILL)
+        check_after(world, server, shown)
+
+
+@pytest.mark.promise(4)
+@pytest.mark.promise(34)
+@pytest.mark.promise(35)
+@pytest.mark.parametrize(("when", "n"), SAMPLE)
+def test_a_kill_at_a_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
+    kill_at(tmp_path, KINDS[n % 2], when, n)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("when", "n"), BOUNDARIES)
+def test_a_kill_at_every_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
+    kill_at(tmp_path, KINDS[(n + (when == "after")) % 2], when, n)
+
+
+# --- the other ways to end -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(6)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_signals_leave_what_was_shown(tmp_path: Path, number: signal.Signals) -> None:
-    log = tmp_path / "ran.txt"
-    with ModelServer(Reply(("some ", "text "), then="hang")) as server:
-        world = World(tmp_path, server.url)
-        with world.start("run", "tell me") as program:
-            program.wait_shown("some text ")
+@pytest.mark.promise(35)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_a_random_instant_leaves_the_same_history_as_a_kill(
+    tmp_path: Path, kind: str, number: signal.Signals
+) -> None:
+    stop_at_random(tmp_path, kind, number)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("sample", range(20))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_at_many_random_instants(tmp_path: Path, number: signal.Signals, sample: int) -> None:
+    stop_at_random(tmp_path, KINDS[sample % 2], number)
+
+
+@pytest.mark.promise(6)
+@pytest.mark.promise(12)
+@pytest.mark.promise(35)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_model_that_falls_silent_in_the_third_step_is_stopped_with_everything_kept(
+    tmp_path: Path, kind: str, number: signal.Signals
+) -> None:
+    with three_tools(tmp_path, kind) as (world, server):
+        server.replies[2] = Reply(("step 2 ", "going "), then="hang")
+        with world.start("run", PROMPT, "--yes") as program:
+            program.wait_shown("step 2 going ")
             program.signal(number)
-            assert program.end() == 130
+            assert program.end() == (-signal.SIGKILL if number == signal.SIGKILL else 130)
             shown = program.shown()
+        assert runs(world) == ["run 0", "run 1"]
+        assert world.sessions()[0]["last_turn"] != "done"
+        check_after(world, server, shown)
+
+
+@pytest.mark.promise(3)
+@pytest.mark.promise(6)
+@pytest.mark.promise(35)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_fills_up_in_the_middle_of_a_turn_loses_nothing_shown(
+    tmp_path: Path, small_disk: Path, kind: str
+) -> None:
+    filler = small_disk / "filler"
+    with three_tools(tmp_path, kind) as (world, server):
+        server.replies[1] = Reply(tuple("words " * 10 for _ in range(400)), delay_s=0.002)
+        with world.start("run", PROMPT, "--yes") as program:
+            program.wait_shown("words words")
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * 4096)
+            status = program.end()
+            shown = program.shown()
+            errors = program.errors()
+        filler.unlink()
+        assert status == 1, "a disk without room for the text fails the turn"
+        assert "full" in errors
         (session,) = world.sessions()
-        assert session["last_turn"] == "interrupted"
-        check_after_kill(world, server, shown.rstrip("\n"), log)
+        stored = "".join(message["text"] for message in world.messages(str(session["id"]), "assistant"))
+        assert stored.startswith(shown.replace("\n", ""))
+        for other in KINDS:
+            one_more_turn(world.copied(other), server, other, world.show(str(session["id"])))
 
 
 @pytest.mark.promise(40)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,14 @@ class World:
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
             "ANTHROPIC_API_KEY": "test-key",
         }
+
+    def copied(self, name: str) -> "World":
+        """The same home at this moment, to be gone on with in another way. The folder to work in is shared."""
+        other = copy(self)
+        other.home = self.home.with_name(f"home-{name}")
+        shutil.copytree(self.home, other.home)
+        other.environment = self.environment | {"STENO_HOME": str(other.home)}
+        return other
 
     def start(self, *words: str) -> "Program":
         return Program(self, (sys.executable, "-m", "steno", *words))

@@ -4,24 +4,38 @@
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-USAGE = 2
+from steno.cli import screen
+
+FAILED = 1
 INTERRUPTED = 130
+LIMIT_MAX = 100_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-    from steno.cli import commands  # everything heavy is loaded behind the parser, so that --help stays quick
-
+    screen.prepare()
     try:
-        return commands.run(options)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        return _main(parser().parse_args(argv))
+    except screen.OutputLost as error:
+        if not isinstance(error.__cause__, BrokenPipeError):  # a reader that has seen enough needs no telling
+            screen.complain(f"the output could not be written: {error}")
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        screen.finish()
+
+
+def _main(options: argparse.Namespace) -> int:
+    if options.version:
+        from importlib.metadata import version
+
+        screen.show(f"steno {version('steno')}")
+        return 0
+    from steno.cli import commands  # everything heavy is loaded behind the parser, so that --help stays quick
+
+    return commands.run(options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest session")
     root.add_argument("--model", metavar="SPEC", help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2")
     root.add_argument("--yes", action="store_true", help="approve every tool call")
+    root.add_argument("--version", action="store_true", help="say which steno this is")
     _add_turns(verbs)
     _add_looks(verbs)
     _add_edits(verbs)
@@ -48,6 +63,7 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     run.add_argument("prompt", help="what to say; - reads it from standard input")
     run.add_argument("--session", metavar="ID", help="in this session")
     run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
+    run.add_argument("--steer", action="store_true", help="into the running turn, at its next step, if there is one")
     run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
     for verb, text in (("continue", "take up a turn that was cut off"), ("retry", "run a failed prompt again")):
         _with_id(verbs.add_parser(verb, help=text))
@@ -59,7 +75,7 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     sessions = verbs.add_parser("sessions", help="list sessions, the latest first")
-    sessions.add_argument("--limit", type=int, default=50)
+    sessions.add_argument("--limit", type=_limit, default=50, metavar="N")
     show = _with_id(verbs.add_parser("show", help="one session, every message"))
     for look in (sessions, show):
         look.add_argument("--json", action="store_true")
@@ -87,3 +103,10 @@ def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
     verb.add_argument("id", help="a session's id, or the beginning of it")
     return verb
+
+
+def _limit(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= LIMIT_MAX:
+        raise argparse.ArgumentTypeError(f"it must be 1 to {LIMIT_MAX}")
+    return number

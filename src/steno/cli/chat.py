@@ -2,13 +2,16 @@
 
 import argparse
 import asyncio
-import os
-import stat
-import sys
+import re
+import signal
+import time
 
-from steno.cli.leaving import Leaving
-from steno.cli.turns import carry_out, writable
+from steno.cli.leaving import TWICE_S, Leaving
+from steno.cli.screen import Lines, complain, cut_by_terminal, note, show
+from steno.cli.turns import Front, carry_out
+from steno.cli.wording import advice
 from steno.service import Service
+from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
 
 HELP = "type a message; Ctrl-C stops an answer, Ctrl-D leaves; /help, /show, /quit"
@@ -16,97 +19,103 @@ LOCAL = (
     "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this machine:\n"
     "quick, private and often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or edit {config}."
 )
+COMMAND = re.compile(r"/\w*(\s|$)")
+"""A first word with one slash before it is meant as a command. A path has a second slash."""
 
 
-async def chat(options: argparse.Namespace, wiring: Wiring) -> int:
-    service = await wiring.service("chat")
-    try:
-        return await _chat(options, wiring, service)
-    finally:
-        await wiring.close()
-        await service.store.close()
-
-
-async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+    wiring.agent(None)  # a model that cannot be used is refused before anything is stored
     session = await _session(options, service)
     _greet(wiring, session)
     if session is not None:
         await _look_back(service, session)
-    while (line := await read_line("you> ")) is not None:
-        text = line.rstrip("\n")
-        match text.strip():
+    front = Front(service, wiring, "text")
+    while (line := await _line(front.lines)) is not None:
+        match line.rstrip():
             case "":
                 continue
             case "/quit":
                 break
             case "/help":
-                print(HELP)
+                show(HELP)
             case "/show":
                 await _look_back(service, session, most=10_000)
+            case _ if COMMAND.match(line):
+                note(
+                    f"[there is no command {line.split()[0]}; nothing was said. To say it, begin with a space. {HELP}]"
+                )
+            case _ if cut_by_terminal(line):
+                note("[the terminal cuts lines after 4,095 bytes; nothing was said. Use steno run - < FILE]")
             case _:
-                session, status = await _turn(wiring, service, session, text)
-                if status is None:
+                session, leave = await _say(front, session, line)
+                if leave:
                     break
     if session is not None:
-        print(f"\nkept: steno --resume {session}")
+        show(f"\nkept: steno --resume {session}")
     return 0
+
+
+async def _line(lines: Lines) -> str | None:
+    """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves."""
+    loop = asyncio.get_running_loop()
+    last_s = -TWICE_S
+    while True:
+        show("you> ", end="")
+        typing = asyncio.ensure_future(lines.next())
+        loop.add_signal_handler(signal.SIGINT, typing.cancel)
+        try:
+            await asyncio.wait([typing])
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            typing.cancel()
+        if not typing.cancelled():
+            return typing.result()
+        lines.drop()
+        now_s = time.monotonic()
+        if now_s - last_s < TWICE_S:
+            return None
+        last_s = now_s
+        note("\n[Ctrl-C again, or Ctrl-D, leaves]")
 
 
 async def _session(options: argparse.Namespace, service: Service) -> str | None:
     if options.resume is not None:
         return await service.resolve(options.resume)
-    if options.latest:
-        found = await service.sessions(1)
-        return found[0].id if found else None
-    return None
+    return await service.latest() if options.latest else None
 
 
-async def _turn(wiring: Wiring, service: Service, session: str | None, text: str) -> tuple[str, int | None]:
-    """Say a line and show the answer. The status is None if a signal asks us to leave."""
-    admitted = await service.admit(text, session, None, None, wiring.model_spec())
-    with Leaving(service, admitted.session, admitted.seq) as leaving:
-        events = service.answer(admitted.session, admitted.seq, leaving.event)
-        status = await carry_out(admitted.session, events, service, leaving, "text")
-        return admitted.session, None if leaving.event.is_set() else status
+async def _say(front: Front, session: str | None, text: str) -> tuple[str | None, bool]:
+    """Say a line and show the answer; the session, and whether a signal asks us to leave."""
+    try:
+        admitted = await front.service.admit(text, session, None, None, front.wiring.model_spec())
+    except StoreError as error:
+        gone = isinstance(error, UnknownSession)
+        complain(f"{error}; nothing was said; {'the next line begins a new session' if gone else advice(error)}")
+        return None if gone else session, False
+    with Leaving(front.service, admitted.session, admitted.seq) as leaving:
+        events = front.service.answer(admitted, leaving.event)
+        await carry_out(front, admitted.session, events, leaving)
+        return admitted.session, leaving.event.is_set()
 
 
 def _greet(wiring: Wiring, session: str | None) -> None:
     spec = wiring.model_spec()
-    print(f"steno · {spec}" + (f" · session {session}" if session else ""))
+    show(f"steno · {spec}" + (f" · session {session}" if session else ""))
     if spec.startswith("local:"):
-        print(LOCAL.format(config=wiring.config_file()))
-    print(HELP)
+        show(LOCAL.format(config=wiring.where.config))
+    show(HELP)
 
 
 async def _look_back(service: Service, session: str | None, most: int = 6) -> None:
     if session is None:
         return
     view = await service.view(session)
+    undone = view.turns.undone()
     for message in view.transcript.messages[-most:]:
         mark = "" if message.state == "complete" else f" ({message.state})"
-        print(f"{message.role}{mark}> {writable(message.text)}")
+        mark += " (undone)" if message.turn in undone else ""
+        show(f"{message.role}{mark}> {message.text}")
     if view.state.pending:
-        print(f"[{len(view.state.pending)} input(s) not answered yet; they go first]")
+        show(f"[{len(view.state.pending)} input(s) not answered yet; they go first]")
     if view.state.cut_off is not None and view.state.cut_off.acknowledged_by is None:
-        print(f"[the last turn was cut off; steno continue {session} takes it up, or just go on]")
-
-
-def _resolve(ready: "asyncio.Future[None]") -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-async def read_line(prompt: str) -> str | None:
-    """A line of standard input, without keeping the loop from its work; None at its end."""
-    print(prompt, end="", flush=True)
-    handle = sys.stdin.fileno()
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return sys.stdin.readline() or None
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(handle, _resolve, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(handle)
-    return sys.stdin.readline() or None
+        show(f"[the last turn was cut off; steno continue {session} takes it up, or just go on]")

@@ -2,17 +2,17 @@
 
 import argparse
 import asyncio
-import difflib
-import sys
 from pathlib import Path
 from typing import Literal
 
 from steno import config as configuration
-from steno.cli import output
+from steno.cli import output, screen
 from steno.cli.leaving import Leaving
-from steno.cli.turns import carry_out
-from steno.config import Config, ConfigError, Place
-from steno.service import Service
+from steno.cli.screen import complain, show
+from steno.cli.turns import Front, carry_out
+from steno.cli.wording import advice
+from steno.config import ConfigError
+from steno.service import Misused, Service
 from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
 
@@ -20,66 +20,69 @@ DONE, FAILED, USAGE = 0, 1, 2
 
 
 def run(options: argparse.Namespace) -> int:
-    where = configuration.place()
     try:
-        configuration.prepare_home(where)
+        where = configuration.place()
+        if options.verb != "doctor":
+            configuration.prepare_home(where)
         config = configuration.load(where)
-        return _dispatch(options, config, where)
-    except UnknownSession as error:
-        output.complain(_unknown(error, where))
-        return USAGE
-    except (ConfigError, ValueError) as error:
-        output.complain(str(error))
+        if getattr(options, "prompt", None) == "-":
+            options.prompt = screen.read_all()  # before there is a loop, so that Ctrl-C ends the reading
+        return _dispatch(options, Wiring(config, where, getattr(options, "model", None), _approval(options)))
+    except (ConfigError, Misused) as error:
+        complain(str(error))
         return USAGE
     except StoreError as error:
-        output.complain(str(error))
+        complain("; ".join(filter(None, (str(error), advice(error)))))
+        return FAILED
+    except OSError as error:
+        complain(f"{error.filename or 'steno'}: {error.strerror or error}")
         return FAILED
 
 
-def _dispatch(options: argparse.Namespace, config: Config, where: Place) -> int:
+def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
+    if getattr(options, "yes", False):
+        return "allow"
+    return "ask" if getattr(options, "output", "text") == "text" and screen.person_present() else "refuse"
+
+
+def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
     match options.verb:
         case "doctor":
             from steno.cli.doctor import doctor
 
-            return doctor(config, where)
+            return asyncio.run(doctor(wiring))
         case "restore":
-            from steno.store.sqlite.restore import restore
-
-            restore(Path(options.file), where.store)
-            print(f"restored; what was there before is {where.store.name}.replaced")
+            wiring.restore(Path(options.file))
+            store = wiring.where.store.name
+            show(f"restored; the store that was there before, if any, is kept as {store}.replaced")
             return DONE
-        case None:
-            from steno.cli.chat import chat
-
-            return asyncio.run(chat(options, _wiring(options, config, where)))
         case _:
-            return asyncio.run(_with_service(options, _wiring(options, config, where)))
-
-
-def _wiring(options: argparse.Namespace, config: Config, where: Place) -> Wiring:
-    approval: Literal["allow", "refuse", "ask"] = "refuse"
-    if getattr(options, "yes", False):
-        approval = "allow"
-    elif getattr(options, "output", "text") == "text" and sys.stdin.isatty() and sys.stderr.isatty():
-        approval = "ask"
-    return Wiring(config, where, getattr(options, "model", None), approval)
+            return asyncio.run(_with_service(options, wiring))
 
 
 async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
-    service = await wiring.service("cli")
-    try:
-        return await _act(options, wiring, service)
-    finally:
-        await wiring.close()
-        await service.store.close()
+    async with wiring.service("chat" if options.verb is None else "cli") as service:
+        try:
+            return await _act(options, wiring, service)
+        except UnknownSession as error:
+            near = await service.like(error.session)
+            hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
+            complain(f"{error}; {hint}")
+            return USAGE
 
 
 async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     match options.verb:
+        case None:
+            from steno.cli.chat import chat
+
+            return await chat(options, wiring, service)
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
             return output.sessions(await service.sessions(options.limit), options.json)
+        case "delete":
+            return await _delete(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":
@@ -88,72 +91,57 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     id = await service.resolve(options.id)
     match options.verb:
         case "show":
-            return output.show(id, await service.view(id), options.json)
+            return output.transcript(id, await service.view(id), options.json)
         case "continue" | "retry":
-            wiring.agent(None)
-            return await _resume(options, service, id)
+            return await _resume(options, wiring, service, id)
         case "rename":
             await service.rename(id, options.title)
         case "interrupt":
-            return await _interrupt(service, id)
+            turn = await service.interrupt(id)
+            show("no turn is running" if turn is None else f"asked turn {turn} to stop")
         case "undo":
             await _undo(options, service, id)
-        case "delete":
-            return await _delete(options, service, id)
     return DONE
 
 
 async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     wiring.agent(None)  # a model that cannot be used is refused before anything is stored
     session = None if options.session is None else await service.resolve(options.session)
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
-    admitted = await service.admit(prompt, session, options.key, options.input_id, wiring.model_spec())
+    if options.steer and session is None and options.key is None:
+        raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
+    mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
+    admitted = await service.admit(options.prompt, session, options.key, options.input_id, wiring.model_spec(), mode)
     with Leaving(service, admitted.session, admitted.seq) as leaving:
-        events = service.answer(admitted.session, admitted.seq, leaving.event)
-        return await carry_out(admitted.session, events, service, leaving, options.output)
+        events = service.answer(admitted, leaving.event)
+        return await carry_out(Front(service, wiring, options.output), admitted.session, events, leaving)
 
 
-async def _resume(options: argparse.Namespace, service: Service, id: str) -> int:
+async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
+    wiring.agent(None)
     opening = await (service.due_continuation(id) if options.verb == "continue" else service.failed_prompt(id))
     with Leaving(service, id) as leaving:
         events = service.resume(id, opening, leaving.event)
-        return await carry_out(id, events, service, leaving, options.output)
-
-
-async def _interrupt(service: Service, id: str) -> int:
-    turn = await service.interrupt(id)
-    print("no turn is running" if turn is None else f"asked turn {turn} to stop")
-    return DONE
+        return await carry_out(Front(service, wiring, options.output), id, events, leaving)
 
 
 async def _undo(options: argparse.Namespace, service: Service, id: str) -> None:
     if options.withdraw is not None:
         await service.redo(id, options.withdraw)
-        print("the turn is back in the model's view")
+        show(f"undo {options.withdraw} is taken back")
         return
-    seq = await service.undo(id)
-    print(f"the last turn is out of the model's view; steno undo {id} --withdraw {seq} takes this back")
+    turn, seq = await service.undo(id)
+    show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes this back")
 
 
-async def _delete(options: argparse.Namespace, service: Service, id: str) -> int:
+async def _delete(options: argparse.Namespace, service: Service) -> int:
     if not options.yes:
-        if not sys.stdin.isatty():
-            output.complain(f"deleting {id} removes it for good; say --yes")
-            return USAGE
-        answer = await asyncio.to_thread(input, f"delete session {id} for good? [y/N] ")
-        if answer.strip().lower() != "y":
+        id = await service.resolve(options.id)
+        if not screen.person_present():
+            raise Misused(f"deleting session {id} removes it for good, so it needs --yes; nothing was deleted")
+        screen.note(f"delete session {id} for good? [y/N] ", end="")
+        if (await screen.Lines().next() or "").strip().lower() != "y":
+            screen.note("nothing was deleted")
             return FAILED
-    count = await service.delete(id, options.with_forks)
-    print(f"deleted {count} session{'s' if count > 1 else ''}")
+    count = await service.delete(options.id, options.with_forks)
+    show(f"deleted {count} session{'s' if count > 1 else ''}")
     return DONE
-
-
-def _unknown(error: UnknownSession, where: Place) -> str:
-    """An unknown id, with those that look like it."""
-    from steno.store.sqlite.blocking import BlockingStore
-
-    with BlockingStore(where.store) as store:
-        ids = [listed.id for listed in store.list(limit=1_000)]
-    near = difflib.get_close_matches(error.session, ids, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
-    return f"{error}; {hint}"

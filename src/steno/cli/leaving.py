@@ -7,24 +7,27 @@ None of it carries correctness: whatever was committed is in the journal without
 """
 
 import asyncio
+import contextlib
 import os
 import signal
-import sys
 import time
 from types import TracebackType
 
+from steno.cli.screen import note
 from steno.journal.parts import Seq
 from steno.service import Service
+from steno.store.errors import StoreError
 
 TWICE_S = 2.0
 
 
 class Leaving:
-    """While entered, signals act on one session. `signal` is the one that came, if any."""
+    """While entered, signals act on the turn that took `input`, or on `turn` once that is known. `event` is set when
+    it is time to let go."""
 
     def __init__(self, service: Service, session: str, input: Seq | None = None) -> None:
         self.event = asyncio.Event()
-        self.signal: int | None = None
+        self.turn: Seq | None = None
         self._service = service
         self._session = session
         self._input = input
@@ -35,7 +38,7 @@ class Leaving:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._leave, number)
+            loop.add_signal_handler(number, self.event.set)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -47,15 +50,16 @@ class Leaving:
         now_s = time.monotonic()
         if now_s - self._last_s < TWICE_S:
             os._exit(130)
-        self._last_s, self.signal = now_s, signal.SIGINT
-        print("\nstopping; Ctrl-C again leaves at once", file=sys.stderr)
+        self._last_s = now_s
+        note("\nstopping; Ctrl-C again leaves at once")
         self._tasks.add(asyncio.create_task(self._stop()))
 
     async def _stop(self) -> None:
-        """Stop the running turn. If ours has not begun, leave: it stays pending for whoever comes next."""
-        if await self._service.interrupt(self._session, self._input) is None:
+        """Stop our turn. If it has not begun, or nothing can be stored, leave: it stays as it is for whoever comes
+        next."""
+        stopped = None
+        if self._input is not None or self.turn is not None:
+            with contextlib.suppress(StoreError):
+                stopped = await self._service.interrupt(self._session, self._input, self.turn)
+        if stopped is None:
             self.event.set()
-
-    def _leave(self, number: int) -> None:
-        self.signal = number
-        self.event.set()

@@ -1,36 +1,33 @@
 """What commands print: for people by default, as JSON on request."""
 
-import sys
 from datetime import datetime
 from typing import Any
 
-from steno.cli.turns import to_json, writable
+from steno.cli.printers import to_json
+from steno.cli.screen import show
 from steno.journal.transcript import Message
-from steno.service import View
-from steno.store.protocol import Listed, Report
+from steno.service import Summary, View
+from steno.store.protocol import Report
 
 
-def complain(text: str) -> None:
-    print(f"steno: {writable(text)}", file=sys.stderr)
-
-
-def sessions(found: list[Listed], as_json: bool) -> int:
+def sessions(found: list[Summary], as_json: bool) -> int:
     if as_json:
-        print(to_json([_listed(one) for one in found]))
+        show(to_json([_listed(one) for one in found]))
         return 0
     if not found:
-        print('no sessions yet; steno run "hello" makes one')
+        show('no sessions yet; steno run "hello" makes one')
     for one in found:
-        when = datetime.fromtimestamp(one.row.updated_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
-        state = "running" if one.owner else one.row.last_turn or "pending"
-        print(f"{one.id}  {when}  {one.row.messages:>5}  {state:<11}  {writable(one.row.title)}")
+        row = one.listed.row
+        when = datetime.fromtimestamp(row.updated_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+        state = "waiting" if one.waits else "running" if one.listed.owner else row.last_turn or "pending"
+        show(f"{one.listed.id}  {when}  {row.messages:>5}  {state:<11}  {' '.join(row.title.split())}")
     return 0
 
 
-def _listed(one: Listed) -> dict[str, Any]:
-    row = one.row
+def _listed(one: Summary) -> dict[str, Any]:
+    row = one.listed.row
     return {
-        "id": one.id,
+        "id": one.listed.id,
         "title": row.title,
         "name": row.name,
         "model": row.model,
@@ -38,7 +35,8 @@ def _listed(one: Listed) -> dict[str, Any]:
         "messages": row.messages,
         "turns": row.turns,
         "last_turn": row.last_turn,
-        "running": one.owner is not None,
+        "running": one.listed.owner is not None,
+        "waiting": one.waits,
         "created_ms": row.created_ms,
         "updated_ms": row.updated_ms,
         "forked_from": None
@@ -47,26 +45,33 @@ def _listed(one: Listed) -> dict[str, Any]:
     }
 
 
-def show(id: str, view: View, as_json: bool) -> int:
-    transcript = view.transcript
+def transcript(id: str, view: View, as_json: bool) -> int:
+    seen, undone = view.transcript, view.turns.undone()
     if as_json:
-        turns = [{"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause} for turn in transcript.turns]
-        said = [_message(message) for message in transcript.messages]
-        print(to_json({"id": id, "title": transcript.title, "turns": turns, "messages": said}))
+        turns = [
+            {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
+            for turn in seen.turns
+        ]
+        said = [_message(message) for message in seen.messages]
+        show(to_json({"id": id, "title": seen.title, "turns": turns, "messages": said}))
         return 0
-    print(f"{id}  {writable(transcript.title)}")
-    for message in transcript.messages:
+    show(f"{id}  {seen.title}")
+    for message in seen.messages:
         mark = "" if message.state == "complete" else f" ({message.state})"
-        hidden = " (hidden)" if message.hidden else ""
-        print(f"\n#{message.seq} {message.role}{mark}{hidden}")
-        print(writable(message.text))
+        mark += " (hidden)" if message.hidden else ""
+        mark += " (undone)" if message.turn in undone else ""
+        show(f"\n#{message.seq} {message.role}{mark}")
+        show(message.text)
         for call in message.tool_calls:
-            print(f"  → {call.name} {writable(call.arguments)}")
-    for turn in transcript.turns[-1:]:
+            show(f"  → {call.name} {call.arguments}")
+    for turn in seen.turns[-1:]:
         if turn.outcome not in (None, "done"):
-            print(f"\nthe last turn was {turn.outcome} ({turn.cause})")
+            why = f"{turn.cause}: {turn.detail}" if turn.detail else turn.cause
+            show(f"\nthe last turn {'failed' if turn.outcome == 'failed' else 'was interrupted'} ({why})")
+    if view.waits():
+        show("\nthe last turn waits for approval")
     if view.owner is not None:
-        print(f"\nrunning in {view.owner}")
+        show(f"\nrunning in {view.owner}")
     return 0
 
 
@@ -87,11 +92,11 @@ def _message(message: Message) -> dict[str, Any]:
 def report(found: Report, as_json: bool) -> int:
     if as_json:
         damage = [{"where": one.where, "what": one.what} for one in found.damage]
-        print(to_json({"sessions": found.sessions, "facts": found.facts, "damage": damage}))
+        show(to_json({"sessions": found.sessions, "facts": found.facts, "damage": damage}))
     else:
-        print(f"{found.sessions} sessions, {found.facts} facts: {'no damage' if not found.damage else 'DAMAGED'}")
+        show(f"{found.sessions} sessions, {found.facts} facts: {'no damage' if not found.damage else 'DAMAGED'}")
         for one in found.damage:
-            print(f"  {writable(one.where)}: {writable(one.what)}")
+            show(f"  {one.where}: {one.what}")
         if found.damage:
-            print("nothing was changed; restore a backup with steno restore FILE")
+            show("nothing was changed; restore a backup with steno restore FILE")
     return 1 if found.damage else 0

@@ -3,12 +3,17 @@
 no turn is open      begin the oldest pending input, or rest
 a stop was asked     finish as interrupted
 calls are open       run them; nothing is asked while one has no outcome
-an attempt was lost  ask again if that is worth it, else finish as failed
+an attempt was lost  ask again if that is worth it, after the wait that the provider asked for; else finish as failed
 an answer broke off  ask the model to go on, a bounded number of times
 answered             take the inputs that steer, or finish as done
+
+Before anything is asked: a request that has become too long is made shorter by a summary, or the turn ends and says so.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.facts import ToolSettled, TurnEnded, TurnFact, TurnOutcome
 from steno.journal.parts import Outcome, Refused, Seq, Unknown
@@ -18,12 +23,20 @@ RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable"
 """Causes of a lost attempt that another attempt may mend."""
 
 WITHDRAWALS_MAX = 3
+WAIT_MS_MAX = 120_000
+"""A provider that asks for a longer wait than a person sits through fails the turn, and the person is told how long."""
+
+
+COMPACT_AT = 0.8
+"""The part of a model's context that may be filled before a summary is made."""
 
 
 class Limits(Struct, frozen=True):
     attempts_max: int = 4
     broken_max: int = 2
     steps_max: int = 50
+    context_max: int = 0
+    """Tokens that the model takes; 0 if nobody said."""
 
 
 class Begin(Struct, frozen=True):
@@ -31,12 +44,18 @@ class Begin(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """`takes` are steering inputs for this request; `goes_on` if the last answer broke off."""
+    """`takes` are steering inputs for this request; `goes_on` if the last answer broke off; `wait_ms` is what the
+    provider asked for when it did not answer the last attempt."""
 
     takes: tuple[Seq, ...] = ()
     attempt: int = 1
     goes_on: bool = False
     acknowledges: str | None = None
+    wait_ms: int | None = None
+
+
+class Compact(Struct, frozen=True):
+    """A summary of the older part of the session is to be made before anything is asked."""
 
 
 class RunTools(Struct, frozen=True):
@@ -53,10 +72,42 @@ class Rest(Struct, frozen=True):
     pass
 
 
-Action = Begin | Ask | RunTools | Finish | Rest
+class Room(Struct, frozen=True):
+    """How many tokens the next request has, about, and whether a summary could stand for some of it."""
+
+    tokens: int
+    compactable: bool
 
 
-def next_action(state: State, limits: Limits) -> Action:
+Action = Begin | Ask | Compact | RunTools | Finish | Rest
+
+
+def next_action(state: State, limits: Limits, room: Callable[[], Room] | None = None) -> Action:
+    """`room` is only looked at before something is asked: it takes a look at the whole history."""
+    action = _next(state, limits)
+    if state.turn is None or room is None or not limits.context_max:
+        return action
+    lost = state.turn.last_lost
+    if isinstance(action, Ask):
+        return _fitting(state.turn, action, room(), limits.context_max)
+    if isinstance(action, Finish) and lost is not None and lost.cause == "too_long" and state.turn.compaction is None:
+        return Compact() if room().compactable else action
+    return action
+
+
+def _fitting(turn: OpenTurn, ask: Ask, room: Room, context_max: int) -> Action:
+    if room.tokens <= context_max * COMPACT_AT or (turn.compaction is not None and room.tokens <= context_max):
+        return ask
+    if turn.compaction is None and room.compactable:
+        return Compact()
+    if room.tokens <= context_max:
+        return ask
+    tried = {"done": "; a summary did not make it short enough", "failed": "; a summary could not be made", None: ""}
+    detail = f"the request has about {room.tokens} tokens and the model takes {context_max}{tried[turn.compaction]}"
+    return finish(turn, "failed", "too_long", detail)
+
+
+def _next(state: State, limits: Limits) -> Action:
     turn = state.turn
     if turn is None:
         return Begin(min(state.pending)) if state.pending else Rest()
@@ -83,9 +134,13 @@ def _unrun(call: OpenCall) -> Outcome:
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
     lost = turn.last_lost
-    if lost is None or (lost.cause in RETRIED and turn.lost < limits.attempts_max):
-        return _ask(state, turn, attempt=turn.lost + 1, goes_on=turn.broken > 0)
-    return finish(turn, "failed", lost.cause, lost.detail)
+    if lost is None:
+        return _ask(state, turn)
+    worth_it = lost.cause in RETRIED and (lost.wait_ms or 0) <= WAIT_MS_MAX
+    if not worth_it or turn.lost >= limits.attempts_max:
+        return finish(turn, "failed", lost.cause, lost.detail)
+    again = _ask(state, turn, attempt=turn.lost + 1, goes_on=turn.broken > 0)
+    return replace(again, wait_ms=lost.wait_ms)
 
 
 def _after_answer(state: State, turn: OpenTurn, limits: Limits) -> Action:

@@ -1,26 +1,47 @@
 """Recovery: the facts that close whatever the last writer left open.
 
+A turn that waits for a person to approve a call stays open: nothing of it was under way, and neither a kill nor a
+restart may answer in the person's place. Only what had started is settled.
+
 Pure, so that a reader can apply it in memory to show what a runner will store. Applied to a session that was
 already recovered it yields nothing, so the correction is stored once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import StepLost, StepSealed, ToolSettled, TurnEnded, TurnFact
+from steno.journal.facts import HelperEnded, StepLost, StepSealed, ToolSettled, TurnEnded, TurnFact
 from steno.journal.parts import Content, Reasoning, Refused, Seq, Text, Unknown
-from steno.journal.state import OpenCall, State
+from steno.journal.state import OpenCall, OpenTurn, State
 
 NEVER_RAN = "not run: the turn was cut off before this call started"
 
 
 def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
-    """Close the open turn: seal what was shown, settle what had started, end as interrupted with the cause."""
+    """For whoever runs the session next, and for readers: close the open turn, unless it waits for a person."""
     turn = state.turn
-    if turn is None:
-        return ()
+    if turn is None or not waits_for_approval(turn):
+        return close(state, drafts)
     shown = {draft.stream: draft.text for draft in drafts}
-    facts: list[TurnFact] = []
+    return tuple(_settle(call, shown) for call in turn.calls.values() if call.started is not None)
+
+
+def waits_for_approval(turn: OpenTurn) -> bool:
+    """Whether a person was asked about a call that has not run since, and has not asked for the turn to stop."""
+    if turn.interrupted is not None or turn.step is not None:
+        return False
+    return any(call.asked and call.started is None for call in turn.calls.values())
+
+
+def close(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
+    """Close the open turn, whatever it waits for: seal what was shown, settle what had started, end as interrupted with
+    the cause. For writers that will not take the turn up."""
+    turn = state.turn
+    helpers = tuple(HelperEnded(seq, "unknown", sent="unknown") for seq in state.helpers)
+    if turn is None:
+        return helpers
+    shown = {draft.stream: draft.text for draft in drafts}
+    facts: list[TurnFact] = [*helpers]
     if turn.step is not None:
         facts.append(_close_step(turn.step, shown))
     facts += [_settle(call, shown) for call in turn.calls.values()]
@@ -29,7 +50,7 @@ def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
     return tuple(facts)
 
 
-def _close_step(step: Seq, shown: dict[Stream, str]) -> StepSealed | StepLost:
+def _close_step(step: Seq, shown: Mapping[Stream, str]) -> StepSealed | StepLost:
     parts: list[Content] = []
     if reasoning := shown.get(Stream(step, "reasoning")):
         parts.append(Reasoning(reasoning))
@@ -40,7 +61,7 @@ def _close_step(step: Seq, shown: dict[Stream, str]) -> StepSealed | StepLost:
     return StepSealed(step, tuple(parts), "interrupted")
 
 
-def _settle(call: OpenCall, shown: dict[Stream, str]) -> ToolSettled:
+def _settle(call: OpenCall, shown: Mapping[Stream, str]) -> ToolSettled:
     if call.started is None:
         return ToolSettled(call.step, call.call.id, Refused(NEVER_RAN))
     output = shown.get(Stream(call.started, "output"), "")

@@ -159,12 +159,14 @@ class StepSealed(Fact, frozen=True, tag="step.sealed"):
 
 
 class StepLost(Fact, frozen=True, tag="step.lost"):
-    """A request of which nothing came back. `sent` says whether the provider may have received it."""
+    """A request of which nothing came back. `sent` says whether the provider may have received it, `wait_ms` how long
+    it asked us to wait before another attempt."""
 
     step: Seq
     cause: str
     sent: Literal["yes", "no", "unknown"]
     detail: str = ""
+    wait_ms: int | None = None
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
@@ -199,6 +201,28 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     decision: Literal["allow", "deny"]
     by: str
     reason: str = ""
+
+
+# --- helper calls -------------------------------------------------------------------------------------------------
+
+
+class HelperStarted(Fact, frozen=True, tag="helper.started"):
+    """A request to a model that is about the session and not part of it: no message comes of it. Stored before it is
+    sent."""
+
+    purpose: Literal["summary", "title", "distillation"]
+    model: str
+    digest: str = ""
+
+
+class HelperEnded(Fact, frozen=True, tag="helper.ended"):
+    """`unknown`: our process died first. `sent` says whether the provider may have received the request."""
+
+    started: Seq
+    outcome: Literal["done", "failed", "stopped", "unknown"]
+    detail: str = ""
+    usage: Usage | None = None
+    sent: Literal["yes", "no", "unknown"] = "yes"
 
 
 # --- editing the view -------------------------------------------------------------------------------------------
@@ -321,6 +345,8 @@ TurnFact = (
     | ToolStarted
     | ToolSettled
     | ApprovalAsked
+    | HelperStarted
+    | HelperEnded
     | Compacted
     | Rewound
     | RewindWithdrawn

@@ -28,29 +28,29 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall
+from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall, Unknown
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
 
 
-class Said(Struct, frozen=True, tag="said"):
+class Said(Struct, frozen=True, gc=False, tag="said"):
     seq: Seq
     parts: tuple[Content, ...]
 
 
-class Answered(Struct, frozen=True, tag="answered"):
+class Answered(Struct, frozen=True, gc=False, tag="answered"):
     seq: Seq
     parts: tuple[Content, ...]
     ended: StepEnding
 
 
-class Settled(Struct, frozen=True, tag="settled"):
+class Settled(Struct, frozen=True, gc=False, tag="settled"):
     seq: Seq
     call: str
     outcome: Outcome
 
 
-class Closed(Struct, frozen=True, tag="closed"):
+class Closed(Struct, frozen=True, gc=False, tag="closed"):
     """A turn that did not end well: what stands before it is not a finished answer."""
 
     seq: Seq
@@ -58,7 +58,7 @@ class Closed(Struct, frozen=True, tag="closed"):
     cause: str
 
 
-class Summarised(Struct, frozen=True, tag="summarised"):
+class Summarised(Struct, frozen=True, gc=False, tag="summarised"):
     seq: Seq
     upto: Seq
     summary: str
@@ -67,7 +67,7 @@ class Summarised(Struct, frozen=True, tag="summarised"):
 Entry = Said | Answered | Settled | Closed | Summarised
 
 
-class _Turn(Struct):
+class _Turn(Struct, gc=False):
     origin: Takes | Continues | None = None
     answered: bool = False
     ending: TurnEnded | None = None
@@ -78,24 +78,32 @@ class _Turn(Struct):
         return self.answered or self.continued or self.ending is None or self.ending.outcome == "done"
 
 
-class _Slot(Struct):
-    """An entry, where it stands, and how many standing rewinds leave it out."""
+class _Slot(Struct, gc=False):
+    """An entry, where it stands, and how many standing rewinds leave it out. An outcome stands where the `answer` that
+    called for it stands, and is left out with it: neither is ever told without the other."""
 
     at: Seq
     entry: Entry
     turn: _Turn
     step: Seq | None = None
     cuts: int = 0
+    answer: "_Slot | None" = None
 
 
 class History(Struct):
+    """`counted` is the last answer whose provider said how many tokens it and the request for it had, and how many;
+    None when something before it has changed since."""
+
     context: ContextSet | None = None
+    counted: tuple[Seq, int] | None = None
     _slots: list[_Slot] = []
     _inputs: dict[Seq, InputAdmitted] = {}
     _turns: dict[Seq, _Turn] = {}
     _turn: _Turn = field(default_factory=_Turn)
     _hidden: set[Seq] = set()
     _rewinds: dict[Seq, list[_Slot]] = {}
+    _summaries: list[_Slot] = []
+    _pinned: dict[Seq, _Slot] = {}
 
     def apply(self, record: Record) -> None:
         seq, fact = record.seq, record.fact
@@ -109,10 +117,12 @@ class History(Struct):
                     self._take(seq, taken)
             case StepSealed():
                 self._turn.answered = True
+                if fact.usage is not None and fact.usage.input is not None:
+                    self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
                 self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step)
             case ToolSettled():
                 address = seq if fact.started is None else fact.started
-                self._add(seq, Settled(address, fact.call, fact.outcome), fact.step)
+                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step)
             case TurnEnded():
                 self._turn.ending = fact
                 if fact.outcome != "done":
@@ -122,12 +132,28 @@ class History(Struct):
 
     def entries(self) -> list[Entry]:
         """What the next request says, oldest first."""
-        standing = [slot for slot in self._slots if not slot.cuts]
-        summary = next((slot.entry for slot in reversed(standing) if isinstance(slot.entry, Summarised)), None)
-        first: list[Entry] = [] if summary is None else [summary]
+        if not self._hidden and not self._summaries:
+            return [slot.entry for slot in self._standing()]
+        return [entry for _, entry in self.placed()]
+
+    def placed(self) -> list[tuple[Seq, Entry]]:
+        """The same, each with its place. A call and its outcome have one place. What an open turn answers stands even
+        where a summary stands for it too."""
+        standing = self._standing()
+        summaries = (slot.entry for slot in reversed(self._summaries) if not slot.cuts)
+        summary = next((entry for entry in summaries if isinstance(entry, Summarised)), None)
         upto = 0 if summary is None else summary.upto
-        later = (slot for slot in standing if slot.at > upto and slot.turn.counts())
-        return first + [entry for slot in later if (entry := self._seen(slot)) is not None]
+        first: list[tuple[Seq, Entry]] = [] if summary is None else [(upto, summary)]
+        pinned = None if summary is None else self._pinned.get(summary.seq)
+        later = (slot for slot in standing if slot.at > upto or slot is pinned)
+        return first + [(slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None]
+
+    def _standing(self) -> list[_Slot]:
+        return [
+            slot
+            for slot in self._slots
+            if not (slot.answer or slot).cuts and (slot.turn.answered or slot.turn.counts())
+        ]
 
     def said(self, inputs: Sequence[Seq]) -> list[Said]:
         """Inputs as they will stand in the history once they are taken."""
@@ -168,17 +194,42 @@ class History(Struct):
     def _add(self, at: Seq, entry: Entry, step: Seq | None = None) -> None:
         self._slots.append(_Slot(at, entry, self._turn, step))
 
+    def _settle(self, seq: Seq, entry: Settled, step: Seq) -> None:
+        answer = next((slot for slot in reversed(self._slots) if slot.entry.seq == step and slot.answer is None), None)
+        at = seq if answer is None else answer.at
+        self._slots.append(_Slot(at, entry, self._turn, step, answer=answer))
+
+    def _settle_open(self, seq: Seq) -> None:
+        """In a fork nobody knows what came of a call that was open where it begins: that is its parent's."""
+        settled: set[str] = set()
+        for slot in reversed(self._slots):
+            if isinstance(slot.entry, Answered):
+                for part in slot.entry.parts:
+                    if isinstance(part, ToolCall) and part.id not in settled:
+                        self._settle(seq, Settled(seq, part.id, Unknown()), slot.entry.seq)
+                return
+            if isinstance(slot.entry, Settled):
+                settled.add(slot.entry.call)
+
     def _edit(self, seq: Seq, fact: AnyFact) -> None:
+        if isinstance(fact, ContextSet | Compacted | MessageHidden | Rewound | RewindWithdrawn | SessionStarted):
+            self.counted = None
         match fact:
             case SessionStarted():
                 if self._turn.origin is not None and self._turn.ending is None:
+                    self._settle_open(seq)
                     self._add(seq, Closed(seq, "interrupted", "forked"))
                 self._turn = _Turn()
                 self._inputs = {}
             case ContextSet():
                 self.context = fact
             case Compacted():
-                self._slots.append(_Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True)))
+                slot = _Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True))
+                said = next((slot for slot in reversed(self._slots) if isinstance(slot.entry, Said)), None)
+                if said is not None and self._turn.origin is not None and self._turn.ending is None:
+                    self._pinned[seq] = said
+                self._slots.append(slot)
+                self._summaries.append(slot)
             case MessageHidden():
                 (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
             case Rewound():

@@ -17,6 +17,8 @@ from steno.journal.facts import (
     DeliveryOwed,
     DeliveryRefused,
     DeliverySettled,
+    HelperEnded,
+    HelperStarted,
     HookDone,
     HookOwed,
     InputAdmitted,
@@ -42,20 +44,21 @@ STOPS = frozenset(("user",))
 
 
 class OpenCall(Struct):
-    """A tool call without an outcome. `started` is None until the tool runs."""
+    """A tool call without an outcome. `started` is None until the tool runs. `asked` are the facts that asked a person
+    whether it may run: a new runner asks again, and the answer to any of them counts."""
 
     call: ToolCall
     step: Seq
     started: Seq | None = None
     group: int | None = None
     repeat: Literal["never", "safe"] = "never"
-    asked: Seq | None = None
+    asked: tuple[Seq, ...] = ()
     decision: Literal["allow", "deny"] | None = None
 
 
 class OpenTurn(Struct):
     """`step` is the seq of a request without an ending. `lost` counts the attempts that got no answer since the last
-    one, `broken` the answers in a row that broke off."""
+    one, `broken` the answers in a row that broke off. `compaction` is what came of one since the last answer."""
 
     seq: Seq
     origin: Takes | Continues
@@ -69,6 +72,7 @@ class OpenTurn(Struct):
     settled: list[ToolSettled] = []
     last: StepSealed | None = None
     interrupted: InterruptAsked | None = None
+    compaction: Literal["done", "failed"] | None = None
 
 
 class EndedTurn(Struct):
@@ -99,6 +103,7 @@ class State(Struct):
     last_turn: EndedTurn | None = None
     cut_off: CutOff | None = None
     compacted: Seq | None = None
+    helpers: dict[Seq, HelperStarted] = {}
     threads: dict[str, str] = {}
     deliveries: dict[Seq, DeliveryOwed] = {}
     hooks: dict[Seq, HookOwed] = {}
@@ -158,7 +163,7 @@ class State(Struct):
             case StepSealed():
                 turn.step, turn.last, turn.lost, turn.last_lost = None, fact, 0, None
                 turn.broken = turn.broken + 1 if fact.ended == "incomplete" else 0
-                turn.settled = []
+                turn.settled, turn.compaction = [], None
                 if fact.ended == "complete":
                     calls = (part for part in fact.parts if isinstance(part, ToolCall))
                     turn.calls = {call.id: OpenCall(call, fact.step) for call in calls}
@@ -181,6 +186,15 @@ class State(Struct):
                 self.context = fact
             case Compacted():
                 self.compacted = seq
+                if self.turn is not None:
+                    self.turn.compaction, self.turn.lost, self.turn.last_lost = "done", 0, None
+            case HelperStarted():
+                self.helpers[seq] = fact
+            case HelperEnded():
+                helper = self.helpers.pop(fact.started, None)
+                failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
+                if self.turn is not None and failed:
+                    self.turn.compaction = "failed"
             case ThreadBound():
                 self.threads[fact.runtime] = fact.thread
             case DeliveryOwed():
@@ -199,7 +213,7 @@ class State(Struct):
         """A fork inherits what was said, not what was under way: that is its parent's to finish."""
         self.started = fact
         self.turn = self.cut_off = None
-        self.pending, self.deliveries, self.hooks, self.threads = {}, {}, {}, {}
+        self.pending, self.deliveries, self.hooks, self.threads, self.helpers = {}, {}, {}, {}, {}
         self.ended = None
 
 
@@ -219,8 +233,8 @@ def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAs
             turn.settled.append(fact)
         case ApprovalAsked():
             if (call := turn.calls.get(fact.call)) is not None:
-                call.asked = seq
+                call.asked = (*call.asked, seq)
         case ApprovalDecided():
             for call in turn.calls.values():
-                if call.asked == fact.asked and call.decision is None:
+                if fact.asked in call.asked and call.decision is None:
                     call.decision = fact.decision

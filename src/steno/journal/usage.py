@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steno.journal.facts import Compacted, Record, StepLost, StepSealed, Usage
+from steno.journal.facts import Compacted, HelperEnded, Record, StepLost, StepSealed, Usage
 
 
 class UsageTotal(Struct):
@@ -18,8 +18,12 @@ class UsageTotal(Struct):
 
     def apply(self, record: Record) -> None:
         match record.fact:
-            case StepSealed() | Compacted():
+            case StepSealed():
                 self._count(record.fact.usage)
+            case HelperEnded(sent="yes" | "unknown"):
+                self._count(record.fact.usage)
+            case Compacted(usage=Usage() as usage):
+                self._count(usage)
             case StepLost(sent="yes" | "unknown"):
                 self._count(None)
             case _:

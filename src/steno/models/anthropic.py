@@ -24,7 +24,7 @@ from steno.models.conversation import (
     FromModel,
     FromTools,
     FromUser,
-    Message,
+    Plain,
     Result,
     Shown,
     Thought,
@@ -73,26 +73,42 @@ class MessagesFormat(Struct, frozen=True):
         return MessagesReader(self.provider)
 
 
-def _messages(told: Conversation) -> list[dict[str, Any]]:
-    wire: list[dict[str, Any]] = []
+class _Text(Struct, gc=False, tag_field="type", tag="text"):
+    """A session has thousands of these, and a struct is quicker to make and to write than a dict."""
+
+    text: str
+
+
+class _Message(Struct, gc=False):
+    role: str
+    content: list[Any]
+
+
+def _messages(told: Conversation) -> list[_Message]:
+    wire: list[_Message] = []
     for message in told.lasting:
-        _append(wire, *_blocks(message))
+        if isinstance(message, Plain):
+            _append(wire, message.speaker, [_Text(message.text)])
+        else:
+            _append(wire, *_blocks(message))
     if wire:
-        last = wire[-1]["content"]
-        last[-1] = {**last[-1], "cache_control": CACHED}
+        last = wire[-1].content
+        block = last[-1]
+        fields = {"type": "text", "text": block.text} if isinstance(block, _Text) else block
+        last[-1] = {**fields, "cache_control": CACHED}
     if told.note is not None:
-        _append(wire, *_blocks(told.note))
+        _append(wire, "user", [_Text(told.note.text)])
     return wire
 
 
-def _append(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
-    if wire and wire[-1]["role"] == role:
-        wire[-1]["content"].extend(blocks)
+def _append(wire: list[_Message], role: str, blocks: list[Any]) -> None:
+    if wire and wire[-1].role == role:
+        wire[-1].content.extend(blocks)
     else:
-        wire.append({"role": role, "content": blocks})
+        wire.append(_Message(role, blocks))
 
 
-def _blocks(message: Message) -> tuple[str, list[dict[str, Any]]]:
+def _blocks(message: FromUser | FromModel | FromTools) -> tuple[str, list[dict[str, Any]]]:
     match message:
         case FromUser():
             return "user", _shown(message.shown)

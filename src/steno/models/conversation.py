@@ -11,9 +11,9 @@ Rules that hold for every conversation:
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import assert_never
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
@@ -70,32 +70,39 @@ class Call(Struct, frozen=True, gc=False):
 Shown = tuple[Words | Picture, ...]
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, gc=False):
     call: str
     shown: Shown
     failed: bool
 
 
-class FromUser(Struct, frozen=True):
+class Plain(Struct, frozen=True, gc=False):
+    """A message of one text, as nearly all are: whatever says only that is this."""
+
+    speaker: Literal["user", "assistant"]
+    text: str
+
+
+class FromUser(Struct, frozen=True, gc=False):
     shown: Shown
 
 
-class FromModel(Struct, frozen=True):
+class FromModel(Struct, frozen=True, gc=False):
     blocks: tuple[Thought | Words | Call, ...]
 
 
-class FromTools(Struct, frozen=True):
+class FromTools(Struct, frozen=True, gc=False):
     results: tuple[Result, ...]
 
 
-Message = FromUser | FromModel | FromTools
+Message = Plain | FromUser | FromModel | FromTools
 
 
 class Conversation(Struct, frozen=True):
     """`lasting` is repeated by later requests; `note` stands at the end of this one only."""
 
     lasting: list[Message]
-    note: FromUser | None
+    note: Plain | None
 
     def messages(self) -> list[Message]:
         return self.lasting if self.note is None else [*self.lasting, self.note]
@@ -105,17 +112,17 @@ def conversation(
     request: Request, payloads: Mapping[Hash, bytes], provider: str, call_id: re.Pattern[str]
 ) -> Conversation:
     """`call_id` is what the wire accepts as the id of a call; `provider` is whose blobs it takes."""
-    told = _Telling(payloads, provider, call_id)
-    messages: list[Message] = []
-    for entry in request.entries:
-        messages.extend(told.entry(entry))
-    messages.extend(told.missing())
-    if messages and isinstance(messages[0], FromModel):
-        messages.insert(0, FromUser((Words(wording.EARLIER),)))
+    messages = _Telling(payloads, provider, call_id).tell(request.entries)
+    if messages and _is_models(messages[0]):
+        messages.insert(0, Plain("user", wording.EARLIER))
     note = request.note
-    if not note.strip() and (not messages or isinstance(messages[-1], FromModel)):
+    if not note.strip() and (not messages or _is_models(messages[-1])):
         note = wording.GO_ON
-    return Conversation(messages, FromUser((Words(note),)) if note.strip() else None)
+    return Conversation(messages, Plain("user", note) if note.strip() else None)
+
+
+def _is_models(message: Message) -> bool:
+    return isinstance(message, FromModel) or (isinstance(message, Plain) and message.speaker == "assistant")
 
 
 class _Telling:
@@ -127,27 +134,41 @@ class _Telling:
         self._open: list[Call] = []
         self._results: list[Result] = []
 
-    def entry(self, entry: Entry) -> Iterator[Message]:
-        if isinstance(entry, Settled):
-            yield from self._settle(entry)
-            return
-        yield from self.missing()
+    def tell(self, entries: Iterable[Entry]) -> list[Message]:
+        """A long session has thousands of entries, nearly all of one text: those take the short way."""
+        messages: list[Message] = []
+        for entry in entries:
+            if isinstance(entry, Settled):
+                messages.extend(self._settle(entry))
+                continue
+            if self._open:
+                messages.extend(self._missing())
+            if isinstance(entry, Said) and (text := _only_text(entry.parts)):
+                messages.append(Plain("user", text))
+            elif isinstance(entry, Answered) and entry.ended == "complete" and (text := _only_text(entry.parts)):
+                messages.append(Plain("assistant", text))
+            else:
+                messages.extend(self._message(entry))
+        messages.extend(self._missing())
+        return messages
+
+    def _message(self, entry: Said | Answered | Closed | Summarised) -> Iterator[Message]:
         match entry:
             case Said():
-                yield FromUser(self._said(entry.parts) or (Words(wording.EMPTY_MESSAGE),))
+                yield _from_user(self._said(entry.parts) or (Words(wording.EMPTY_MESSAGE),))
             case Answered():
                 blocks = self._answered(entry)
                 self._open = [block for block in blocks if isinstance(block, Call)]
                 if blocks:
-                    yield FromModel(blocks)
+                    yield _from_model(blocks)
             case Closed():
-                yield FromModel((Words(wording.closing(entry)),))
+                yield Plain("assistant", wording.closing(entry))
             case Summarised():
-                yield FromUser((Words(f"{wording.SUMMARY}\n{entry.summary}".rstrip()),))
+                yield Plain("user", f"{wording.SUMMARY}\n{entry.summary}".rstrip())
             case unreachable:
                 assert_never(unreachable)
 
-    def missing(self) -> Iterator[FromTools]:
+    def _missing(self) -> Iterator[FromTools]:
         """Results for calls that have none: a rewind may end between the two."""
         if self._open:
             words = (Words(wording.NO_OUTCOME),)
@@ -159,8 +180,8 @@ class _Telling:
         call = next((call for call in self._open if call.written == entry.call), None)
         shown = self._outcome(entry.outcome)
         if call is None:
-            yield from self.missing()
-            yield FromUser((Words(f"[Outcome of the earlier call {entry.call}]"), *shown))
+            yield from self._missing()
+            yield _from_user((Words(f"[Outcome of the earlier call {entry.call}]"), *shown))
             return
         self._open.remove(call)
         self._results.append(Result(call.id, shown, not isinstance(entry.outcome, Returned)))
@@ -253,6 +274,25 @@ class _Telling:
             chosen = f"call_{sha256(place).hexdigest()[:24]}"
         self._ids.add(chosen)
         return chosen
+
+
+def _only_text(parts: tuple[Content, ...]) -> str:
+    """The text of parts that are one text and nothing else; empty if there is more to them, or nothing in them."""
+    if len(parts) != 1 or not isinstance(part := parts[0], Text) or not part.text.strip():
+        return ""
+    return part.text
+
+
+def _from_user(shown: Shown) -> Plain | FromUser:
+    if len(shown) == 1 and isinstance(only := shown[0], Words):
+        return Plain("user", only.text)
+    return FromUser(shown)
+
+
+def _from_model(blocks: tuple[Thought | Words | Call, ...]) -> Plain | FromModel:
+    if len(blocks) == 1 and isinstance(only := blocks[0], Words):
+        return Plain("assistant", only.text)
+    return FromModel(blocks)
 
 
 def _join(blocks: list[Thought | Words | Call], text: str) -> None:

@@ -21,7 +21,17 @@ from steno.engine.request import Request
 from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
 from steno.journal.parts import Hash, outcome_parts, text_of
 from steno.models.answer import finished
-from steno.models.conversation import Call, FromModel, FromTools, FromUser, Message, Words, conversation, shown_text
+from steno.models.conversation import (
+    Call,
+    FromModel,
+    FromTools,
+    FromUser,
+    Message,
+    Plain,
+    Words,
+    conversation,
+    shown_text,
+)
 from steno.models.failures import bounded
 from steno.models.openai_chat import ChatReader
 from steno.models.protocol import ModelError, ModelEvent
@@ -178,6 +188,8 @@ def _tokens(text: str) -> int:
 
 def _plain(message: Message) -> dict[str, Any]:
     match message:
+        case Plain():
+            return {"role": message.speaker, "content": message.text}
         case FromUser():
             return {"role": "user", "content": shown_text(message.shown)}
         case FromModel():

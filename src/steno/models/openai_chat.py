@@ -25,6 +25,7 @@ from steno.models.conversation import (
     FromUser,
     Message,
     Picture,
+    Plain,
     Shown,
     Thought,
     Words,
@@ -53,32 +54,44 @@ class ChatFormat(Struct, frozen=True):
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         told = conversation(request, payloads, self.provider, CALL_ID)
-        body["messages"] = chat_messages(request.system, told.messages())
+        body["messages"] = _messages(request.system, told.messages())
         return encode(body)
 
     def reader(self) -> "ChatReader":
         return ChatReader(self.provider)
 
 
-def chat_messages(system: str, messages: list[Message]) -> list[dict[str, Any]]:
-    wire: list[dict[str, Any]] = [{"role": "system", "content": system}] if system.strip() else []
+class _Spoken(Struct, gc=False):
+    """A message of one text. A session has thousands of them, and this is quicker to make and to write than a dict."""
+
+    role: str
+    content: str
+
+
+def _messages(system: str, messages: list[Message]) -> list[Any]:
+    wire: list[Any] = [_Spoken("system", system)] if system.strip() else []
+    answering = False
     for message in messages:
         match message:
+            case Plain(speaker="user"):
+                wire.append(_Spoken("user", message.text))
             case FromUser():
                 wire.append({"role": "user", "content": _user_content(message.shown)})
-            case FromModel():
-                said = _assistant(message)
-                if wire and wire[-1]["role"] == "assistant":
-                    _join(wire[-1], said)
-                else:
-                    wire.append(said)
             case FromTools():
                 wire.extend(
                     {"role": "tool", "tool_call_id": result.call, "content": shown_text(result.shown)}
                     for result in message.results
                 )
+            case Plain() | FromModel():
+                said = _assistant(message)
+                if answering:
+                    said = _joined(wire.pop(), said)
+                wire.append(said)
+                answering = True
+                continue
             case unreachable:
                 assert_never(unreachable)
+        answering = False
     return wire
 
 
@@ -94,7 +107,9 @@ def _user_content(shown: Shown) -> str | list[dict[str, Any]]:
     ]
 
 
-def _assistant(message: FromModel) -> dict[str, Any]:
+def _assistant(message: Plain | FromModel) -> "_Spoken | dict[str, Any]":
+    if isinstance(message, Plain):
+        return _Spoken("assistant", message.text)
     words = [block.text for block in message.blocks if isinstance(block, Words)]
     said: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(words) if words else None}
     if not any(isinstance(block, Call) for block in message.blocks):
@@ -122,11 +137,11 @@ def _beside(thought: Thought) -> "_Beside":
         return _Beside()
 
 
-def _join(last: dict[str, Any], said: dict[str, Any]) -> None:
+def _joined(last: "_Spoken | dict[str, Any]", said: "_Spoken | dict[str, Any]") -> dict[str, Any]:
     """Two answers in a row (the first broke off) are one message; no answer follows one that has calls."""
-    texts = [text for text in (last["content"], said["content"]) if text]
-    last["content"] = "\n\n".join(texts) if texts else None
-    last.update({key: value for key, value in said.items() if key not in ("role", "content")})
+    first, second = msgspec.to_builtins(last), msgspec.to_builtins(said)
+    texts = [text for text in (first["content"], second["content"]) if text]
+    return {**first, **second, "content": "\n\n".join(texts) if texts else None}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from steno.models.conversation import (
     FromModel,
     FromTools,
     FromUser,
-    Message,
     Picture,
+    Plain,
     Result,
     Shown,
     Thought,
@@ -54,17 +54,40 @@ class ResponsesFormat(Struct, frozen=True):
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         told = conversation(request, payloads, self.provider, CALL_ID)
-        body["input"] = [item for message in told.messages() for item in _items(message)]
+        items: list[Any] = []
+        for message in told.messages():
+            if isinstance(message, Plain):
+                items.append(_plain(message))
+            else:
+                items.extend(_items(message))
+        body["input"] = items
         return encode(body)
 
     def reader(self) -> "ResponsesReader":
         return ResponsesReader(self.provider)
 
 
-def _items(message: Message) -> list[Any]:
+class _InputText(Struct, gc=False, tag_field="type", tag="input_text"):
+    """A session has thousands of these, and a struct is quicker to make and to write than a dict."""
+
+    text: str
+
+
+class _Spoken(Struct, gc=False, tag_field="type", tag="message"):
+    role: str
+    content: Any
+
+
+def _plain(message: Plain) -> _Spoken:
+    if message.speaker == "user":
+        return _Spoken("user", (_InputText(message.text),))
+    return _Spoken("assistant", message.text)
+
+
+def _items(message: FromUser | FromModel | FromTools) -> list[Any]:
     match message:
         case FromUser():
-            return [{"type": "message", "role": "user", "content": _shown(message.shown)}]
+            return [_Spoken("user", _shown(message.shown))]
         case FromModel():
             return [item for block in message.blocks if (item := _item(block)) is not None]
         case FromTools():
@@ -79,7 +102,7 @@ def _items(message: Message) -> list[Any]:
 def _item(block: Thought | Words | Call) -> Any:
     match block:
         case Words():
-            return {"type": "message", "role": "assistant", "content": block.text}
+            return _Spoken("assistant", block.text)
         case Call():
             called = {"call_id": block.id, "name": block.name, "arguments": block.arguments}
             return {"type": "function_call", **called}

@@ -71,6 +71,15 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
         case list() | tuple():
             return [each_text(item, change) for item in value]
         case msgspec.Struct():
-            return each_text(msgspec.to_builtins(value), change)
+            return each_text(_fields(value), change)
         case _:
             return value
+
+
+def _fields(value: msgspec.Struct) -> Any:
+    """A struct as the dict that it is written as. One level of it where that will do: `Raw` has no other form."""
+    config = value.__struct_config__
+    if config.omit_defaults:
+        return msgspec.to_builtins(value)
+    tag = {} if config.tag_field is None else {config.tag_field: config.tag}
+    return {**tag, **msgspec.structs.asdict(value)}

@@ -15,6 +15,9 @@ STOPPED = Refused("not run: the turn was stopped first")
 NOBODY = Refused("not run: it needs approval and there was nobody to ask; --yes approves tools")
 DENIED = Refused("not run: the user denied it")
 
+Permission = Refused | Literal["given", "left"]
+"""Whether a call may run. "left": nobody decided, because this process is leaving."""
+
 
 class Calls:
     def __init__(
@@ -25,7 +28,7 @@ class Calls:
         self._approval = approval
 
     async def run(self, calls: tuple[OpenCall, ...]) -> None:
-        """All of them at once; returns when each has an outcome in the journal."""
+        """All of them at once; returns when each has an outcome in the journal, or waits for approval and we leave."""
         tasks = [asyncio.create_task(self._one(call)) for call in calls]
         try:
             await asyncio.gather(*tasks)
@@ -39,10 +42,14 @@ class Calls:
         if tool is None:
             await self._settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
             return
-        refused = await self._refused(call, tool)
-        if refused is not None:
-            await self._settle(call, refused)
-            return
+        match await self._permission(call, tool):
+            case "left":
+                return
+            case Refused() as refused:
+                await self._settle(call, refused)
+                return
+            case "given":
+                pass
         try:
             prepared = await tool.prepare(call.call.arguments)
         except BadArguments as error:
@@ -50,28 +57,34 @@ class Calls:
             return
         await self._carry_out(call, tool, prepared)
 
-    async def _refused(self, call: OpenCall, tool: Tool) -> Refused | None:
-        """Why a call may not run, if it may not."""
+    async def _permission(self, call: OpenCall, tool: Tool) -> Permission:
+        """What a person decided, also while nobody ran the session, counts before what this run was told."""
+        if self._held.letting_go():
+            return "left"
         if self._held.asked_to_stop():
             return STOPPED
+        if call.decision is not None:
+            return "given" if call.decision == "allow" else DENIED
         if tool.approval == "none" or self._approval == "allow":
-            return None
+            return "given"
         if self._approval == "refuse":
             return NOBODY
         await self._held.record(ApprovalAsked(call.step, call.call.id))
         return await self._decision(call)
 
-    async def _decision(self, call: OpenCall) -> Refused | None:
-        """Wait until somebody, anywhere, decides, or asks for a stop."""
+    async def _decision(self, call: OpenCall) -> Permission:
+        """Wait until somebody, anywhere, decides, or asks for a stop. If it is we who leave, the question stays."""
         while True:
             self._held.decided.clear()
             await self._held.catch_up()
             turn = self._held.state.turn
             open_call = None if turn is None else turn.calls.get(call.call.id)
+            if self._held.letting_go():
+                return "left"
             if self._held.asked_to_stop() or open_call is None:
                 return STOPPED
             if open_call.decision is not None:
-                return None if open_call.decision == "allow" else DENIED
+                return "given" if open_call.decision == "allow" else DENIED
             waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:

@@ -6,7 +6,7 @@ Memory here is a fold that can be thrown away: whatever is not in the journal di
 import asyncio
 import contextlib
 
-from steno.engine.recover import recover
+from steno.engine.recover import close, recover
 from steno.journal.drafts import Stream
 from steno.journal.facts import ApprovalDecided, InterruptAsked, Record, TurnFact
 from steno.journal.history import History
@@ -36,12 +36,13 @@ class HeldSession:
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, store: Store, id: str, lease_ms: int) -> "HeldSession":
-        """Take the lease, fold, and close what the last writer left open, once."""
+    async def open(cls, store: Store, id: str, lease_ms: int, to_run: bool = False) -> "HeldSession":
+        """Take the lease, fold, and close what the last writer left open, once. Whoever does not come to run it ends
+        a turn that waits for approval, too: nothing may be edited while a turn is open."""
         held = cls(store, await store.acquire(id))
         try:
             await held._fold()
-            await held._recover()
+            await held._recover(to_run)
         except BaseException:
             await held._drop()
             raise
@@ -89,6 +90,10 @@ class HeldSession:
     def asked_to_stop(self) -> bool:
         return self.stopped.is_set()
 
+    def letting_go(self) -> bool:
+        """Whether it is we who stop, and not a person who wants the turn to stop."""
+        return self.leaving or self.lost is not None
+
     async def catch_up(self) -> None:
         """Take in what others added."""
         async with self._recording:
@@ -102,11 +107,13 @@ class HeldSession:
                 self._apply(record)
             await asyncio.sleep(0)
 
-    async def _recover(self) -> None:
-        facts = recover(self.state, await self._store.drafts(self.id))
+    async def _recover(self, to_run: bool) -> None:
+        if self.state.turn is None:
+            return
+        drafts = await self._store.drafts(self.id)
+        facts = recover(self.state, drafts) if to_run else close(self.state, drafts)
         if facts:
-            if self.state.turn is not None:
-                await _end_groups(list(self.state.turn.calls.values()))
+            await _end_groups(list(self.state.turn.calls.values()))
             await self.record(*facts)
 
     async def _drop(self) -> None:

@@ -4,20 +4,23 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from math import ceil
 from typing import Literal, assert_never
 
 from msgspec import Struct
 
-from steno.engine.action import Ask, Begin, Finish, Limits, Rest, RunTools, finish, next_action
+from steno.engine.action import Ask, Begin, Compact, Finish, Limits, Rest, RunTools, finish, next_action
 from steno.engine.notes import GO_ON, recovery_note
+from steno.engine.recover import waits_for_approval
 from steno.engine.request import Request, build
 from steno.journal.drafts import Stream
 from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, StepStarted, Takes, TurnStarted
 from steno.journal.history import Answered, Entry, Said, Settled
 from steno.journal.parts import Content, Hash, Image, Reasoning, Seq, Text, outcome_parts
 from steno.journal.state import State
-from steno.models.protocol import Model
+from steno.models.protocol import Model, ModelError
 from steno.runtimes.calls import Calls
+from steno.runtimes.compacting import compact, room
 from steno.runtimes.held import HeldSession
 from steno.runtimes.streaming import Kind, Streamed, stream_to
 from steno.store.errors import NotAllowed
@@ -58,7 +61,7 @@ class Native:
         `opening` is a turn to begin with: one that continues or retries. `leaving`, when set, ends the running turn as
         terminated and lets go.
         """
-        held = await HeldSession.open(self._store, session, self._lease_ms)
+        held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
         leaver = asyncio.create_task(held.leave_when(leaving))
         try:
             if opening is not None:
@@ -69,6 +72,8 @@ class Native:
             await held.leave()
 
     async def _open(self, held: HeldSession, opening: TurnStarted) -> None:
+        if held.state.turn is not None:
+            raise NotAllowed(f"a turn of session {held.id!r} waits for approval; answer it or stop it first")
         match opening.origin:
             case Continues(turn=turn):
                 cut = held.state.cut_off
@@ -86,7 +91,7 @@ class Native:
             if held.leaving or (held.state.turn is None and enough(held.state)):
                 await self._close(held)
                 return
-            match next_action(held.state, agent.limits):
+            match next_action(held.state, agent.limits, lambda: room(held.history, agent.limits)):
                 case Rest():
                     if await held.release():
                         return
@@ -94,6 +99,8 @@ class Native:
                     await held.record(TurnStarted(Takes(taken)))
                 case Ask() as ask:
                     await self._ask(held, agent, ask)
+                case Compact():
+                    await compact(held, agent.model, agent.limits)
                 case RunTools(calls=calls):
                     await Calls(held, agent.tools, agent.approval).run(calls)
                 case Finish(facts=facts):
@@ -102,15 +109,16 @@ class Native:
                     assert_never(unreachable)
 
     async def _close(self, held: HeldSession) -> None:
-        """Let go in order: a running turn ends as terminated; what is pending stays so for whoever comes next."""
-        if held.state.turn is not None:
+        """Let go in order: a running turn ends as terminated; what is pending, be it an input or an approval, stays so
+        for whoever comes next."""
+        if held.state.turn is not None and not waits_for_approval(held.state.turn):
             await held.record(*finish(held.state.turn, "interrupted", "terminated").facts)
         while not await held.release():
             pass
 
     async def _ask(self, held: HeldSession, agent: Agent, ask: Ask) -> None:
         """One request and its answer: record, send, store each piece, seal."""
-        if ask.attempt > 1 and not await _pause(held, agent.backoff_s, ask.attempt):
+        if ask.attempt > 1 and not await _pause(held, agent.backoff_s, ask):
             return
         if held.history.context != agent.context:
             await held.record(agent.context)
@@ -118,8 +126,7 @@ class Native:
         if held.asked_to_stop():
             return
         request = build(held.history, ask.takes, _note(held, ask))
-        body = await asyncio.to_thread(agent.model.to_wire, request, await self._payloads(request))
-        digest = sha256(body).hexdigest()[:32]
+        body, digest = await asyncio.to_thread(written, agent.model, request, await self._payloads(request))
         step = await held.record(StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges))
         if held.asked_to_stop():
             await held.record(StepLost(step, "stopped", sent="no"))
@@ -131,7 +138,13 @@ class Native:
         await held.record(_ending(step, await stream_to(commit, agent.model.stream(body), held.stopped)))
 
     async def _payloads(self, request: Request) -> dict[Hash, bytes]:
-        return {hash: await self._store.get(hash) for hash in sorted(_images(request.entries))}
+        return {hash: await self._store.get(hash) for hash in sorted(images_of(request.entries))}
+
+
+def written(model: Model, request: Request, payloads: Mapping[Hash, bytes]) -> tuple[bytes, str]:
+    """The request's bytes and their digest. In a thread: a long session takes long enough to keep others waiting."""
+    body = model.to_wire(request, payloads)
+    return body, sha256(body).hexdigest()[:32]
 
 
 def _note(held: HeldSession, ask: Ask) -> str:
@@ -158,15 +171,27 @@ def _ending(step: Seq, streamed: Streamed) -> StepSealed | StepLost:
     if streamed.error is not None:
         if shown:
             return StepSealed(step, tuple(shown), "incomplete")
-        return StepLost(step, streamed.error.cause, streamed.error.sent, streamed.error.detail)
+        return _lost(step, streamed.error)
     if shown:
         return StepSealed(step, tuple(shown), "interrupted")
     return StepLost(step, "stopped", sent="unknown")
 
 
-async def _pause(held: HeldSession, backoff_s: tuple[float, ...], attempt: int) -> bool:
-    """Wait before another attempt, a little longer each time; False if a stop was asked for meanwhile."""
-    wait_s = backoff_s[min(attempt - 2, len(backoff_s) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
+def _lost(step: Seq, error: ModelError) -> StepLost:
+    """The person is told what the provider asked for, because they wait for it too."""
+    if error.retry_after_s is None:
+        return StepLost(step, error.cause, error.sent, error.detail)
+    detail = f"{error.detail}; the provider asks to wait {error.retry_after_s:g} s"
+    return StepLost(step, error.cause, error.sent, detail, ceil(error.retry_after_s * 1000))
+
+
+async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> bool:
+    """Wait before another attempt: as the provider asked, else a little longer each time. False if a stop was asked
+    for meanwhile. Chance keeps those who were turned away together from coming back together."""
+    if ask.wait_ms:
+        wait_s = ask.wait_ms / 1000 * random.uniform(1.0, 1.1)  # noqa: S311
+    else:
+        wait_s = backoff_s[min(ask.attempt - 2, len(backoff_s) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
     try:
         await asyncio.wait_for(held.stopped.wait(), wait_s)
     except TimeoutError:
@@ -175,13 +200,16 @@ async def _pause(held: HeldSession, backoff_s: tuple[float, ...], attempt: int) 
     return False
 
 
-def _images(entries: tuple[Entry, ...]) -> set[Hash]:
+def images_of(entries: tuple[Entry, ...]) -> set[Hash]:
     found: set[Hash] = set()
     for entry in entries:
-        parts: tuple[Content, ...] = ()
-        if isinstance(entry, Said | Answered):
+        if isinstance(entry, (Said, Answered)):
             parts = entry.parts
         elif isinstance(entry, Settled):
             parts = outcome_parts(entry.outcome)
-        found |= {part.hash for part in parts if isinstance(part, Image)}
+        else:
+            continue
+        for part in parts:
+            if isinstance(part, Image):
+                found.add(part.hash)
     return found

@@ -1,0 +1,139 @@
+"""The three standard handles: the only place that reads or writes them.
+
+OutputLost   stdout is closed, full or left by its reader; go on without it, and say so
+"""
+
+import contextlib
+import io
+import os
+import sys
+from typing import Literal, TextIO
+
+READ_BYTES = 65_536
+TERMINAL_LINE_BYTES_MAX = 4_095
+"""What a terminal keeps of a line. It drops the rest in silence."""
+
+
+class OutputLost(Exception):
+    pass
+
+
+def prepare() -> None:
+    """Put something in the place of handles that are closed, so that no file of ours gets their numbers.
+
+    What takes the place of stdout cannot be written, so that output is not lost in silence.
+    """
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, mode)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+    sys.stdin = sys.stdin or _text(0, "r")
+    sys.stdout = sys.stdout or _text(1, "w")
+    sys.stderr = sys.stderr or _text(2, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _text(number: int, mode: Literal["r", "w"]) -> TextIO:
+    return open(number, mode, encoding="utf-8", closefd=False)
+
+
+def show(text: str, end: str = "\n") -> None:
+    """Write to stdout, now."""
+    try:
+        sys.stdout.write(text + end)
+        sys.stdout.flush()
+    except OSError as error:
+        _give_up(1)
+        raise OutputLost(error.strerror or "closed") from error
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Write to stderr, if anybody reads it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text + end)
+        sys.stderr.flush()
+
+
+def complain(text: str) -> None:
+    note(f"steno: {text}")
+
+
+def finish() -> None:
+    """What cannot be written is not tried again when the interpreter ends."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            _give_up(number)
+
+
+def _give_up(number: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def person_present() -> bool:
+    """Whether somebody can be asked: they see stderr and type on stdin."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def read_all() -> str:
+    """Standard input to its end, byte for byte."""
+    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+class Lines:
+    """Standard input line by line, without keeping the loop from its work."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    async def next(self) -> str | None:
+        """A line without its end; None at the end of the input."""
+        while b"\n" not in self._held:
+            piece = await _read()
+            if not piece:
+                line, self._held = self._held, b""
+                return _decoded(line) if line else None
+            self._held += piece
+        line, _, self._held = self._held.partition(b"\n")
+        return _decoded(line)
+
+    def drop(self) -> None:
+        """Forget what was typed and not taken."""
+        self._held = b""
+
+
+def cut_by_terminal(line: str) -> bool:
+    """Whether a terminal may have dropped the end of a line."""
+    return sys.stdin.isatty() and len(line.encode("utf-8", "surrogateescape")) >= TERMINAL_LINE_BYTES_MAX
+
+
+def _decoded(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")
+
+
+async def _read() -> bytes:
+    import asyncio  # behind the parser, so that --help stays quick
+
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(0, ready.set)
+    except PermissionError:
+        return os.read(0, READ_BYTES)  # a file, which is always ready
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(0)
+    try:
+        return os.read(0, READ_BYTES)
+    except OSError:
+        return b""  # the terminal is gone

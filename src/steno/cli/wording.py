@@ -1,0 +1,94 @@
+"""How a turn ended, in words: what happened, what was kept, what to do next."""
+
+from steno.journal.facts import TurnEnded
+from steno.store.errors import (
+    JournalCorrupt,
+    KeyReused,
+    SessionBusy,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreTooNew,
+)
+from steno.wiring import Provider
+
+
+def ending(ended: TurnEnded, session: str, model: str, provider: Provider | None) -> str:
+    """What to tell a person about a turn that is not done."""
+    if ended.outcome == "interrupted":
+        return _interrupted(ended.cause, session)
+    what, mend = _failure(ended, model, provider)
+    again = f"{mend}, then steno retry {session}" if mend else f"steno retry {session} runs the prompt again"
+    return f"the turn failed: {what}; the prompt and everything shown are kept in session {session}; {again}"
+
+
+def _interrupted(cause: str, session: str) -> str:
+    kept = f"everything shown is kept in session {session}"
+    match cause:
+        case "user":
+            return f"stopped; {kept}"
+        case "deleted":
+            return f"session {session} was deleted while its turn ran; nothing of it is kept"
+        case "killed":
+            return f"the process that ran the turn was killed; {kept}; steno continue {session} takes it up"
+        case "terminated":
+            return f"the turn was ended by a signal; {kept}; steno continue {session} takes it up"
+        case _:
+            return f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
+
+
+def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[str, str]:
+    """What failed, and what a person can do about it."""
+    address = "the model" if provider is None else provider.url
+    key_from = "the key of its provider" if provider is None else provider.key_from
+    because = f" ({ended.detail})" if ended.detail else ""
+    match ended.cause:
+        case "unreachable":
+            mend = "" if provider is None else f"check {provider.url_from}"
+            return f"{address} cannot be reached{because}", mend
+        case "no_key":
+            return f"{address} wants a key that it accepts{because}", f"set {key_from}"
+        case "unknown_model" | "no_model":
+            where = "" if provider is None else f" at {provider.url}"
+            return f"there is no model {model or 'of this name'}{where}{because}", "choose another with --model"
+        case "too_long":
+            return f"the conversation is longer than {model} takes{because}", ""
+        case "timeout" | "dropped":
+            return f"no answer came from {address}{because}", ""
+        case "rate_limited" | "overloaded" | "server_error":
+            said = {"rate_limited": "is being asked too often", "overloaded": "is overloaded"}
+            return f"{address} {said.get(ended.cause, 'reports an error of its own')}{because}", ""
+        case "refused":
+            return f"{address} refused the request{because}", ""
+        case _:
+            return ended.detail or ended.cause, ""
+
+
+def lost(cause: str, detail: str, provider: Provider | None) -> str:
+    """A request of which nothing came back."""
+    address = "" if provider is None or provider.url in detail else f" from {provider.url}"
+    return f"no answer{address} ({cause})" + (f": {detail}" if detail else "")
+
+
+def advice(error: StoreError) -> str:
+    """What to do about an error of the store, where that does not say so itself."""
+    match error:
+        case SessionBusy():
+            return f"wait for it, or stop it with steno interrupt {error.session}"
+        case KeyReused():
+            return "another prompt needs another --input-id"
+        case StoreFull():
+            return "nothing of this was stored; make room and try again"
+        case StoreReadOnly():
+            return "nothing of this was stored; mend the permissions and try again"
+        case StoreLocked():
+            return "nothing of this was stored; try again"
+        case StoreTooNew():
+            return "nothing was touched; use the newer steno"
+        case JournalCorrupt():
+            return (
+                "nothing was changed; steno verify says what is damaged, steno restore FILE puts a backup in its place"
+            )
+        case _:
+            return ""

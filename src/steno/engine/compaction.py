@@ -1,0 +1,193 @@
+"""What a summary would stand for, and how the summariser is asked for it. Pure.
+
+Facts are summarised, never an earlier summary as if somebody had said it: that is given to the summariser apart, as
+what it is. Notes that were for one request only are in no fact, so they cannot get here.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from msgspec import Struct
+
+from steno.engine import tokens
+from steno.engine.request import Request
+from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
+from steno.journal.parts import (
+    Content,
+    Failed,
+    File,
+    Image,
+    Interrupted,
+    Outcome,
+    Reasoning,
+    Redacted,
+    Refused,
+    Returned,
+    Seq,
+    Text,
+    ToolCall,
+    Unknown,
+    outcome_parts,
+)
+
+CALLS_MAX = 8
+"""Calls to the summariser for one compaction."""
+SUMMARY_CHARS_MAX = 16_000
+_ENTRY_CHARS = (8_000, 2_000, 500, 120)
+
+SYSTEM = """\
+You keep the memory of a long conversation between a user and an assistant that can use tools. You are given what was \
+said and done, oldest first, and perhaps the summary of what came before it. Write the summary that replaces both, for \
+the assistant to go on from. Keep: what the user wants and has decided, facts, names, numbers, paths and identifiers \
+exactly as they were given, what was done and what came of it, what is still open. Leave out greetings and what no \
+longer matters. Write plain text in the language of the conversation. Answer with the summary alone."""
+
+
+class Plan(Struct, frozen=True):
+    """A summary would stand for `entries`, which lie up to the seq `upto`; `before` is the summary they follow."""
+
+    upto: Seq
+    entries: tuple[Entry, ...]
+    before: str = ""
+
+
+def plan(standing: Sequence[tuple[Seq, Entry]], keep_tokens: int) -> Plan | None:
+    """Summarise all but the latest entries, as many as fit into `keep_tokens`; None if that leaves nothing to do.
+
+    `standing` is what the next request says, each with its place. A call and its outcome have one place, so they are
+    never separated. The latest thing the user said stays in the history whatever the plan says.
+    """
+    kept, first = 0, len(standing)
+    for i in reversed(range(len(standing))):
+        kept += tokens.of_entry(standing[i][1])
+        if kept > keep_tokens:
+            break
+        if i == 0 or standing[i - 1][0] < standing[i][0]:
+            first = i
+    if first == len(standing):
+        first = _last_place(standing)
+    gone = standing[:first]
+    before = gone[0][1].summary if gone and isinstance(gone[0][1], Summarised) else ""
+    entries = tuple(entry for _, entry in gone if not isinstance(entry, Summarised))
+    return Plan(gone[-1][0], entries, before) if entries else None
+
+
+def _last_place(standing: Sequence[tuple[Seq, Entry]]) -> int:
+    """Where the last place begins: that much stays even if it is too long by itself."""
+    if not standing:
+        return 0
+    return next(i for i, (at, _) in enumerate(standing) if at == standing[-1][0])
+
+
+def portions(plan: Plan, chars_max: int) -> list[str]:
+    """The plan's entries as text for the summariser, in portions of about that length, at most `CALLS_MAX` of them.
+
+    Where it would be more, long entries are shortened, and say so; in the worst case the middle is left out, and
+    says so.
+    """
+    lines: list[str] = []
+    for entry_chars in _ENTRY_CHARS:
+        lines = [_shorten(line, entry_chars) for entry in plan.entries if (line := _told(entry))]
+        if sum(len(line) + 1 for line in lines) <= chars_max * CALLS_MAX:
+            break
+    return _packed(_without_middle(lines, chars_max * CALLS_MAX), chars_max)
+
+
+def ask(model: str, portion: str, before: str) -> Request:
+    """The request to the summariser for one portion, given the summary of what came before it."""
+    earlier = f"Summary of what came before:\n{before}\n\n" if before else ""
+    text = f"{earlier}What was said and done:\n{portion}\n\nWrite the summary now."
+    return Request(model, SYSTEM, (), (Said(0, (Text(text),)),))
+
+
+def _packed(lines: Sequence[str], chars_max: int) -> list[str]:
+    packed: list[list[str]] = [[]]
+    length = 0
+    for line in lines:
+        if packed[-1] and length + len(line) > chars_max and len(packed) < CALLS_MAX:
+            packed.append([])
+            length = 0
+        packed[-1].append(line)
+        length += len(line) + 1
+    return ["\n".join(some) for some in packed]
+
+
+def _without_middle(lines: list[str], chars_max: int) -> list[str]:
+    if sum(len(line) + 1 for line in lines) <= chars_max:
+        return lines
+    first: list[str] = []
+    last: list[str] = []
+    room, i, j = chars_max - 100, 0, len(lines)
+    while i < j:
+        line = lines[i] if len(first) <= len(last) else lines[j - 1]
+        room -= len(line) + 1
+        if room < 0:
+            break
+        if len(first) <= len(last):
+            first.append(line)
+            i += 1
+        else:
+            last.append(line)
+            j -= 1
+    return [*first, f"[{j - i} messages are left out here]", *reversed(last)]
+
+
+def _shorten(line: str, chars_max: int) -> str:
+    if len(line) <= chars_max:
+        return line
+    half = chars_max // 2
+    return f"{line[:half]} [{len(line) - 2 * half} characters are left out] {line[-half:]}"
+
+
+def _told(entry: Entry) -> str:
+    match entry:
+        case Said():
+            return f"user: {_text(entry.parts)}"
+        case Answered():
+            end = "" if entry.ended == "complete" else " [broke off]"
+            return f"assistant: {_text(entry.parts)}{end}"
+        case Settled():
+            return f"outcome of {entry.call}: {_outcome(entry.outcome)}"
+        case Closed():
+            return f"[the turn ended as {entry.outcome}: {entry.cause}]"
+        case Summarised():
+            return ""
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _outcome(outcome: Outcome) -> str:
+    said = _text(outcome_parts(outcome))
+    match outcome:
+        case Returned():
+            return said
+        case Failed():
+            return f"failed: {said}"
+        case Refused():
+            return f"not run: {outcome.reason}"
+        case Interrupted():
+            return f"stopped while it ran: {said}"
+        case Unknown():
+            return f"unknown, its process ended first: {said}"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _text(parts: tuple[Content, ...]) -> str:
+    return " ".join(text for part in parts if (text := _part(part)))
+
+
+def _part(part: Content) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            return f"[calls {part.name} as {part.id}: {part.arguments}]"
+        case Image() | File():
+            return f"[{part.name or part.media_type}]"
+        case Redacted():
+            return "[redacted]"
+        case Reasoning():
+            return ""
+        case unreachable:
+            assert_never(unreachable)

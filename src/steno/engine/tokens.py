@@ -1,0 +1,71 @@
+"""How long a request is, in tokens: the provider's own count as far as it goes, an estimate for the rest."""
+
+from collections.abc import Iterable
+
+from steno.journal.facts import ContextSet
+from steno.journal.history import Answered, Closed, Entry, History, Settled, Summarised
+from steno.journal.parts import Content, File, Image, Redacted, Refused, ToolCall, outcome_parts
+
+PER_ENTRY = 6
+"""What a message costs beside its words."""
+PER_IMAGE = 1_200
+CHARS_PER_TOKEN = 4
+
+
+def estimate(text: str) -> int:
+    """About a token for four Latin letters, and one for each character of scripts that have many."""
+    beyond = 0 if text.isascii() else sum(1 for letter in text if letter > "\u024f")
+    return (len(text) - beyond + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN + beyond
+
+
+def of_entry(entry: Entry) -> int:
+    match entry:
+        case Summarised():
+            return PER_ENTRY + estimate(entry.summary)
+        case Closed():
+            return PER_ENTRY + estimate(entry.cause)
+        case Settled():
+            reason = entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
+            return PER_ENTRY + estimate(reason) + _of_parts(outcome_parts(entry.outcome))
+        case _:
+            return PER_ENTRY + _of_parts(entry.parts)
+
+
+def of_entries(entries: Iterable[Entry]) -> int:
+    return sum(map(of_entry, entries))
+
+
+def of_request(history: History) -> int:
+    """The next request, about. What the provider has counted is not estimated again."""
+    entries = history.entries()
+    if history.counted is not None:
+        step, counted = history.counted
+        for i in reversed(range(len(entries))):
+            entry = entries[i]
+            if isinstance(entry, Answered) and entry.seq == step:
+                return counted + of_entries(entries[i + 1 :])
+    return of_entries(entries) + (0 if history.context is None else of_context(history.context))
+
+
+def of_context(context: ContextSet) -> int:
+    """The system prompt, the memories and the tools."""
+    tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
+    return estimate(context.system) + sum(map(estimate, context.memories)) + tools
+
+
+def _of_parts(parts: tuple[Content, ...]) -> int:
+    return sum(map(_of_part, parts))
+
+
+def _of_part(part: Content) -> int:
+    match part:
+        case ToolCall():
+            return PER_ENTRY + estimate(part.name) + estimate(part.arguments)
+        case Image():
+            return PER_IMAGE
+        case File():
+            return part.size // CHARS_PER_TOKEN
+        case Redacted():
+            return 1
+        case _:
+            return estimate(part.text)

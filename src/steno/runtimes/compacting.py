@@ -1,0 +1,126 @@
+"""Makes a summary and records it. The summariser is asked outside any lock; until the one fact at the end is stored,
+the old context stands, whatever happens."""
+
+import asyncio
+import time
+from hashlib import sha256
+from typing import Literal
+
+from msgspec import Struct
+
+from steno.engine import compaction, tokens
+from steno.engine.action import Limits, Room
+from steno.engine.compaction import Plan
+from steno.engine.request import Request
+from steno.journal.facts import Compacted, HelperEnded, HelperStarted
+from steno.journal.history import History
+from steno.journal.parts import text_of
+from steno.models.protocol import Finished, Model, ModelError
+from steno.runtimes.held import HeldSession
+
+SUMMARY_S = 60.0
+"""For all calls of one compaction together."""
+KEPT = 4
+"""One part in so many of the context stays as it is."""
+CONTEXT_UNSAID = 32_000
+"""What a model is taken to take where nobody said."""
+PORTION_CHARS_MAX = 200_000
+
+
+class _Failed(Exception):
+    pass
+
+
+class Compaction(Struct, frozen=True):
+    """What came of it; `tokens` are before and after, about."""
+
+    outcome: Literal["done", "failed", "stopped", "nothing"]
+    detail: str = ""
+    tokens: tuple[int, int] = (0, 0)
+
+
+def room(history: History, limits: Limits) -> Room:
+    return Room(tokens.of_request(history), _plan(history, limits) is not None)
+
+
+def _plan(history: History, limits: Limits) -> Plan | None:
+    keep = (limits.context_max or CONTEXT_UNSAID) // KEPT
+    return compaction.plan(history.placed(), keep)
+
+
+async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction:
+    """Have the older part of a session summarised. An interrupt that was asked for before or comes meanwhile leaves
+    everything as it was."""
+    before = tokens.of_request(held.history)
+    made = _plan(held.history, limits)
+    if made is None:
+        return Compaction("nothing", "there is nothing to summarise", (before, before))
+    context = limits.context_max or CONTEXT_UNSAID
+    chars = min(context * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
+    deadline_s = time.monotonic() + SUMMARY_S
+    summary = made.before
+    stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)
+    try:
+        portions = compaction.portions(made, chars)
+        for i, portion in enumerate(portions, start=1):
+            await held.catch_up()
+            if held.asked_to_stop():
+                return Compaction("stopped", "asked to stop", (before, before))
+            request = compaction.ask(model.spec, portion, summary)
+            summary = await _summarise(held, model, request, deadline_s, stands_for if i == len(portions) else None)
+    except _Failed as error:
+        return Compaction("failed", str(error), (before, before))
+    if held.asked_to_stop():
+        return Compaction("stopped", "asked to stop", (before, before))
+    await held.record(Compacted(made.upto, summary, model.spec))
+    return Compaction("done", "", (before, tokens.of_request(held.history)))
+
+
+async def _summarise(
+    held: HeldSession, model: Model, request: Request, deadline_s: float, stands_for: int | None
+) -> str:
+    """One call to the summariser, recorded before it is sent and after it is over."""
+    body = await asyncio.to_thread(model.to_wire, request, {})
+    started = await held.record(HelperStarted("summary", model.spec, sha256(body).hexdigest()[:32]))
+    answer = asyncio.create_task(_answer(model, body))
+    stopped = asyncio.create_task(held.stopped.wait())
+    try:
+        left_s = max(deadline_s - time.monotonic(), 0.0)
+        await asyncio.wait((answer, stopped), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            ended = HelperEnded(started, "stopped" if stopped.done() else "failed", sent="unknown")
+            if not stopped.done():
+                ended = HelperEnded(started, "failed", f"no summary within {SUMMARY_S:g} s", sent="unknown")
+            await held.record(ended)
+            raise _Failed(ended.detail or "asked to stop")
+        finished = await answer
+    except ModelError as error:
+        await held.record(HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent))
+        raise _Failed(error.detail) from error
+    finally:
+        for task in (answer, stopped):
+            task.cancel()
+        await asyncio.gather(answer, stopped, return_exceptions=True)
+    summary = text_of(finished.parts).strip()[: compaction.SUMMARY_CHARS_MAX]
+    problem = _problem(summary, finished, stands_for)
+    await held.record(HelperEnded(started, "failed" if problem else "done", problem, finished.usage))
+    if problem:
+        raise _Failed(problem)
+    return summary
+
+
+def _problem(summary: str, finished: Finished, stands_for: int | None) -> str:
+    if not summary:
+        return "the summariser said nothing"
+    if finished.ended != "complete":
+        return "the summary broke off"
+    if stands_for is not None and tokens.estimate(summary) >= stands_for:
+        return "the summary is not shorter than what it stands for"
+    return ""
+
+
+async def _answer(model: Model, body: bytes) -> Finished:
+    async for event in model.stream(body):
+        if isinstance(event, Finished):
+            return event
+    raise ModelError("dropped", "the stream ended without an end", "yes")
