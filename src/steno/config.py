@@ -22,6 +22,8 @@ EXAMPLE = """\
 # default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
                              # and the small local model if there is none
 # max_tokens = 8192
+# context_tokens = 0         # what the model takes; older parts of a longer session are summarised. 0: not known, then
+                             # that happens only when the provider says that a request is too long
 
 [openai]
 # key = ""                   # or OPENAI_API_KEY
@@ -43,6 +45,7 @@ EXAMPLE = """\
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
 # steps_max = 50             # model calls in one turn
+# summary_s = 60.0           # time for a summary of a long session
 # idle_s = 120.0             # silence of a stream after which it counts as broken
 """
 
@@ -58,6 +61,7 @@ class ConfigError(Exception):
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
     max_tokens: Count = 8192
+    context_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +83,7 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     attempts_max: Count = 4
     steps_max: Count = 50
+    summary_s: Seconds = 60.0
     idle_s: Seconds = 120.0
 
 

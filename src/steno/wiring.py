@@ -74,8 +74,16 @@ class Wiring:
             tools=tuple(tool.spec for tool in tools.values()),
             memories=() if before is None else before.memories,
         )
-        limits = Limits(attempts_max=self.config.limits.attempts_max, steps_max=self.config.limits.steps_max)
-        return Agent(context, self._made(spec), tools, self._approval, limits)
+        return Agent(context, self._made(spec), tools, self._approval, self._limits())
+
+    def _limits(self) -> Limits:
+        limits = self.config.limits
+        return Limits(
+            attempts_max=limits.attempts_max,
+            steps_max=limits.steps_max,
+            context_max=self.config.model.context_tokens,
+            summary_s=limits.summary_s,
+        )
 
     def _made(self, spec: str) -> Model:
         if spec not in self._models:

@@ -23,7 +23,8 @@ class Reply(Struct, frozen=True):
 
 
 class ModelServer:
-    """Replies are used in order; the last one is repeated. `on_request` runs before anything is answered."""
+    """Replies are used in order; the last one is repeated. Where `choose` is given, it picks the reply by the request.
+    `on_request` runs before anything is answered."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies) or [Reply(("ok",))]
@@ -32,6 +33,7 @@ class ModelServer:
         self.in_flight = 0
         self.most_in_flight = 0
         self.on_request: Callable[[dict[str, Any]], None] | None = None
+        self.choose: Callable[[dict[str, Any]], Reply] | None = None
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -90,7 +92,8 @@ class ModelServer:
 
     async def _answer(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
         request = json.loads(body)
-        reply = self.replies[min(len(self.requests), len(self.replies) - 1)]
+        in_order = self.replies[min(len(self.requests), len(self.replies) - 1)]
+        reply = in_order if self.choose is None else self.choose(request)
         self.requests.append(request)
         self.bodies.append(body)
         if self.on_request is not None:

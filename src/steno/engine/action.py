@@ -37,6 +37,8 @@ class Limits(Struct, frozen=True):
     steps_max: int = 50
     context_max: int = 0
     """Tokens that the model takes; 0 if nobody said."""
+    summary_s: float = 60.0
+    """For all calls of one compaction together."""
 
 
 class Begin(Struct, frozen=True):
@@ -85,10 +87,10 @@ Action = Begin | Ask | Compact | RunTools | Finish | Rest
 def next_action(state: State, limits: Limits, room: Callable[[], Room] | None = None) -> Action:
     """`room` is only looked at before something is asked: it takes a look at the whole history."""
     action = _next(state, limits)
-    if state.turn is None or room is None or not limits.context_max:
+    if state.turn is None or room is None:
         return action
     lost = state.turn.last_lost
-    if isinstance(action, Ask):
+    if isinstance(action, Ask) and limits.context_max:
         return _fitting(state.turn, action, room(), limits.context_max)
     if isinstance(action, Finish) and lost is not None and lost.cause == "too_long" and state.turn.compaction is None:
         return Compact() if room().compactable else action

@@ -18,8 +18,6 @@ from steno.journal.parts import text_of
 from steno.models.protocol import Finished, Model, ModelError
 from steno.runtimes.held import HeldSession
 
-SUMMARY_S = 60.0
-"""For all calls of one compaction together."""
 KEPT = 4
 """One part in so many of the context stays as it is."""
 CONTEXT_UNSAID = 32_000
@@ -57,7 +55,7 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
         return Compaction("nothing", "there is nothing to summarise", (before, before))
     context = limits.context_max or CONTEXT_UNSAID
     chars = min(context * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
-    deadline_s = time.monotonic() + SUMMARY_S
+    deadline_s = time.monotonic() + limits.summary_s
     summary = made.before
     stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)
     try:
@@ -90,7 +88,7 @@ async def _summarise(
         if not answer.done():
             ended = HelperEnded(started, "stopped" if stopped.done() else "failed", sent="unknown")
             if not stopped.done():
-                ended = HelperEnded(started, "failed", f"no summary within {SUMMARY_S:g} s", sent="unknown")
+                ended = HelperEnded(started, "failed", "the summariser took too long", sent="unknown")
             await held.record(ended)
             raise _Failed(ended.detail or "asked to stop")
         finished = await answer
