@@ -15,6 +15,7 @@ from bench import (
     crowd,
     disk,
     engine_crowd,
+    engine_long,
     engine_request,
     engine_start,
     engine_stream,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     engine_crowd.NAME: engine_crowd.run,
     engine_request.NAME: engine_request.run,
     engine_start.NAME: engine_start.run,
+    engine_long.NAME: engine_long.run,
 }
 
 

@@ -74,6 +74,15 @@ def _build_some(store: BlockingStore, sessions: int, turns: int) -> list[str]:
     return ids
 
 
+def add_turns(store: BlockingStore, id: str, turns: int) -> None:
+    """More turns in a session that nobody runs."""
+    head = store.glance(id).head
+    lease = store.acquire(id)
+    for start in range(0, turns, _TURNS_PER_COMMIT):
+        [head] = store.pipeline.run(_turns([lease], [head], min(_TURNS_PER_COMMIT, turns - start), store.moment()))
+    store.release(lease, head)
+
+
 def _turns(leases: list[Lease], heads: list[Seq], count: int, moment: Moment) -> Callable[[Transaction], list[Seq]]:
     def verb(tx: Transaction) -> list[Seq]:
         return [_session_turns(tx, lease, head, count, moment) for lease, head in zip(leases, heads, strict=True)]

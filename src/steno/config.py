@@ -40,11 +40,47 @@ EXAMPLE = """\
 [tools]
 # enabled = true
 # time_limit_s = 120.0
-# output_chars_max = 30000
+# output_chars_max = 30000    # longer output is stored whole, and a model is told its head and its tail
+# kept_chars_max = 5000000    # what is stored of one output
+# search = true              # the tool search_sessions
+# delegate = true            # the tool delegate: a helper with a session of its own
+# delegate_limit_s = 600.0
+# delegate_steps_max = 20
+# secret_env = []            # variables that commands do not get, beside those whose names look like a secret's
+# kept_env = []              # variables that they get although their names do
+# sandbox = "none"           # "bwrap": commands can write to the folder only; needs bubblewrap
+# sandbox_network = false    # whether commands in the sandbox reach the network
+# cpu_s = 0                  # limits for each process of a command; 0: the system's
+# memory_mb = 0
+# open_files = 0
+# file_mb = 0
+
+# [mcp.NAME]                 # an MCP server; its tools are called NAME__TOOL. Needs pip install 'steno[mcp]'
+# command = ""               # the program, with args = [] and env = {}; or
+# url = ""                   # the address (streamable HTTP), with headers = {}
+# pass_env = []              # variables that the server gets although their names look like a secret's
+# safe = []                  # tools that may be repeated; ["*"]: all
+# only = []                  # if not empty, the tools that are offered
+# start_limit_s = 30.0
+# time_limit_s = 120.0
+
+[approvals]                  # TOOL, or "TOOL:PATTERN": "allow", "ask" or "deny". A rule that denies wins, then the
+                             # most specific one. Without a rule, shell, write_file and edit_file are asked about
+# shell = "ask"
+# "shell:git status*" = "allow"
+# "shell:git push*" = "deny"
+
+[contexts]                   # context_tokens of single models
+# "anthropic:claude-sonnet-4-5" = 200000
 
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
 # steps_max = 50             # model calls in one turn
+# turn_s = 0.0               # seconds for a turn, without the time that it waits for approval; 0: as long as it takes
+# turn_tokens_max = 0        # tokens of a turn, as far as the provider counts them; 0: no budget
+# session_steps_max = 0      # the same for all turns of a session together
+# session_s = 0.0            # seconds that models and tools work
+# session_tokens_max = 0
 # summary_s = 60.0           # time for a summary of a long session
 # idle_s = 120.0             # silence of a stream after which it counts as broken
 """
@@ -52,6 +88,9 @@ EXAMPLE = """\
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]
+Verdict = Literal["allow", "ask", "deny"]
 
 
 class ConfigError(Exception):
@@ -78,11 +117,52 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     time_limit_s: Seconds = 120.0
     output_chars_max: Count = 30_000
+    kept_chars_max: Annotated[int, Meta(ge=1, le=8_000_000)] = 5_000_000
+    search: bool = True
+    delegate: bool = True
+    delegate_limit_s: Seconds = 600.0
+    delegate_steps_max: Count = 20
+    secret_env: tuple[str, ...] = ()
+    kept_env: tuple[str, ...] = ()
+    sandbox: Literal["none", "bwrap"] = "none"
+    sandbox_network: bool = False
+    cpu_s: CountOrNone = 0
+    memory_mb: CountOrNone = 0
+    open_files: CountOrNone = 0
+    file_mb: CountOrNone = 0
+
+
+class McpConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One MCP server, by its command or by its URL."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    url: str = ""
+    headers: dict[str, str] = {}
+    safe: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    start_limit_s: Seconds = 30.0
+    time_limit_s: Seconds = 120.0
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("an MCP server needs either a command or a url")
+
+
+ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$", max_length=31)]
+"""Tools are called SERVER__TOOL, in letters that every provider takes."""
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     attempts_max: Count = 4
     steps_max: Count = 50
+    turn_s: SecondsOrNone = 0.0
+    turn_tokens_max: CountOrNone = 0
+    session_steps_max: CountOrNone = 0
+    session_s: SecondsOrNone = 0.0
+    session_tokens_max: CountOrNone = 0
     summary_s: Seconds = 60.0
     idle_s: Seconds = 120.0
 
@@ -94,6 +174,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     tools: ToolsConfig = ToolsConfig()
     limits: LimitsConfig = LimitsConfig()
+    approvals: dict[str, Verdict] = {}
+    contexts: dict[str, Count] = {}
+    mcp: dict[ServerName, McpConfig] = {}
 
 
 class Place(Struct, frozen=True):
@@ -183,12 +266,16 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
 
 def _checked(tables: Mapping[str, object], origin: str) -> Config:
     try:
-        return msgspec.convert(tables, Config, strict=False)
+        config = msgspec.convert(tables, Config, strict=False)
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$.")
         section, _, key = at.rstrip("`").partition(".")
         place = f", at {f'[{section}] {key}'.rstrip()}" if section else ""
         raise ConfigError(f"{origin} cannot be used: {what}{place}; correct it or take it out") from error
+    for rule in config.approvals:
+        if not rule.partition(":")[0].strip():
+            raise ConfigError(f"{origin} cannot be used: {rule!r} names no tool, at [approvals]; correct it")
+    return config
 
 
 def _target(variable: str) -> tuple[str, str]:

@@ -1,24 +1,30 @@
 """The composition root: puts store, models, tools and runtime together from the configuration."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.config import Config, ConfigError, Place, default_model, system_prompt
 from steno.engine.action import Limits
+from steno.engine.approval import Policy, Rule
 from steno.journal.facts import ContextSet
 from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.native import Agent, Native
+from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
 from steno.store.protocol import Settings
 from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.builtin import builtin
+from steno.tools.environment import Scrub
+from steno.tools.mcp import SDK_MISSING, ServerSettings, has_sdk
 from steno.tools.protocol import Workspace
+from steno.tools.sandbox import Bounds, Sandbox
 
 
 class Provider(Struct, frozen=True):
@@ -33,22 +39,35 @@ class Wiring:
     """Builds the parts once, on first use."""
 
     def __init__(
-        self, config: Config, where: Place, model: str | None, approval: Literal["allow", "refuse", "ask"]
+        self,
+        config: Config,
+        where: Place,
+        model: str | None,
+        approval: Literal["allow", "refuse", "ask"],
+        allowed: Sequence[str] = (),
     ) -> None:
         self.config = config
         self.where = where
         self._model = model
         self._approval = approval
+        self._policy = Policy(
+            tuple(Rule.parse(rule, verdict) for rule, verdict in config.approvals.items()),
+            tuple(Rule.parse(rule, "allow") for rule in allowed),
+        )
         self._models: dict[str, Model] = {}
+        self._toolbox: Toolbox | None = None
 
     @asynccontextmanager
     async def service(self, platform: str) -> AsyncIterator[Service]:
         settings = self._store_settings()
         store = await SqliteStore.open(self.where.store, settings)
+        helpers = Native(store, self._helper, settings.lease_ms)
+        toolbox = self._toolbox = Toolbox(store, self._workspace, helpers, self._toolbox_settings())
         service = Service(store, Native(store, self.agent, settings.lease_ms), platform, settings.lease_ms)
         try:
             yield service
         finally:
+            await toolbox.close()
             for model in self._models.values():
                 await model.close()
             await service.close()
@@ -60,6 +79,10 @@ class Wiring:
 
     def restore(self, backup: Path) -> None:
         restore(backup, self.where.store)
+
+    def asks(self) -> bool:
+        """Whether a call that needs approval waits for a decision."""
+        return self._approval == "ask"
 
     def model_spec(self) -> str:
         return self._model or default_model(self.config)
@@ -74,15 +97,42 @@ class Wiring:
             tools=tuple(tool.spec for tool in tools.values()),
             memories=() if before is None else before.memories,
         )
-        return Agent(context, self._made(spec), tools, self._approval, self._limits())
+        for missing in self.missing_parts():
+            raise ConfigError(missing)
+        agent = Agent(context, self._made(spec), tools, self._approval, self._limits(spec), policy=self._policy)
+        return agent if self._toolbox is None or not tools else replace(agent, session_tools=self._toolbox.of)
 
-    def _limits(self) -> Limits:
+    def _helper(self, before: ContextSet | None) -> Agent:
+        """Who answers in a session that was delegated to: nobody is there to ask, and its steps are few."""
+        agent = self.agent(before)
+        limits = replace(agent.limits, steps_max=min(agent.limits.steps_max, self.config.tools.delegate_steps_max))
+        return replace(agent, approval="allow" if agent.approval == "allow" else "refuse", limits=limits)
+
+    def missing_parts(self) -> list[str]:
+        """What the configuration asks for and is not installed, and what to do about each."""
+        missing = []
+        if self.config.mcp and not has_sdk():
+            missing.append(f"{SDK_MISSING}; or take [mcp] out of {self.where.config}")
+        if sandbox := self._sandbox().missing():
+            missing.append(f"{sandbox} in {self.where.config}")
+        return missing
+
+    def context_max(self, spec: str) -> int:
+        """The tokens that a model takes; 0 if nobody said."""
+        return self.config.contexts.get(spec, self.config.model.context_tokens)
+
+    def _limits(self, spec: str) -> Limits:
         limits = self.config.limits
         return Limits(
             attempts_max=limits.attempts_max,
             steps_max=limits.steps_max,
-            context_max=self.config.model.context_tokens,
+            context_max=self.context_max(spec),
             summary_s=limits.summary_s,
+            turn_s=limits.turn_s,
+            turn_tokens_max=limits.turn_tokens_max,
+            session_steps_max=limits.session_steps_max,
+            session_s=limits.session_s,
+            session_tokens_max=limits.session_tokens_max,
         )
 
     def _made(self, spec: str) -> Model:
@@ -135,7 +185,39 @@ class Wiring:
         if self.where.folder is None:
             raise ConfigError("the folder you are in was removed; change to another one. Nothing was stored")
         tools = self.config.tools
-        return Workspace(self.where.folder, tools.time_limit_s, tools.output_chars_max)
+        return Workspace(
+            self.where.folder,
+            tools.time_limit_s,
+            tools.output_chars_max,
+            tools.kept_chars_max,
+            Scrub(frozenset(tools.secret_env), frozenset(tools.kept_env)),
+            Bounds(tools.cpu_s, tools.memory_mb, tools.open_files, tools.file_mb),
+            self._sandbox(),
+        )
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,))
+
+    def _toolbox_settings(self) -> ToolboxSettings:
+        tools = self.config.tools
+        servers = {
+            name: ServerSettings(
+                command=mcp.command,
+                args=mcp.args,
+                env=mcp.env,
+                pass_env=mcp.pass_env,
+                url=mcp.url,
+                headers=mcp.headers,
+                safe=frozenset(mcp.safe),
+                only=frozenset(mcp.only),
+                start_limit_s=mcp.start_limit_s,
+                time_limit_s=mcp.time_limit_s,
+            )
+            for name, mcp in self.config.mcp.items()
+        }
+        return ToolboxSettings(
+            servers=servers, search=tools.search, delegate=tools.delegate, delegate_limit_s=tools.delegate_limit_s
+        )
 
     def _store_settings(self) -> Settings:
         return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)

@@ -25,7 +25,7 @@ from steno.store.sqlite.database import APPLICATION_ID, VERSION
 from tests.journal.declarations import name_of, structs
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "journal-format.md"
-UNTAGGED = {"ForkPoint": "fork point", "ToolSpec": "tool spec", "Usage": "usage", "Blob": "blob"}
+UNTAGGED = {"ForkPoint": "fork point", "ToolSpec": "tool spec", "Usage": "usage", "Blob": "blob", "SpentSoFar": "spent"}
 UNIONS = {frozenset(get_args(Content)): "part", frozenset(get_args(Outcome)): "outcome"}
 ALIASES = {"seq": "integer", "hash": "string"}
 

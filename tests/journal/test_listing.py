@@ -18,9 +18,11 @@ from steno.journal.facts import (
     ToolSettled,
     TurnEnded,
     TurnStarted,
+    Usage,
 )
 from steno.journal.listing import TITLE_LEN_MAX, ListingRow, title_of
 from steno.journal.parts import GONE, Image, Redacted, Refused, Text
+from steno.journal.usage import UsageTotal
 from tests.journal.folding import fold, in_place, said
 
 
@@ -52,6 +54,7 @@ def test_a_row_says_where_a_session_came_from_and_what_happened_to_it() -> None:
         turns=1,
         last_turn="failed",
         ended="quit",
+        usage=UsageTotal(calls=1, unreported=1),
     )
 
 
@@ -71,6 +74,7 @@ def test_a_fork_is_dated_by_its_own_start_and_counts_what_it_inherits() -> None:
         created_ms=3_000,
         updated_ms=3_000,
         messages=1,
+        usage=UsageTotal(),
     )
 
 
@@ -105,3 +109,15 @@ def test_a_title_is_the_first_line_that_was_said(parts: tuple[Text, ...], title:
 
 def test_an_input_without_text_leaves_the_title_to_the_next() -> None:
     assert row(InputAdmitted((Image("0" * 64, "image/png", 9),), "test"), said("what is it?")).titled == 2
+
+
+@pytest.mark.promise(8)
+def test_usage_is_that_of_the_session_itself_and_unknown_is_not_zero() -> None:
+    begun = (SessionStarted("cli"), said("hi"), TurnStarted(Takes(2)), StepStarted("m"))
+    counted = StepSealed(4, (), usage=Usage(input=20, output=3))
+    assert row(*begun).context is None
+    assert (row(*begun, counted).context, row(*begun, counted).usage) == (23, UsageTotal(calls=1, input=20, output=3))
+    assert row(*begun, counted, StepSealed(4, ())).context is None
+    fork = row(*begun, counted, SessionStarted("cli", forked_from=ForkPoint("parent", 5)))
+    assert (fork.context, fork.usage) == (None, UsageTotal())
+    assert row(*begun[1:], counted).usage is None  # a row that began before usage was counted

@@ -102,3 +102,33 @@ def test_compaction_leaves_model_threads_and_pending_inputs_alone() -> None:
 def test_whoever_left_is_back_with_the_next_input_or_turn() -> None:
     assert state(f.SessionEnded("quit")).ended == f.SessionEnded("quit")
     assert state(f.SessionEnded("quit"), said("hello")).ended is None
+
+
+CUT = (*BEGUN, f.StepLost(3, "killed", "unknown"), said("waits"), f.TurnEnded(2, "interrupted", "killed"))
+"""A turn at 2, cut off at 6, while the input at 5 waited."""
+
+
+@pytest.mark.parametrize(("to", "waits"), [(1, False), (2, False), (3, False), (5, True)])
+def test_a_rewind_into_a_turn_that_was_cut_off_suspends_it(to: int, waits: bool) -> None:
+    cut = state(*CUT, f.Rewound(to)).cut_off
+    assert cut is not None
+    assert cut.waits() is waits
+    back = state(*CUT, f.Rewound(to), f.RewindWithdrawn(7)).cut_off
+    assert back is not None
+    assert back.waits()
+
+
+def test_what_two_rewinds_suspend_is_due_when_both_are_taken_back() -> None:
+    undone = (*CUT, f.Rewound(2), f.Rewound(1))
+    one = state(*undone, f.RewindWithdrawn(7)).cut_off
+    both = state(*undone, f.RewindWithdrawn(7), f.RewindWithdrawn(8)).cut_off
+    assert one is not None
+    assert not one.waits()
+    assert both is not None
+    assert both.waits()
+
+
+def test_an_answer_after_an_undo_puts_what_was_cut_off_behind_us() -> None:
+    turn = (f.TurnStarted(f.Takes(5)), f.StepStarted("model"), f.StepSealed(9, ()))
+    assert state(*CUT, f.Rewound(2), *turn, f.TurnEnded(8, "failed", "refused")).cut_off is not None
+    assert state(*CUT, f.Rewound(2), *turn, f.TurnEnded(8, "done"), f.RewindWithdrawn(7)).cut_off is None

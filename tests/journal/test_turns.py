@@ -82,3 +82,20 @@ def test_the_prompt_of_an_undone_turn_is_out_of_the_models_view(journal: Journal
         retaken = sum(isinstance(other, f.Takes) and other == origin for other in turns.origins.values()) > 1
         if isinstance(origin, f.Takes) and turn in turns.undone() and not retaken:
             assert origin.input not in seen
+
+
+def test_a_rewind_to_an_input_that_waited_leaves_the_turn_before_it() -> None:
+    """Inputs at 1 and 2; the turn at 3 takes the first, the turn at 5 the second."""
+    both: list[f.AnyFact] = [said("1"), said("2")]
+    for input, turn in ((1, 3), (2, 5)):
+        both += [f.TurnStarted(f.Takes(input)), f.TurnEnded(turn, "done")]
+    assert after(in_place(both), f.Rewound(2)).undone() == set()
+    assert after(in_place(both), f.Rewound(1)).undone() == {5}
+
+
+def test_a_rewind_to_an_input_that_was_run_again_means_the_last_run_that_stands() -> None:
+    twice: list[f.AnyFact] = [said("1")]
+    for turn in (2, 4):
+        twice += [f.TurnStarted(f.Takes(1)), f.TurnEnded(turn, "failed")]
+    assert after(in_place(twice), f.Rewound(1)).undone() == set()
+    assert after(in_place(twice), f.Rewound(4), f.Rewound(1)).undone() == {4}

@@ -1,10 +1,14 @@
 """Faults of servers and networks, each made on a real socket."""
 
 import asyncio
+import gzip
+import json
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,6 +16,7 @@ from msgspec.structs import replace
 
 from steno.journal.facts import Usage
 from steno.journal.parts import Text, text_of
+from steno.models import http
 from steno.models.protocol import Finished, ModelError, ModelEvent, TextDelta
 from steno.models.specs import make
 from tests.models.faults import Caller, events_of, serving
@@ -22,6 +27,25 @@ STREAMS = dict(zip(SPECS, (CHAT, RESPONSES, MESSAGES), strict=True))
 WHOLES = dict(zip(SPECS, (WHOLE["chat"], WHOLE["responses"], WHOLE["messages"]), strict=True))
 KEY = "sk-openai-test"
 CHAT_SPEC = SPECS[0]
+TLS = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg469NHptz64sn1IA/
+fpGqRJl0MIkj7YY8TYzrCerBVcOhRANCAAQjGV+9W2BnSihxehuY31Pb3VHAPJzJ
+FxNPZp2xWwgxom3oX4CbBuMOuDoL6xHocpsAZhfVxPI8Hbt+hJoWl8xl
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUWr0k6w63pDjY04DpRghVcaoRoq4wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTExNjIzMzU0MloYDzIxMjYxMDIz
+MjMzNTQyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAQjGV+9W2BnSihxehuY31Pb3VHAPJzJFxNPZp2xWwgxom3oX4CbBuMO
+uDoL6xHocpsAZhfVxPI8Hbt+hJoWl8xlo28wbTAdBgNVHQ4EFgQU/ztWMTT/8XyL
+dKFa6m34ft7KcIIwHwYDVR0jBBgwFoAU/ztWMTT/8XyLdKFa6m34ft7KcIIwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIgJx0FUC3TYGCDCsPuQKETrQv8Dz3x8luk5S5mLrnVoVACIQCL
+XQRvJC6p+YQlb4H431XGykvLLzUx/Y4M3KYF1G8uAw==
+-----END CERTIFICATE-----
+"""
+"""A key and a certificate for 127.0.0.1 that it signed itself."""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -116,6 +140,8 @@ def test_a_stream_that_breaks_off_after_some_text_is_incomplete(spec: str, how: 
         ("role only, cut", "dropped", "yes"),
         ("call only, cut", "dropped", "yes"),
         ("garbage", "dropped", "yes"),
+        ("no chunk", "dropped", "yes"),
+        ("no gzip", "dropped", "yes"),
         ("not http, cut", "dropped", "unknown"),
     ],
 )
@@ -125,7 +151,9 @@ def test_a_request_of_which_nothing_came_back(how: str, cause: str, sent: str) -
             await caller.send(b"HTTP/1.1 200 OK\r\ncontent-ty")
         elif how.startswith("not http"):
             await caller.send(b"220 smtp.example.org ESMTP\r\n")
-        elif not how.startswith("no "):
+        elif how == "no gzip":
+            await caller.send(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\ndata: {}\n")
+        elif not how.startswith("no headers"):
             await caller.begin()
         if how.startswith("role"):
             await caller.event(CHAT[0])
@@ -133,6 +161,9 @@ def test_a_request_of_which_nothing_came_back(how: str, cause: str, sent: str) -
             await caller.event(CHAT[0], *CHAT[4:7])
         elif how == "garbage":
             await caller.event("<<<>>>")
+        elif how == "no chunk":
+            await asyncio.sleep(0.1)  # what comes with the headers is judged with them
+            await caller.send(b"data: {}\n\n")
         if how.endswith("hang"):
             await caller.gone.wait()
         elif how.endswith("end"):
@@ -251,6 +282,102 @@ def test_a_connection_that_never_comes_was_not_sent() -> None:
             for one in waiting:
                 one.close()
         assert (error.value.cause, error.value.sent) == ("unreachable", "no")
+
+    run(test())
+
+
+@pytest.mark.promise(8)
+def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "tls.pem").write_text(TLS)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "tls.pem")
+        came: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            came.append(await reader.read())
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+            base = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            with pytest.raises(ModelError) as error:
+                await events_of(make(CHAT_SPEC, replace(SETTINGS, openai_base_url=base)))
+        assert (error.value.cause, error.value.sent) == ("unreachable", "no")
+        assert "certificate" in error.value.detail.lower()
+        assert came in ([], [b""])
+
+    run(test())
+
+
+@pytest.mark.promise(8)
+def test_a_server_that_does_not_take_the_request_in_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        with socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(1)
+            base = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+            monkeypatch.setattr(http, "UPLOAD_BYTES_PER_S_MIN", 1_000_000_000)
+            model = make(CHAT_SPEC, replace(SETTINGS, openai_base_url=base, connect_s=0.2, idle_s=0.2))
+            with pytest.raises(ModelError) as error:
+                await events_of(model, b"x" * 50_000_000)
+        assert (error.value.cause, error.value.sent) == ("timeout", "unknown")
+
+    run(test())
+
+
+def test_a_long_request_goes_out_whole() -> None:
+    async def act(caller: Caller) -> None:
+        await caller.answer(500, b"")
+
+    async def test() -> None:
+        async with serving(act) as server:
+            body = bytes(range(256)) * 20_000
+            with pytest.raises(ModelError):
+                await events_of(server.model(CHAT_SPEC), body)
+            assert server.callers[0].body == body
+
+    run(test())
+
+
+def test_a_stream_that_comes_compressed_although_nobody_asked_is_read() -> None:
+    async def act(caller: Caller) -> None:
+        events = "".join(f"data: {json.dumps(event)}\n\n" for event in CHAT)
+        await caller.answer(200, gzip.compress(events.encode()), "content-encoding: gzip")
+
+    async def test() -> None:
+        async with serving(act) as server:
+            answer = last(await events_of(server.model(CHAT_SPEC)))
+            assert (answer.ended, text_of(answer.parts)) == ("complete", text_of(WHOLES[CHAT_SPEC]))
+
+    run(test())
+
+
+def test_a_proxy_is_used_where_one_is_set_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(caller: Caller) -> None:
+        await caller.answer(500, b"")
+
+    async def test() -> None:
+        async with serving(act) as server, serving(act) as proxy:
+            through = f"http://127.0.0.1:{proxy.port}"
+            monkeypatch.setenv("HTTP_PROXY", through)
+            monkeypatch.setenv("ALL_PROXY", through)
+            for way in ("", through):
+                with pytest.raises(ModelError):
+                    await events_of(server.model(CHAT_SPEC, proxy=way))
+            assert [caller.head.split()[1] for caller in server.callers] == ["/v1/chat/completions"]
+            asked = f"http://127.0.0.1:{server.port}/v1/chat/completions"
+            assert [caller.head.split()[1] for caller in proxy.callers] == [asked]
+
+    run(test())
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    async def test() -> None:
+        for base in ("http://user:secret@127.0.0.1:1", "http://user:secret@[::1:1", "http://user:secret@127.0.0.1:1 /"):
+            try:
+                await events_of(make(SPECS[2], replace(SETTINGS, anthropic_base_url=base)))
+            except (ModelError, ValueError) as error:
+                assert "secret" not in str(error)
 
     run(test())
 

@@ -55,7 +55,7 @@ def test_heavy_libraries_are_loaded_by_the_models_that_need_them_only() -> None:
     program = (
         "import sys; from steno.models.specs import make, ModelSettings\n"
         "make('scripted:echo', ModelSettings()); make('local:smollm2', ModelSettings())\n"
-        "print([name for name in ('httpx2', 'xllamacpp') if name in sys.modules])"
+        "print([name for name in ('aiohttp', 'xllamacpp') if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

@@ -1,5 +1,6 @@
 """Long sessions: what a summary changes and what it never does; what a kill, a stop or a silent summariser leave."""
 
+import asyncio
 import json
 import threading
 import time
@@ -9,7 +10,12 @@ from typing import Any
 import pytest
 
 import steno
-from steno.journal.facts import Compacted, HelperEnded, HelperStarted
+from steno.journal.facts import Compacted, HelperEnded, HelperStarted, Record
+from steno.journal.history import Entry, History
+from steno.journal.parts import Seq
+from steno.journal.state import State
+from steno.runtimes.held import HeldSession
+from steno.store.sqlite.store import SqliteStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
@@ -123,6 +129,43 @@ def test_three_summaries_change_what_the_model_is_told_and_nothing_else(talk: Ta
     assert len(talk.facts(HelperStarted)) == len(talk.summary_requests())
     assert [ended.outcome for ended in talk.facts(HelperEnded)] == ["done"] * len(talk.summary_requests())
     assert talk.world.steno("verify")
+
+
+@pytest.mark.promise(40)
+def test_a_runner_begins_at_the_summary_and_has_what_reading_everything_gives(talk: Talk) -> None:
+    talk.say_until_compacted(2)
+    last = talk.facts(Compacted)[-1]
+    assert last.carries is not None
+    assert len(last.carries) < last.upto
+    read, state, entries = asyncio.run(held(talk))
+    assert read < last.upto
+    with steno.open(talk.world.home / "store.db") as library:
+        records = list(library.store.read_all(talk.id))
+    whole = History()
+    everything = State()
+    for record in records:
+        whole.apply(record)
+        everything.apply(record)
+    assert entries == whole.entries()
+    assert state == everything
+
+
+async def held(talk: Talk) -> tuple[int, State, list[Entry]]:
+    """How many facts a runner reads when it opens the session, and what it has then."""
+    read = 0
+
+    class Counting(SqliteStore):
+        async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+            nonlocal read
+            page = await super().read(session, after, limit)
+            read += len(page)
+            return page
+
+    async with await Counting.open(talk.world.home / "store.db") as store:
+        session = await HeldSession.open(store, talk.id, 30_000)
+        state, entries = session.state, session.history.entries()
+        await session.release()
+    return read, state, entries
 
 
 @pytest.mark.promise(27)

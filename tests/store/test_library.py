@@ -235,8 +235,7 @@ def test_a_reply_whose_session_was_deleted_ends_with_that(path: Path) -> None:
 
 HEAVY = (
     "asyncio",
-    "httpx",
-    "httpx2",
+    "aiohttp",
     "apsw",
     "msgspec",
     "ssl",
@@ -262,7 +261,7 @@ def test_importing_steno_loads_nothing_heavy() -> None:
 def test_the_library_needs_no_event_loop_and_no_network(path: Path) -> None:
     modules = loaded(f"import steno; steno.open({str(path)!r}).session('alice').say('hello')")
     assert "steno.library" in modules
-    assert modules.isdisjoint({"asyncio", "httpx", "httpx2", "ssl", "socket"})
+    assert modules.isdisjoint({"asyncio", "aiohttp", "ssl", "socket"})
 
 
 def test_steno_has_what_it_names_and_nothing_else() -> None:

@@ -7,7 +7,7 @@ import signal
 import time
 
 from steno.cli.leaving import TWICE_S, Leaving
-from steno.cli.screen import Lines, complain, cut_by_terminal, note, show
+from steno.cli.screen import Lines, complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out
 from steno.cli.wording import advice
 from steno.service import Service
@@ -29,7 +29,7 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     _greet(wiring, session)
     if session is not None:
         await _look_back(service, session)
-    front = Front(service, wiring, "text")
+    front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
     while (line := await _line(front.lines)) is not None:
         match line.rstrip():
             case "":
@@ -80,8 +80,8 @@ async def _line(lines: Lines) -> str | None:
 
 async def _session(options: argparse.Namespace, service: Service) -> str | None:
     if options.resume is not None:
-        return await service.resolve(options.resume)
-    return await service.latest() if options.latest else None
+        return await service.views.resolve(options.resume)
+    return await service.views.latest() if options.latest else None
 
 
 async def _say(front: Front, session: str | None, text: str) -> tuple[str | None, bool]:
@@ -93,7 +93,7 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         complain(f"{error}; nothing was said; {'the next line begins a new session' if gone else advice(error)}")
         return None if gone else session, False
     with Leaving(front.service, admitted.session, admitted.seq) as leaving:
-        events = front.service.answer(admitted, leaving.event)
+        events = front.service.turns.answer(admitted, leaving.event)
         await carry_out(front, admitted.session, events, leaving)
         return admitted.session, leaving.event.is_set()
 
@@ -109,7 +109,7 @@ def _greet(wiring: Wiring, session: str | None) -> None:
 async def _look_back(service: Service, session: str | None, most: int = 6) -> None:
     if session is None:
         return
-    view = await service.view(session)
+    view = await service.views.view(session)
     undone = view.turns.undone()
     for message in view.transcript.messages[-most:]:
         mark = "" if message.state == "complete" else f" ({message.state})"
@@ -117,5 +117,5 @@ async def _look_back(service: Service, session: str | None, most: int = 6) -> No
         show(f"{message.role}{mark}> {message.text}")
     if view.state.pending:
         show(f"[{len(view.state.pending)} input(s) not answered yet; they go first]")
-    if view.state.cut_off is not None and view.state.cut_off.acknowledged_by is None:
+    if view.state.cut_off is not None and view.state.cut_off.waits():
         show(f"[the last turn was cut off; steno continue {session} takes it up, or just go on]")

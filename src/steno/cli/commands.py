@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from steno import config as configuration
-from steno.cli import output, screen
+from steno.cli import approving, detaching, editing, output, screen
 from steno.cli.leaving import Leaving
 from steno.cli.screen import complain, show
 from steno.cli.turns import Front, carry_out
@@ -14,6 +14,7 @@ from steno.cli.wording import advice
 from steno.config import ConfigError
 from steno.service import Misused, Service
 from steno.store.errors import StoreError, UnknownSession
+from steno.store.protocol import Admitted
 from steno.wiring import Wiring
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -27,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
         config = configuration.load(where)
         if getattr(options, "prompt", None) == "-":
             options.prompt = screen.read_all()  # before there is a loop, so that Ctrl-C ends the reading
-        return _dispatch(options, Wiring(config, where, getattr(options, "model", None), _approval(options)))
+        wiring = Wiring(config, where, getattr(options, "model", None), _approval(options), _allowed(options))
+        return _dispatch(options, wiring)
     except (ConfigError, Misused) as error:
         complain(str(error))
         return USAGE
@@ -40,9 +42,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
+    """What to do with a call that needs approval. "ask" waits for a decision, here or from another process."""
     if getattr(options, "yes", False):
         return "allow"
-    return "ask" if getattr(options, "output", "text") == "text" and screen.person_present() else "refuse"
+    if (told := getattr(options, "ask", None)) is not None:
+        return "ask" if told == "wait" else "refuse"
+    return "ask" if _asks_here(options) else "refuse"
+
+
+def _asks_here(options: argparse.Namespace) -> bool:
+    """Whether a person is asked on this terminal."""
+    elsewhere = getattr(options, "ask", None) is not None or getattr(options, "yes", False)
+    return not elsewhere and getattr(options, "output", "text") == "text" and screen.person_present()
+
+
+def _allowed(options: argparse.Namespace) -> list[str]:
+    rules: list[str] = getattr(options, "allow", [])
+    for rule in rules:
+        if not rule.partition(":")[0].strip():
+            raise Misused(f"--allow {rule!r} names no tool; nothing was stored")
+    return rules
 
 
 def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
@@ -65,7 +84,7 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
         try:
             return await _act(options, wiring, service)
         except UnknownSession as error:
-            near = await service.like(error.session)
+            near = await service.views.like(error.session)
             hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
             complain(f"{error}; {hint}")
             return USAGE
@@ -80,68 +99,102 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
-            return output.sessions(await service.sessions(options.limit), options.json)
+            return output.sessions(await service.views.sessions(options.limit), options.json, options.tree)
+        case "approvals":
+            return output.approvals(await service.approvals.pending(), options.json)
         case "delete":
-            return await _delete(options, service)
+            return await editing.delete(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":
             await service.backup(Path(options.file))
             return DONE
-    id = await service.resolve(options.id)
+    id = await service.views.resolve(options.id)
     match options.verb:
         case "show":
-            return output.transcript(id, await service.view(id), options.json)
+            view = await service.views.whole(id)
+            model = "" if view.state.context is None else view.state.context.model
+            return output.transcript(id, view, wiring.context_max(model), options.json)
         case "continue" | "retry":
             return await _resume(options, wiring, service, id)
-        case "rename":
-            await service.rename(id, options.title)
+        case "follow":
+            return await _follow(options, wiring, service, id)
+        case "carry":
+            return await detaching.carry(options, wiring, service, id)
+        case "approve" | "deny":
+            return await approving.decide(options, service, id)
         case "interrupt":
-            turn = await service.interrupt(id)
+            turn = await service.turns.interrupt(id)
             show("no turn is running" if turn is None else f"asked turn {turn} to stop")
-        case "undo":
-            await _undo(options, service, id)
-    return DONE
+            return DONE
+    return await editing.edit(options, service, id)
 
 
 async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     wiring.agent(None)  # a model that cannot be used is refused before anything is stored
-    session = None if options.session is None else await service.resolve(options.session)
+    session = None if options.session is None else await service.views.resolve(options.session)
     if options.steer and session is None and options.key is None:
         raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
     admitted = await service.admit(options.prompt, session, options.key, options.input_id, wiring.model_spec(), mode)
+    if options.detach:
+        return detaching.detach(options, wiring, admitted)
+    return await _answer(options, wiring, service, admitted)
+
+
+async def _answer(options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted) -> int:
     with Leaving(service, admitted.session, admitted.seq) as leaving:
-        events = service.answer(admitted, leaving.event)
-        return await carry_out(Front(service, wiring, options.output), admitted.session, events, leaving)
+        events = service.turns.answer(admitted, leaving.event)
+        return await carry_out(_front(options, wiring, service), admitted.session, events, leaving)
 
 
 async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
     wiring.agent(None)
-    opening = await (service.due_continuation(id) if options.verb == "continue" else service.failed_prompt(id))
+    view = await service.views.view(id)
+    if options.verb == "continue" and view.owner is None:
+        if view.state.turn is not None:
+            return await _carry_on(options, wiring, service, id, view.state.turn.seq)
+        if view.state.pending and (view.state.cut_off is None or not view.state.cut_off.waits()):
+            return await _answer_pending(options, wiring, service, id, sorted(view.state.pending))
+    again = service.turns.due_continuation if options.verb == "continue" else service.turns.failed_prompt
+    opening = await again(id)
     with Leaving(service, id) as leaving:
-        events = service.resume(id, opening, leaving.event)
-        return await carry_out(Front(service, wiring, options.output), id, events, leaving)
+        events = service.turns.resume(id, opening, leaving.event)
+        return await carry_out(_front(options, wiring, service), id, events, leaving)
 
 
-async def _undo(options: argparse.Namespace, service: Service, id: str) -> None:
-    if options.withdraw is not None:
-        await service.redo(id, options.withdraw)
-        show(f"undo {options.withdraw} is taken back")
-        return
-    turn, seq = await service.undo(id)
-    show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes this back")
+async def _carry_on(options: argparse.Namespace, wiring: Wiring, service: Service, id: str, turn: int) -> int:
+    """Go on with a turn that waits for approval, if it is decided or can be decided here."""
+    if _approval(options) == "refuse" and options.ask is None and (waiting := await service.approvals.pending(id)):
+        calls = ", ".join(f"{one.tool} at {one.seq}" for one in waiting)
+        complain(
+            f"a turn of session {id!r} waits for approval: {calls}; decide with steno approve {id} SEQ or "
+            f"steno deny {id} SEQ, or wait for that with --ask wait; nothing was changed"
+        )
+        return FAILED
+    with Leaving(service, id) as leaving:
+        leaving.turn = turn
+        events = service.turns.carry_on(id, turn, leaving.event)
+        return await carry_out(_front(options, wiring, service), id, events, leaving)
 
 
-async def _delete(options: argparse.Namespace, service: Service) -> int:
-    if not options.yes:
-        id = await service.resolve(options.id)
-        if not screen.person_present():
-            raise Misused(f"deleting session {id} removes it for good, so it needs --yes; nothing was deleted")
-        screen.note(f"delete session {id} for good? [y/N] ", end="")
-        if (await screen.Lines().next() or "").strip().lower() != "y":
-            screen.note("nothing was deleted")
-            return FAILED
-    count = await service.delete(options.id, options.with_forks)
-    show(f"deleted {count} session{'s' if count > 1 else ''}")
-    return DONE
+async def _answer_pending(
+    options: argparse.Namespace, wiring: Wiring, service: Service, id: str, inputs: list[int]
+) -> int:
+    """Run what waits, the oldest first; the status of the last one that was run."""
+    status = DONE
+    for input in inputs:
+        status = await _answer(options, wiring, service, Admitted(id, input, False))
+        if status:
+            break
+    return status
+
+
+async def _follow(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
+    with Leaving(service, id, watching=True) as leaving:
+        events = service.turns.follow(id, options.input, leaving.event)
+        return await carry_out(Front(service, wiring, options.output, watching=True), id, events, leaving)
+
+
+def _front(options: argparse.Namespace, wiring: Wiring, service: Service) -> Front:
+    return Front(service, wiring, options.output, asks=_asks_here(options))

@@ -3,6 +3,8 @@
     SIGINT              stop the turn and keep what was shown; a second one within two seconds leaves at once
     SIGTERM, SIGHUP     end the turn as terminated and leave
 
+Whoever only watches a turn leaves at any of them, and the turn goes on.
+
 None of it carries correctness: whatever was committed is in the journal without it.
 """
 
@@ -25,12 +27,13 @@ class Leaving:
     """While entered, signals act on the turn that took `input`, or on `turn` once that is known. `event` is set when
     it is time to let go."""
 
-    def __init__(self, service: Service, session: str, input: Seq | None = None) -> None:
+    def __init__(self, service: Service, session: str, input: Seq | None = None, watching: bool = False) -> None:
         self.event = asyncio.Event()
         self.turn: Seq | None = None
         self._service = service
         self._session = session
         self._input = input
+        self._watching = watching
         self._last_s = -TWICE_S
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -47,6 +50,9 @@ class Leaving:
             loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
+        if self._watching:
+            self.event.set()
+            return
         now_s = time.monotonic()
         if now_s - self._last_s < TWICE_S:
             os._exit(130)
@@ -60,6 +66,6 @@ class Leaving:
         stopped = None
         if self._input is not None or self.turn is not None:
             with contextlib.suppress(StoreError):
-                stopped = await self._service.interrupt(self._session, self._input, self.turn)
+                stopped = await self._service.turns.interrupt(self._session, self._input, self.turn)
         if stopped is None:
             self.event.set()

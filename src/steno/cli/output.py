@@ -6,22 +6,55 @@ from typing import Any
 from steno.cli.printers import to_json
 from steno.cli.screen import show
 from steno.journal.transcript import Message
-from steno.service import Summary, View
+from steno.journal.usage import UsageTotal
+from steno.service import Approval, Summary, View
+from steno.service.views import approvals_of
 from steno.store.protocol import Report
 
 
-def sessions(found: list[Summary], as_json: bool) -> int:
+def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
     if as_json:
         show(to_json([_listed(one) for one in found]))
         return 0
     if not found:
         show('no sessions yet; steno run "hello" makes one')
-    for one in found:
+    for one, depth in _as_tree(found) if tree else ((one, 0) for one in found):
         row = one.listed.row
-        when = datetime.fromtimestamp(row.updated_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
         state = "waiting" if one.waits else "running" if one.listed.owner else row.last_turn or "pending"
-        show(f"{one.listed.id}  {when}  {row.messages:>5}  {state:<11}  {' '.join(row.title.split())}")
+        title = " ".join(row.title.split())
+        origin = "" if row.forked_from is None else f" (fork of {row.forked_from.session} at {row.forked_from.seq})"
+        lead = "    " * (depth - 1) + "└── " if depth else ""
+        numbers = f"{row.messages:>5}  {_short_count(row.context):>6}"
+        show(f"{lead}{one.listed.id}  {_when(row.updated_ms)}  {numbers}  {state:<11}  {title}{origin if tree else ''}")
     return 0
+
+
+def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
+    """Each with its depth, forks after the session that they come from. One whose parent is not listed stands alone."""
+    listed = {one.listed.id for one in found}
+    forks: dict[str | None, list[Summary]] = {}
+    for one in found:
+        origin = one.listed.row.forked_from
+        parent = origin.session if origin is not None and origin.session in listed else None
+        forks.setdefault(parent, []).append(one)
+    waiting = [(one, 0) for one in reversed(forks.get(None, []))]
+    placed: list[tuple[Summary, int]] = []
+    while waiting:
+        one, depth = waiting.pop()
+        placed.append((one, depth))
+        waiting += [(fork, depth + 1) for fork in reversed(forks.get(one.listed.id, []))]
+    return placed
+
+
+def _when(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _short_count(count: int | None) -> str:
+    """A number in at most six letters; unknown is not 0."""
+    if count is None:
+        return "?"
+    return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
 
 
 def _listed(one: Summary) -> dict[str, Any]:
@@ -37,6 +70,8 @@ def _listed(one: Summary) -> dict[str, Any]:
         "last_turn": row.last_turn,
         "running": one.listed.owner is not None,
         "waiting": one.waits,
+        "context_tokens": row.context,
+        "usage": None if row.usage is None else _usage(row.usage),
         "created_ms": row.created_ms,
         "updated_ms": row.updated_ms,
         "forked_from": None
@@ -45,15 +80,22 @@ def _listed(one: Summary) -> dict[str, Any]:
     }
 
 
-def transcript(id: str, view: View, as_json: bool) -> int:
+def _usage(usage: UsageTotal) -> dict[str, int | None]:
+    return {
+        "calls": usage.calls,
+        "unreported": usage.unreported,
+        "input": usage.input,
+        "output": usage.output,
+        "cached": usage.cached,
+        "reasoning": usage.reasoning,
+    }
+
+
+def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
+    """`context_max` is what the model takes; 0 if nobody said."""
     seen, undone = view.transcript, view.turns.undone()
     if as_json:
-        turns = [
-            {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
-            for turn in seen.turns
-        ]
-        said = [_message(message) for message in seen.messages]
-        show(to_json({"id": id, "title": seen.title, "turns": turns, "messages": said}))
+        show(to_json(_transcript(id, view, context_max)))
         return 0
     show(f"{id}  {seen.title}")
     for message in seen.messages:
@@ -70,9 +112,68 @@ def transcript(id: str, view: View, as_json: bool) -> int:
             show(f"\nthe last turn {'failed' if turn.outcome == 'failed' else 'was interrupted'} ({why})")
     if view.waits():
         show("\nthe last turn waits for approval")
+        for one in _approvals(id, view):
+            decided = "" if one.decision is None else f" ({one.decision})"
+            show(f"  #{one.seq} {one.tool} {one.arguments}{decided}")
     if view.owner is not None:
         show(f"\nrunning in {view.owner}")
+    show(f"\n{_spent(view, context_max)}")
     return 0
+
+
+def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
+    undone = view.turns.undone()
+    turns = [
+        {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
+        for turn in view.transcript.turns
+    ]
+    return {
+        "id": id,
+        "title": view.transcript.title,
+        "turns": turns,
+        "messages": [_message(message) for message in view.transcript.messages],
+        "approvals": [_approval(one) | {"decision": one.decision} for one in _approvals(id, view)],
+        "context": {"tokens": view.context_tokens(), "max": context_max or None},
+        "usage": _usage(view.usage),
+    }
+
+
+def _spent(view: View, context_max: int) -> str:
+    """The context and what was used so far, in a line."""
+    tokens = view.context_tokens()
+    context = "unknown" if tokens is None else f"about {tokens}{f' of {context_max}' if context_max else ''} tokens"
+    usage = view.usage
+    known = [f"{n} {word}" for n, word in ((usage.input, "in"), (usage.output, "out")) if n is not None]
+    used = ", ".join(known) if known else "unknown"
+    gaps = f", {usage.unreported} without a count" if usage.unreported else ""
+    return f"context: {context}; tokens used: {used} ({usage.calls} call{'' if usage.calls == 1 else 's'}{gaps})"
+
+
+def _approvals(id: str, view: View) -> list[Approval]:
+    return approvals_of(id, view.state, view.asked_ms)
+
+
+def approvals(waiting: list[Approval], as_json: bool) -> int:
+    if as_json:
+        show(to_json([{"session": one.session} | _approval(one) for one in waiting]))
+        return 0
+    if not waiting:
+        show("nothing waits for approval")
+    for one in waiting:
+        show(f"{one.session}  #{one.seq}  since {_when(one.since_ms)}  {one.tool} {one.arguments}")
+    if waiting:
+        show(f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno deny refuses it")
+    return 0
+
+
+def _approval(one: Approval) -> dict[str, Any]:
+    return {
+        "seq": one.seq,
+        "call": one.call,
+        "tool": one.tool,
+        "arguments": one.arguments,
+        "since_ms": one.since_ms,
+    }
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from steno.cli.leaving import Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
-from steno.cli.screen import Lines, complain, note, person_present
+from steno.cli.screen import Lines, complain, note
 from steno.config import ConfigError
 from steno.journal.facts import ApprovalAsked, ApprovalDecided, Record, TurnEnded, TurnStarted
 from steno.journal.parts import Seq
@@ -21,34 +21,47 @@ LEFT = 130
 
 
 class Front:
-    """Who watches turns: where they type, and how what they see is written."""
+    """Who watches turns: how what they see is written, whether they are asked about calls, and where they type.
+    `watching`: the turn is not theirs; when nobody reads any more they leave it."""
 
-    def __init__(self, service: Service, wiring: Wiring, style: Literal["text", "ndjson"]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        wiring: Wiring,
+        style: Literal["text", "ndjson"],
+        asks: bool = False,
+        watching: bool = False,
+    ) -> None:
         self.service = service
         self.wiring = wiring
         self.style = style
+        self.asks = asks
+        self.watching = watching
         self.lines = Lines()
 
 
 async def carry_out(front: Front, session: str, events: AsyncIterator[Event], leaving: Leaving) -> int:
     """Print a turn to its end; its exit status."""
-    text = TextPrinter(session, front.wiring.provider)
-    printer = UntilLost(NdjsonPrinter(session) if front.style == "ndjson" else text, session)
-    questions = Questions(front.service, session, front.lines)
+    plain = TextPrinter(session, front.wiring.provider)
+    printer = UntilLost(NdjsonPrinter(session) if front.style == "ndjson" else plain, session)
+    questions = Questions(front, session)
     began = False
     ending: TurnEnded | None = None
     printer.begin()
     try:
+        await questions.ask_what_waits()
         async for event in events:
             began = True
             printer.event(event)
+            if printer.lost and front.watching:
+                leaving.event.set()
             match event:
                 case Record(fact=TurnStarted()):
                     leaving.turn = event.seq
                 case Record(fact=TurnEnded() as ending):
                     pass
-                case Record(fact=ApprovalAsked() as asked) if front.style == "text" and person_present():
-                    questions.ask(event.seq, text.called(asked.call))
+                case Record(fact=ApprovalAsked()):
+                    questions.ask(event.seq)
                 case Record(fact=ApprovalDecided() as decided):
                     questions.decided(decided.asked)
                 case _:
@@ -63,31 +76,38 @@ async def carry_out(front: Front, session: str, events: AsyncIterator[Event], le
         await questions.close()
     if ending is None:
         note(f"[left; everything is kept in session {session}: {await _what_stays(front, session, began)}]")
-        return LEFT
+        return OUTPUT_LOST if printer.lost else LEFT
     return OUTPUT_LOST if printer.lost and ending.outcome == "done" else EXIT[ending.outcome]
 
 
 async def _what_stays(front: Front, session: str, began: bool) -> str:
-    view = await front.service.view(session)
-    if not began:
-        return "the input waits there, and goes first when the session runs next"
-    if view.owner is not None:
-        return "the turn goes on elsewhere"
-    return "the turn waits for approval, and the next prompt to the session asks again"
+    view = await front.service.views.view(session)
+    if view.owner is not None and began:
+        return f"the turn goes on elsewhere, steno follow {session} shows it"
+    if view.waits():
+        return f"the turn waits for approval: steno approve or steno deny decides, then steno continue {session}"
+    return f"the input waits there, and goes first when the session runs next; steno continue {session} runs it"
 
 
 class Questions:
-    """Asks about calls, one at a time. A question is over when it is answered here or elsewhere, or with its turn."""
+    """Asks about calls, one at a time, or says how to decide where nobody is asked here. A question is over when it is
+    answered here or elsewhere, or with its turn."""
 
-    def __init__(self, service: Service, session: str, lines: Lines) -> None:
-        self._service = service
+    def __init__(self, front: Front, session: str) -> None:
+        self._front = front
         self._session = session
-        self._lines = lines
         self._one_at_a_time = asyncio.Lock()
         self._open: dict[Seq, asyncio.Task[None]] = {}
 
-    def ask(self, asked: Seq, what: str) -> None:
-        self._open[asked] = asyncio.create_task(self._ask(asked, what))
+    async def ask_what_waits(self) -> None:
+        """About calls of an earlier turn: nobody gets past them."""
+        if self._front.asks:
+            for one in await self._front.service.approvals.pending(self._session):
+                self.ask(one.seq)
+
+    def ask(self, asked: Seq) -> None:
+        if asked not in self._open:
+            self._open[asked] = asyncio.create_task(self._ask(asked))
 
     def decided(self, asked: Seq) -> None:
         if asked in self._open:
@@ -98,11 +118,20 @@ class Questions:
             task.cancel()
         await asyncio.gather(*self._open.values(), return_exceptions=True)
 
-    async def _ask(self, asked: Seq, what: str) -> None:
-        async with self._one_at_a_time:
-            note(f"allow {what} ? [y/N] ", end="")
-            answer = await self._lines.next() or ""
+    async def _ask(self, asked: Seq) -> None:
+        approvals = self._front.service.approvals
         try:
-            await self._service.decide(self._session, asked, "allow" if answer.strip().lower() == "y" else "deny")
+            async with self._one_at_a_time:
+                waiting = {one.seq: one for one in await approvals.pending(self._session)}
+                if asked not in waiting:
+                    return
+                call = f"{waiting[asked].tool} {waiting[asked].arguments}"
+                if not self._front.asks:
+                    if self._front.style == "text":
+                        note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")
+                    return
+                note(f"allow {call} ? [y/N] ", end="")
+                answer = await self._front.lines.next() or ""
+            await approvals.decide(self._session, asked, "allow" if answer.strip().lower() == "y" else "deny")
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from steno.journal.facts import ToolSettled, TurnEnded, TurnFact, TurnOutcome
 from steno.journal.parts import Outcome, Refused, Seq, Unknown
+from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, OpenTurn, State
 
 RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout"))
@@ -39,6 +40,12 @@ class Limits(Struct, frozen=True):
     """Tokens that the model takes; 0 if nobody said."""
     summary_s: float = 60.0
     """For all calls of one compaction together."""
+    turn_s: float = 0.0
+    turn_tokens_max: int = 0
+    session_steps_max: int = 0
+    session_s: float = 0.0
+    session_tokens_max: int = 0
+    """Budgets beside `steps_max`; 0 where there is none. The time of a turn is kept by whoever runs it."""
 
 
 class Begin(Struct, frozen=True):
@@ -84,9 +91,13 @@ class Room(Struct, frozen=True):
 Action = Begin | Ask | Compact | RunTools | Finish | Rest
 
 
-def next_action(state: State, limits: Limits, room: Callable[[], Room] | None = None) -> Action:
+def next_action(
+    state: State, limits: Limits, room: Callable[[], Room] | None = None, spent: Spent | None = None
+) -> Action:
     """`room` is only looked at before something is asked: it takes a look at the whole history."""
     action = _next(state, limits)
+    if isinstance(action, Ask) and state.turn is not None and (reached := _reached(spent or Spent(), limits)):
+        return finish(state.turn, "failed", "budget", reached)
     if state.turn is None or room is None:
         return action
     lost = state.turn.last_lost
@@ -153,8 +164,33 @@ def _after_answer(state: State, turn: OpenTurn, limits: Limits) -> Action:
     if not turn.settled and not _steering(state):
         return finish(turn, "done")
     if turn.steps >= limits.steps_max:
-        return finish(turn, "failed", "budget", f"the turn reached its limit of {limits.steps_max} steps")
+        return finish(turn, "failed", "budget", _of_turn(f"{limits.steps_max} steps", "steps_max"))
     return _ask(state, turn)
+
+
+def _reached(spent: Spent, limits: Limits) -> str:
+    """Which budget is spent, and what to do about it; "" if none."""
+    if 0 < limits.turn_tokens_max <= spent.turn_tokens:
+        return _of_turn(f"{limits.turn_tokens_max} tokens", "turn_tokens_max")
+    if 0 < limits.session_steps_max <= spent.steps:
+        return _of_session(f"{limits.session_steps_max} steps", "session_steps_max")
+    if 0 < limits.session_tokens_max <= spent.tokens:
+        return _of_session(f"{limits.session_tokens_max} tokens", "session_tokens_max")
+    if 0 < limits.session_s * 1000 <= spent.worked_ms:
+        return _of_session(f"{limits.session_s:g} s of work", "session_s")
+    return ""
+
+
+def out_of_time(turn: OpenTurn, limits: Limits) -> Finish:
+    return finish(turn, "failed", "budget", _of_turn(f"{limits.turn_s:g} s", "turn_s"))
+
+
+def _of_turn(budget: str, key: str) -> str:
+    return f"the turn reached its budget of {budget}; the next prompt goes on from here, or raise {key} under [limits]"
+
+
+def _of_session(budget: str, key: str) -> str:
+    return f"the session reached its budget of {budget}; raise {key} under [limits], or begin a new session"
 
 
 def _ask(state: State, turn: OpenTurn, attempt: int = 1, goes_on: bool = False) -> Ask:
@@ -168,6 +204,6 @@ def _steering(state: State) -> tuple[Seq, ...]:
 def due_continuation(state: State) -> str | None:
     """The key of a cut-off turn that no request has taken up yet."""
     cut = state.cut_off
-    if cut is None or cut.acknowledged_by is not None or cut.withdrawn > WITHDRAWALS_MAX:
+    if cut is None or not cut.waits() or cut.withdrawn > WITHDRAWALS_MAX:
         return None
     return cut.key

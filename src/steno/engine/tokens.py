@@ -10,6 +10,8 @@ PER_ENTRY = 6
 """What a message costs beside its words."""
 PER_IMAGE = 1_200
 CHARS_PER_TOKEN = 4
+OUTPUT_CHARS_MAX = 10_000
+"""What a model is told of a tool's output that is too long to be told whole."""
 
 
 def estimate(text: str) -> int:
@@ -26,7 +28,7 @@ def of_entry(entry: Entry) -> int:
             return PER_ENTRY + estimate(entry.cause)
         case Settled():
             reason = entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
-            return PER_ENTRY + estimate(reason) + _of_parts(outcome_parts(entry.outcome))
+            return PER_ENTRY + estimate(reason) + sum(map(_of_output, outcome_parts(entry.outcome)))
         case _:
             return PER_ENTRY + _of_parts(entry.parts)
 
@@ -55,6 +57,10 @@ def of_context(context: ContextSet) -> int:
 
 def _of_parts(parts: tuple[Content, ...]) -> int:
     return sum(map(_of_part, parts))
+
+
+def _of_output(part: Content) -> int:
+    return min(_of_part(part), OUTPUT_CHARS_MAX // CHARS_PER_TOKEN) if isinstance(part, File) else _of_part(part)
 
 
 def _of_part(part: Content) -> int:

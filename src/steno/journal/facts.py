@@ -228,13 +228,25 @@ class HelperEnded(Fact, frozen=True, tag="helper.ended"):
 # --- editing the view -------------------------------------------------------------------------------------------
 
 
+class SpentSoFar(Fact, frozen=True):
+    steps: int
+    tokens: int
+    worked_ms: int
+
+
 class Compacted(Fact, frozen=True, tag="compacted"):
-    """For a model, `summary` stands for everything up to `upto`. People still read the originals."""
+    """For a model, `summary` stands for everything up to `upto`. People still read the originals.
+
+    `carries` are the facts up to there that still matter to whoever runs the session, and `spent` is what it had spent
+    by then: with them nobody has to read what was compacted away in order to go on. Without, everything is read.
+    """
 
     upto: Seq
     summary: str
     model: str = ""
     usage: Usage | None = None
+    carries: tuple[Seq, ...] | None = None
+    spent: SpentSoFar | None = None
 
 
 class MessageHidden(Fact, frozen=True, tag="message.hidden"):

@@ -242,8 +242,9 @@ class History(Struct):
 
     def _rewind(self, seq: Seq, to: Seq) -> None:
         """Leave out what follows the message at `to`, or begins with the turn at `to`; else all after that seq."""
-        messages = ((i, slot.entry) for i, slot in enumerate(self._slots) if not isinstance(slot.entry, Closed))
-        after = next((i + 1 for i, message in messages if message.seq == to), None)
+        there = [i for i, slot in enumerate(self._slots) if slot.entry.seq == to and not isinstance(slot.entry, Closed)]
+        standing = [i for i in there if not self._slots[i].cuts] or there  # a prompt that was run again stands twice
+        after = standing[-1] + 1 if standing else None
         first = to if to in self._turns else to + 1
         cut = [slot for slot in self._slots if slot.at >= first] if after is None else self._slots[after:]
         for slot in cut:

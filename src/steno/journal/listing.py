@@ -3,8 +3,10 @@
 from msgspec import Struct
 
 from steno.journal.facts import (
+    Compacted,
     ContextSet,
     ForkPoint,
+    HelperEnded,
     InputAdmitted,
     Record,
     SessionEnded,
@@ -17,12 +19,15 @@ from steno.journal.facts import (
     TurnOutcome,
 )
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
+from steno.journal.usage import UsageTotal
 
 TITLE_LEN_MAX = 80
 
 
 class ListingRow(Struct, omit_defaults=True):
-    """`messages` counts what the transcript shows; `titled` is the fact that the title comes from."""
+    """`messages` counts what the transcript shows; `titled` is the fact that the title comes from. `usage` is of the
+    session's own facts, and None in a row that an earlier steno began: then it is not known. `context` is how long the
+    last request was with its answer, as far as the provider said."""
 
     platform: str = ""
     model: str = ""
@@ -37,17 +42,27 @@ class ListingRow(Struct, omit_defaults=True):
     turns: int = 0
     last_turn: TurnOutcome | None = None
     ended: str | None = None
+    compacted: Seq = 0
+    """The last fact with a summary; 0 if there is none."""
+    usage: UsageTotal | None = None
+    context: int | None = None
 
     def apply(self, record: Record) -> bool:
         """Take one fact in; whether the row changed."""
         fact = record.fact
+        if self.usage is not None:
+            self.usage.apply(record)
         match fact:
             case InputAdmitted():
                 self.messages += 1
                 self.ended = None
                 if not self.title and not self.named and (title := title_of(fact.parts)):
                     self.title, self.titled = title, record.seq
-            case StepSealed() | StepLost() | ToolSettled():
+            case StepSealed(usage=usage):
+                self.messages += 1
+                known = usage is not None and usage.input is not None
+                self.context = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+            case StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
                 self.turns += 1
@@ -60,6 +75,10 @@ class ListingRow(Struct, omit_defaults=True):
                 self.ended = fact.reason
             case ContextSet():
                 self.model = fact.model
+            case HelperEnded():
+                return self.usage is not None
+            case Compacted():
+                self.compacted, self.context = record.seq, None
             case _:
                 return False
         self.updated_ms = record.at_ms
@@ -69,6 +88,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
         self.model = fact.model or self.model
         self.created_ms = record.at_ms
+        self.usage, self.context = UsageTotal(), None
         self.ended = None
 
 

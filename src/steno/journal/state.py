@@ -24,6 +24,8 @@ from steno.journal.facts import (
     InputAdmitted,
     InterruptAsked,
     Record,
+    RewindWithdrawn,
+    Rewound,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
@@ -54,6 +56,7 @@ class OpenCall(Struct):
     repeat: Literal["never", "safe"] = "never"
     asked: tuple[Seq, ...] = ()
     decision: Literal["allow", "deny"] | None = None
+    reason: str = ""
 
 
 class OpenTurn(Struct):
@@ -84,13 +87,22 @@ class CutOff(Struct):
     """A turn that something other than a person cut off, and whether a request has taken it up.
 
     `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries the continuation;
-    a lost step withdraws it, `withdrawn` counts how often.
+    a lost step withdraws it, `withdrawn` counts how often. `undone_by` are the standing rewinds that reach into the
+    turn: nobody takes up what a person has taken out of view. `at` is where it ended; the inputs in `later`
+    waited then.
     """
 
     ended: EndedTurn
     key: str
     acknowledged_by: Seq | None = None
     withdrawn: int = 0
+    at: Seq = 0
+    later: frozenset[Seq] = frozenset()
+    undone_by: frozenset[Seq] = frozenset()
+
+    def waits(self) -> bool:
+        """Whether it can still be taken up."""
+        return self.acknowledged_by is None and not self.undone_by
 
 
 class State(Struct):
@@ -147,9 +159,21 @@ class State(Struct):
         """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes that away."""
         self.last_turn, self.turn = EndedTurn(turn, fact), None
         if fact.outcome == "interrupted" and fact.cause not in STOPS:
-            self.cut_off = CutOff(self.last_turn, continuation_key(turn))
-        elif self.cut_off is not None and (self.cut_off.acknowledged_by is not None or fact.cause in STOPS):
+            self.cut_off = CutOff(self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending))
+        elif self.cut_off is not None and (self._taken_up(fact) or fact.cause in STOPS):
             self.cut_off = None
+
+    def _taken_up(self, fact: TurnEnded) -> bool:
+        """Whether what was cut off is behind us: a request took it up, or it was undone and an answer came since."""
+        cut = self.cut_off
+        return cut is not None and (cut.acknowledged_by is not None or (not cut.waits() and fact.outcome == "done"))
+
+    def _rewind(self, seq: Seq, to: Seq) -> None:
+        """A rewind to anything in or before a turn reaches into it. What waited at its end came after it, whatever its
+        seq."""
+        cut = self.cut_off
+        if cut is not None and to < cut.at and to not in cut.later:
+            cut.undone_by |= {seq}
 
     def _step(self, turn: OpenTurn, seq: Seq, fact: StepStarted | StepSealed | StepLost) -> None:
         match fact:
@@ -188,6 +212,11 @@ class State(Struct):
                 self.compacted = seq
                 if self.turn is not None:
                     self.turn.compaction, self.turn.lost, self.turn.last_lost = "done", 0, None
+            case Rewound():
+                self._rewind(seq, fact.to)
+            case RewindWithdrawn():
+                if self.cut_off is not None:
+                    self.cut_off.undone_by -= {fact.rewind}
             case HelperStarted():
                 self.helpers[seq] = fact
             case HelperEnded():
@@ -237,4 +266,4 @@ def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAs
         case ApprovalDecided():
             for call in turn.calls.values():
                 if fact.asked in call.asked and call.decision is None:
-                    call.decision = fact.decision
+                    call.decision, call.reason = fact.decision, fact.reason

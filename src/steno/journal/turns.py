@@ -30,7 +30,7 @@ class Turns(Struct):
 
     origins: dict[Seq, Takes | Continues] = {}
     rewinds: dict[Seq, tuple[Seq, ...]] = {}
-    _taken: dict[Seq, Taken] = {}
+    _taken: dict[Seq, list[Taken]] = {}
 
     def apply(self, record: Record) -> None:
         fact = record.fact
@@ -38,12 +38,13 @@ class Turns(Struct):
             case TurnStarted():
                 self.origins[record.seq] = fact.origin
                 if isinstance(fact.origin, Takes):
-                    self._taken[fact.origin.input] = Taken(record.seq, record.seq)
+                    self._taken.setdefault(fact.origin.input, []).append(Taken(record.seq, record.seq))
             case StepStarted():
                 for input in fact.takes:
-                    self._taken[input] = Taken(next(reversed(self.origins), 0), record.seq)
+                    self._taken.setdefault(input, []).append(Taken(next(reversed(self.origins), 0), record.seq))
             case Rewound():
-                self.rewinds[record.seq] = tuple(turn for turn in self.origins if self._follows(turn, fact.to))
+                first = self._first_left_out(fact.to)
+                self.rewinds[record.seq] = tuple(turn for turn in self.origins if turn >= first)
             case RewindWithdrawn():
                 self.rewinds.pop(fact.rewind, None)
             case _:
@@ -64,18 +65,25 @@ class Turns(Struct):
             origin = self.origins.get(origin.turn)
         return None if origin is None else origin.input
 
+    def taken_at(self, input: Seq) -> Seq | None:
+        """The fact that took an input last."""
+        return self._taken[input][-1].at if input in self._taken else None
+
     def answer_to(self, input: Seq) -> tuple[Seq, ...]:
         """Where the last answer to an input begins: the fact that took it, and the turns that took that one up."""
-        taken = self._taken.get(input)
-        if taken is None:
+        if input not in self._taken:
             return ()
+        taken = self._taken[input][-1]
         chain = [taken.turn]
         for turn, origin in self.origins.items():
             if isinstance(origin, Continues) and origin.turn == chain[-1]:
                 chain.append(turn)
         return (taken.at, *chain[1:])
 
-    def _follows(self, turn: Seq, to: Seq) -> bool:
+    def _first_left_out(self, to: Seq) -> Seq:
+        """Turns from here on are left out. An input stands where the last turn that is not undone took it."""
         if to in self.origins:
-            return turn >= to
-        return turn > to and self.origins[turn] != Takes(to)
+            return to
+        takers = [taken.turn for taken in self._taken.get(to, ())]
+        standing = [turn for turn in takers if turn not in self.undone()] or takers
+        return (standing[-1] if standing else to) + 1

@@ -5,7 +5,7 @@ from msgspec import Struct
 from steno.journal.facts import Compacted, HelperEnded, Record, StepLost, StepSealed, Usage
 
 
-class UsageTotal(Struct):
+class UsageTotal(Struct, omit_defaults=True):
     """Sums of what was reported. With `unreported` calls, each sum is a lower bound; a sum nobody
     reported anything for is None."""
 

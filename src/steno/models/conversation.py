@@ -143,12 +143,16 @@ class _Telling:
                 continue
             if self._open:
                 messages.extend(self._missing())
-            if isinstance(entry, Said) and (text := _only_text(entry.parts)):
-                messages.append(Plain("user", text))
-            elif isinstance(entry, Answered) and entry.ended == "complete" and (text := _only_text(entry.parts)):
-                messages.append(Plain("assistant", text))
-            else:
-                messages.extend(self._message(entry))
+            if isinstance(entry, (Said, Answered)) and len(entry.parts) == 1:
+                part = entry.parts[0]
+                if type(part) is Text and part.text.strip():
+                    if isinstance(entry, Said):
+                        messages.append(Plain("user", part.text))
+                        continue
+                    if entry.ended == "complete":
+                        messages.append(Plain("assistant", part.text))
+                        continue
+            messages.extend(self._message(entry))
         messages.extend(self._missing())
         return messages
 
@@ -274,13 +278,6 @@ class _Telling:
             chosen = f"call_{sha256(place).hexdigest()[:24]}"
         self._ids.add(chosen)
         return chosen
-
-
-def _only_text(parts: tuple[Content, ...]) -> str:
-    """The text of parts that are one text and nothing else; empty if there is more to them, or nothing in them."""
-    if len(parts) != 1 or not isinstance(part := parts[0], Text) or not part.text.strip():
-        return ""
-    return part.text
 
 
 def _from_user(shown: Shown) -> Plain | FromUser:

@@ -12,11 +12,15 @@ A stream that broke off after something was shown is no error: it is `Finished` 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import io
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
 from typing import Protocol
 
-import httpx2
+import aiohttp
+import truststore
 from msgspec import Struct
 
 from steno.engine.request import Request
@@ -24,10 +28,12 @@ from steno.journal.parts import Hash
 from steno.models import failures
 from steno.models.answer import Delta, Reader, finished
 from steno.models.protocol import ModelError, ModelEvent
+from steno.models.sse import Events
 
-EVENT_BYTES_MAX = 32 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
+HEADER_BYTES_MAX = 64 * 1024
 ERROR_BODY_S = 5.0
+UPLOAD_BYTES_PER_S_MIN = 100_000
 SENT_WITH_ALL = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -70,8 +76,7 @@ class HttpModel:
     def __init__(self, spec: str, format: Format, endpoint: Endpoint) -> None:
         self.spec, self.provider = spec, format.provider
         self._format, self._endpoint = format, endpoint
-        self._client: httpx2.AsyncClient | None = None
-        self._opening = asyncio.Lock()
+        self._client: aiohttp.ClientSession | None = None
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         return self._format.to_wire(request, payloads)
@@ -92,15 +97,13 @@ class HttpModel:
     async def close(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
-            await client.aclose()
+            await client.close()
 
     async def _deltas(self, body: bytes, reader: Reader) -> AsyncGenerator[Delta, None]:
-        client = await self._open()
-        response: httpx2.Response | None = None
-        try:
-            async with client.stream("POST", self._endpoint.url, content=body, headers=self._headers()) as response:
+        async with await self._answer_to(body) as response:
+            try:
                 await _accept(response)
-                async with aclosing(events_of(response)) as events:
+                async with aclosing(events_of(response.content.iter_any())) as events:
                     async for data in events:
                         for delta in reader.read(data):
                             yield delta
@@ -108,15 +111,21 @@ class HttpModel:
                             break
                     for delta in await _tail(events, reader):
                         yield delta
-        except httpx2.RequestError as error:
-            raise _lost(error, answered=response is not None, idle_s=self._endpoint.idle_s) from error
+            except aiohttp.ClientError as error:
+                raise _lost(error, True, self._endpoint.idle_s) from error
 
-    async def _open(self) -> httpx2.AsyncClient:
-        """Making a client loads certificates, which takes long enough to keep other sessions waiting."""
-        async with self._opening:
-            if self._client is None:
-                self._client = await asyncio.to_thread(_client, self._endpoint)
-            return self._client
+    async def _answer_to(self, body: bytes) -> aiohttp.ClientResponse:
+        """The answer as soon as it begins. A server that does not take the request in keeps nobody waiting either."""
+        to, headers = self._endpoint, self._headers()
+        if self._client is None:
+            self._client = _client(to)
+        try:
+            async with asyncio.timeout(to.connect_s + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN):
+                return await self._client.post(
+                    to.url, data=io.BytesIO(body), headers=headers, proxy=to.proxy or None, allow_redirects=False
+                )
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise _lost(error, False, to.idle_s) from error
 
     def _headers(self) -> dict[str, str]:
         to, key = self._endpoint, self._endpoint.key
@@ -136,46 +145,55 @@ class HttpModel:
         return ModelError(error.cause, error.detail.replace(key, "[key]"), error.sent, error.retry_after_s)
 
 
-def _client(to: Endpoint) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(to.idle_s, connect=to.connect_s),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
-        proxy=to.proxy or None,
+def _client(to: Endpoint) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=_trusted()),
+        timeout=aiohttp.ClientTimeout(total=None, connect=to.connect_s, sock_read=to.idle_s),
+        cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
-        follow_redirects=False,
+        max_line_size=HEADER_BYTES_MAX,
+        max_field_size=HEADER_BYTES_MAX,
     )
 
 
-async def _accept(response: httpx2.Response) -> None:
+def _trusted() -> ssl.SSLContext | bool:
+    """Whom the system trusts. On Linux OpenSSL mostly knows by itself, and has loaded that when this module was."""
+    paths = ssl.get_default_verify_paths()
+    if sys.platform == "linux" and (paths.cafile or paths.capath):
+        return True
+    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def _accept(response: aiohttp.ClientResponse) -> None:
     """Raise unless the body is a stream of events. A server that does not say what it sends is believed."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.status_code == 200 and kind not in ("application/json", "text/html"):
-        response.headers["content-type"] = "text/event-stream"
+    if response.status == 200 and kind not in ("application/json", "text/html"):
         return
-    error = failures.of_status(response.status_code, response.headers, await _error_body(response))
-    if response.status_code != 200:
+    error = failures.of_status(response.status, response.headers, await _error_body(response))
+    if response.status != 200:
         raise error
     raise ModelError("server_error", failures.bounded(f"not an event stream: {error.detail}"), "yes")
 
 
-async def _error_body(response: httpx2.Response) -> bytes:
+async def _error_body(response: aiohttp.ClientResponse) -> bytes:
     """As much of it as comes soon: the status alone says enough."""
     body = b""
     try:
-        async with asyncio.timeout(ERROR_BODY_S), aclosing(response.aiter_raw()) as pieces:
-            async for piece in pieces:
+        async with asyncio.timeout(ERROR_BODY_S):
+            async for piece in response.content.iter_any():
                 body += piece
                 if len(body) >= ERROR_BYTES_MAX:
                     break
-    except (TimeoutError, httpx2.RequestError):
+    except (TimeoutError, aiohttp.ClientError):
         pass
     return body[:ERROR_BYTES_MAX]
 
 
-async def events_of(response: httpx2.Response) -> AsyncGenerator[str, None]:
-    async for event in httpx2.EventSource(response, max_event_size=EVENT_BYTES_MAX):
-        if event.data:
-            yield event.data
+async def events_of(body: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
+    events = Events()
+    async for piece in body:
+        for data in events.feed(piece):
+            yield data
 
 
 async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta]:
@@ -185,19 +203,21 @@ async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta
         async with asyncio.timeout(TAIL_S):
             async for data in events:
                 late += reader.read(data)
-    except (TimeoutError, httpx2.RequestError, ModelError):
+    except (TimeoutError, aiohttp.ClientError, ModelError):
         pass
     return late
 
 
-def _lost(error: httpx2.RequestError, answered: bool, idle_s: float) -> ModelError:
+def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
     reason = failures.bounded(str(error) or type(error).__name__)
     match error:
-        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
             return ModelError("unreachable", reason, "no")
-        case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError():
-            return ModelError("refused", reason, "yes" if answered else "no")
-        case httpx2.TimeoutException():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password
+            return ModelError("refused", "the address is none that can be asked", "no")
+        case ValueError():
+            return ModelError("refused", reason, "no")
+        case TimeoutError():
             return ModelError("timeout", f"nothing came back for {idle_s:g} s", "yes" if answered else "unknown")
         case _:
             return ModelError("dropped", reason, "yes" if answered else "unknown")

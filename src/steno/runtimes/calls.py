@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal
 
+from steno.engine.approval import Policy
 from steno.journal.drafts import Stream
 from steno.journal.facts import ApprovalAsked, ToolSettled, ToolStarted
 from steno.journal.parts import Failed, Outcome, Refused, Text
@@ -13,7 +14,7 @@ from steno.tools.protocol import BadArguments, Prepared, Tool
 
 STOPPED = Refused("not run: the turn was stopped first")
 NOBODY = Refused("not run: it needs approval and there was nobody to ask; --yes approves tools")
-DENIED = Refused("not run: the user denied it")
+DENIED = "not run: the user denied it"
 
 Permission = Refused | Literal["given", "left"]
 """Whether a call may run. "left": nobody decided, because this process is leaving."""
@@ -21,11 +22,16 @@ Permission = Refused | Literal["given", "left"]
 
 class Calls:
     def __init__(
-        self, held: HeldSession, tools: Mapping[str, Tool], approval: Literal["allow", "refuse", "ask"]
+        self,
+        held: HeldSession,
+        tools: Mapping[str, Tool],
+        approval: Literal["allow", "refuse", "ask"],
+        policy: Policy = Policy(),  # noqa: B008 - it is frozen
     ) -> None:
         self._held = held
         self._tools = tools
         self._approval = approval
+        self._policy = policy
 
     async def run(self, calls: tuple[OpenCall, ...]) -> None:
         """All of them at once; returns when each has an outcome in the journal, or waits for approval and we leave."""
@@ -51,25 +57,34 @@ class Calls:
             case "given":
                 pass
         try:
-            prepared = await tool.prepare(call.call.arguments)
+            prepared = await self._prepared(call, tool)
         except BadArguments as error:
             await self._settle(call, Failed((Text(str(error)),)))
+            return
+        if prepared is None:
+            await self._settle(call, STOPPED)
             return
         await self._carry_out(call, tool, prepared)
 
     async def _permission(self, call: OpenCall, tool: Tool) -> Permission:
-        """What a person decided, also while nobody ran the session, counts before what this run was told."""
+        """A rule that denies comes first. Then what a person decided, also while nobody ran the session, counts before
+        what this run was told."""
         if self._held.letting_go():
             return "left"
         if self._held.asked_to_stop():
             return STOPPED
+        default: Literal["allow", "ask"] = "allow" if tool.approval == "none" else "ask"
+        verdict, rule = self._policy.decide(call.call.name, call.call.arguments, default)
+        if verdict == "deny":
+            return Refused(f"not run: the rule {str(rule)!r} denies it")
         if call.decision is not None:
-            return "given" if call.decision == "allow" else DENIED
-        if tool.approval == "none" or self._approval == "allow":
+            return _as_decided(call)
+        if verdict == "allow" or self._approval == "allow":
             return "given"
         if self._approval == "refuse":
             return NOBODY
-        await self._held.record(ApprovalAsked(call.step, call.call.id))
+        if not call.asked:
+            await self._held.record(ApprovalAsked(call.step, call.call.id))
         return await self._decision(call)
 
     async def _decision(self, call: OpenCall) -> Permission:
@@ -84,11 +99,23 @@ class Calls:
             if self._held.asked_to_stop() or open_call is None:
                 return STOPPED
             if open_call.decision is not None:
-                return "given" if open_call.decision == "allow" else DENIED
+                return _as_decided(open_call)
             waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
+
+    async def _prepared(self, call: OpenCall, tool: Tool) -> Prepared | None:
+        """None if a stop was asked for first: a server that must be started can take long."""
+        preparing = asyncio.ensure_future(tool.prepare(call.call.arguments))
+        stop = asyncio.create_task(self._held.stopped.wait())
+        try:
+            await asyncio.wait({preparing, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return await preparing if preparing.done() else None
+        finally:
+            for task in (preparing, stop):
+                task.cancel()
+            await asyncio.gather(preparing, stop, return_exceptions=True)
 
     async def _carry_out(self, call: OpenCall, tool: Tool, prepared: Prepared) -> None:
         try:
@@ -116,3 +143,9 @@ class Calls:
 
     async def _settle(self, call: OpenCall, outcome: Outcome, started: int | None = None) -> None:
         await self._held.record(ToolSettled(call.step, call.call.id, outcome, started))
+
+
+def _as_decided(call: OpenCall) -> Permission:
+    if call.decision == "allow":
+        return "given"
+    return Refused(f"{DENIED}: {call.reason}" if call.reason else DENIED)

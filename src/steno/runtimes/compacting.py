@@ -70,7 +70,8 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
         return Compaction("failed", str(error), (before, before))
     if held.asked_to_stop():
         return Compaction("stopped", "asked to stop", (before, before))
-    await held.record(Compacted(made.upto, summary, model.spec))
+    carries, spent = await held.to_carry(made.upto)
+    await held.record(Compacted(made.upto, summary, model.spec, carries=carries, spent=spent))
     return Compaction("done", "", (before, tokens.of_request(held.history)))
 
 

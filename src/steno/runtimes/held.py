@@ -5,31 +5,37 @@ Memory here is a fold that can be thrown away: whatever is not in the journal di
 
 import asyncio
 import contextlib
+import time
 
-from steno.engine.recover import close, recover
+from steno.engine.recover import close, recover, waits_for_approval
 from steno.journal.drafts import Stream
-from steno.journal.facts import ApprovalDecided, InterruptAsked, Record, TurnFact
+from steno.journal.facts import ApprovalDecided, InterruptAsked, Record, SpentSoFar, TurnEnded, TurnFact
 from steno.journal.history import History
 from steno.journal.parts import Seq
+from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, State
+from steno.runtimes import opening
 from steno.store.errors import StoreError
 from steno.store.protocol import Cursor, Lease, Store
 from steno.tools.groups import end_group
 
 PAGE = 1_000
+TICK_S = 0.25
 
 
 class HeldSession:
-    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop."""
+    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop, and when its time is up."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.id = lease.session
         self.state = State()
         self.history = History()
+        self.spent = Spent()
         self.stopped = asyncio.Event()
         self.decided = asyncio.Event()
         self.lost: StoreError | None = None
         self.leaving = False
+        self.overdue = False
         self._store = store
         self._lease = lease
         self._recording = asyncio.Lock()
@@ -57,7 +63,7 @@ class HeldSession:
             for record in added.foreign:
                 self._apply(record)
             for seq, fact in enumerate(facts, start=added.first):
-                self._apply(Record(seq, 0, fact))
+                self._apply(Record(seq, int(time.time() * 1000), fact))
             return added.first
 
     async def draft(self, stream: Stream, text: str) -> int:
@@ -87,6 +93,22 @@ class HeldSession:
         self.leaving = True
         self.stopped.set()
 
+    async def watch_time(self, turn_s: float) -> None:
+        """Say when a turn has had its time. While it waits for a person, the clock stands still."""
+        turn, spent_s, then_s = None, 0.0, time.monotonic()
+        while turn_s:
+            await asyncio.sleep(min(TICK_S, turn_s))
+            now_s, was = time.monotonic(), turn
+            turn = None if self.state.turn is None else self.state.turn.seq
+            if turn != was:
+                spent_s, self.overdue = 0.0, False
+            elif self.state.turn is not None and not waits_for_approval(self.state.turn):
+                spent_s += now_s - then_s
+            then_s = now_s
+            if turn is not None and spent_s >= turn_s:
+                self.overdue = True
+                self.stopped.set()
+
     def asked_to_stop(self) -> bool:
         return self.stopped.is_set()
 
@@ -102,18 +124,29 @@ class HeldSession:
                     self._apply(record)
 
     async def _fold(self) -> None:
-        while page := await self._store.read(self.id, self.state.head, PAGE):
+        """Take in what still matters: everything, or from the last summary on."""
+        begin, page = await opening.to_run(self._store, self.id)
+        async for record in opening.carried(self._store, self.id, begin.carries):
+            self._apply(record)
+        self.spent = opening.spent_from(begin.spent)
+        while page:
             for record in page:
                 self._apply(record)
             await asyncio.sleep(0)
+            page = await self._store.read(self.id, page[-1].seq, PAGE) if len(page) == PAGE else []
+
+    async def to_carry(self, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
+        """What a summary up to a seq must carry over it."""
+        return await opening.to_carry(self._store, self.id, upto)
 
     async def _recover(self, to_run: bool) -> None:
-        if self.state.turn is None:
+        turn = self.state.turn
+        if turn is None and not self.state.helpers:
             return
         drafts = await self._store.drafts(self.id)
         facts = recover(self.state, drafts) if to_run else close(self.state, drafts)
         if facts:
-            await _end_groups(list(self.state.turn.calls.values()))
+            await _end_groups([] if turn is None else list(turn.calls.values()))
             await self.record(*facts)
 
     async def _drop(self) -> None:
@@ -124,8 +157,11 @@ class HeldSession:
     def _apply(self, record: Record) -> None:
         self.state.apply(record)
         self.history.apply(record)
+        self.spent.apply(record)
         asked = self.state.turn is not None and self.state.turn.interrupted is not None
-        if asked or self.leaving or self.lost is not None:
+        if isinstance(record.fact, TurnEnded):
+            self.overdue = False
+        if asked or self.leaving or self.overdue or self.lost is not None:
             self.stopped.set()
         else:
             self.stopped.clear()

@@ -9,7 +9,20 @@ from typing import Literal, assert_never
 
 from msgspec import Struct
 
-from steno.engine.action import Ask, Begin, Compact, Finish, Limits, Rest, RunTools, finish, next_action
+from steno.engine.action import (
+    Action,
+    Ask,
+    Begin,
+    Compact,
+    Finish,
+    Limits,
+    Rest,
+    RunTools,
+    finish,
+    next_action,
+    out_of_time,
+)
+from steno.engine.approval import Policy
 from steno.engine.notes import GO_ON, recovery_note
 from steno.engine.recover import waits_for_approval
 from steno.engine.request import Request, build
@@ -20,8 +33,9 @@ from steno.journal.parts import Content, Hash, Image, Reasoning, Seq, Text, outc
 from steno.journal.state import State
 from steno.models.protocol import Model, ModelError
 from steno.runtimes.calls import Calls
-from steno.runtimes.compacting import compact, room
+from steno.runtimes.compacting import Compaction, compact, room
 from steno.runtimes.held import HeldSession
+from steno.runtimes.offering import Excerpts, SessionTools, with_session_tools
 from steno.runtimes.streaming import Kind, Streamed, stream_to
 from steno.store.errors import NotAllowed
 from steno.store.protocol import Store
@@ -42,6 +56,8 @@ class Agent(Struct, frozen=True):
     approval: Literal["allow", "refuse", "ask"] = "refuse"
     limits: Limits = Limits()
     backoff_s: tuple[float, ...] = BACKOFF_S
+    policy: Policy = Policy()
+    session_tools: SessionTools | None = None
 
 
 class Native:
@@ -51,6 +67,7 @@ class Native:
         self._store = store
         self._lease_ms = lease_ms
         self._agent_for = agent_for
+        self._excerpts = Excerpts(store)
 
     async def run(
         self, session: str, enough: Enough, leaving: asyncio.Event, opening: TurnStarted | None = None
@@ -71,27 +88,50 @@ class Native:
             leaver.cancel()
             await held.leave()
 
+    async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
+        """Have the older part of a session at rest summarised, by the model that answers in it."""
+        held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
+        leaver = asyncio.create_task(held.leave_when(leaving))
+        try:
+            _refuse_waiting(held)
+            agent = self._agent_for(_context(held.state))
+            came = await compact(held, agent.model, agent.limits)
+            while not await held.release():
+                pass
+            return came
+        finally:
+            leaver.cancel()
+            await held.leave()
+
     async def _open(self, held: HeldSession, opening: TurnStarted) -> None:
-        if held.state.turn is not None:
-            raise NotAllowed(f"a turn of session {held.id!r} waits for approval; answer it or stop it first")
+        """Look again, under the lease, whether the turn is due: since the caller looked, somebody else may have begun
+        it."""
+        _refuse_waiting(held)
         match opening.origin:
             case Continues(turn=turn):
                 cut = held.state.cut_off
-                if cut is None or cut.ended.turn.seq != turn or cut.acknowledged_by is not None:
+                if cut is None or cut.ended.turn.seq != turn or not cut.waits():
                     raise NotAllowed(f"turn {turn} of session {held.id!r} is not waiting to be continued")
-            case Takes():
-                pass
+            case Takes(input=input):
+                _refuse_answered(held, input)
         await held.record(opening)
 
     async def _loop(self, held: HeldSession, enough: Enough) -> None:
-        agent = self._agent_for(held.state.context)
+        agent = await with_session_tools(held, self._agent_for(_context(held.state)))
+        clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
+        try:
+            await self._act(held, agent, enough)
+        finally:
+            clock.cancel()
+
+    async def _act(self, held: HeldSession, agent: Agent, enough: Enough) -> None:
         while True:
             if held.lost is not None:
                 raise held.lost
             if held.leaving or (held.state.turn is None and enough(held.state)):
                 await self._close(held)
                 return
-            match next_action(held.state, agent.limits, lambda: room(held.history, agent.limits)):
+            match _next_action(held, agent.limits):
                 case Rest():
                     if await held.release():
                         return
@@ -102,7 +142,7 @@ class Native:
                 case Compact():
                     await compact(held, agent.model, agent.limits)
                 case RunTools(calls=calls):
-                    await Calls(held, agent.tools, agent.approval).run(calls)
+                    await Calls(held, agent.tools, agent.approval, agent.policy).run(calls)
                 case Finish(facts=facts):
                     await held.record(*facts)
                 case unreachable:
@@ -125,7 +165,7 @@ class Native:
         await held.catch_up()
         if held.asked_to_stop():
             return
-        request = build(held.history, ask.takes, _note(held, ask))
+        request = await self._excerpts.put_into(build(held.history, ask.takes, _note(held, ask)))
         body, digest = await asyncio.to_thread(written, agent.model, request, await self._payloads(request))
         step = await held.record(StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges))
         if held.asked_to_stop():
@@ -139,6 +179,42 @@ class Native:
 
     async def _payloads(self, request: Request) -> dict[Hash, bytes]:
         return {hash: await self._store.get(hash) for hash in sorted(images_of(request.entries))}
+
+
+def _next_action(held: HeldSession, limits: Limits) -> Action:
+    action = next_action(held.state, limits, lambda: room(held.history, limits), held.spent)
+    turn = held.state.turn
+    if not held.overdue or turn is None:
+        return action
+    cut = turn.last_lost is not None or turn.last is None or turn.last.ended == "interrupted"
+    over = isinstance(action, Finish) and (turn.interrupted is not None or not cut)
+    return action if over else out_of_time(turn, limits)
+
+
+def _context(state: State) -> ContextSet | None:
+    """What shaped the last request; before the first one, the model that the session was begun with."""
+    if state.context is not None or state.started is None:
+        return state.context
+    return ContextSet(state.started.model)
+
+
+def _refuse_waiting(held: HeldSession) -> None:
+    if held.state.turn is not None:
+        raise NotAllowed(
+            f"a turn of session {held.id!r} waits for approval: steno approvals shows what for; decide, then steno "
+            f"continue {held.id}, or stop it with steno interrupt {held.id}; nothing was changed"
+        )
+
+
+def _refuse_answered(held: HeldSession, input: Seq) -> None:
+    """A prompt is run again only if its last turn did not answer it, and is still the last turn."""
+    last = held.state.last_turn
+    if input in held.state.pending:
+        raise NotAllowed(f"input {input} of session {held.id!r} still waits for its first turn; steno continue runs it")
+    if last is None or last.ending.outcome == "done":
+        raise NotAllowed(f"input {input} of session {held.id!r} has been answered meanwhile; see steno show {held.id}")
+    if isinstance(last.turn.origin, Takes) and last.turn.origin.input != input:
+        raise NotAllowed(f"another turn of session {held.id!r} came since; see steno show {held.id}")
 
 
 def written(model: Model, request: Request, payloads: Mapping[Hash, bytes]) -> tuple[bytes, str]:
@@ -210,6 +286,6 @@ def images_of(entries: tuple[Entry, ...]) -> set[Hash]:
         else:
             continue
         for part in parts:
-            if isinstance(part, Image):
+            if type(part) is Image:
                 found.add(part.hash)
     return found

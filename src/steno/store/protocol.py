@@ -106,11 +106,13 @@ class Listed(Struct, frozen=True):
 
 
 class Glance(Struct, frozen=True):
-    """What is under way in a session: its head, who runs it, and the text being streamed, all of one moment."""
+    """What is under way in a session: its head, who runs it, the text being streamed, and the last fact with a summary
+    (0 if there is none), all of one moment."""
 
     head: Seq
     owner: str | None
     drafts: tuple[Draft, ...]
+    compacted: Seq = 0
 
 
 class Damage(Struct, frozen=True):

@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Outcome
+from steno.tools.environment import Scrub
+from steno.tools.sandbox import Bounds, Sandbox
 
 Output = Callable[[str], Awaitable[None]]
 """Takes a piece of output; returns when it is durable."""
@@ -26,11 +28,16 @@ class BadArguments(Exception):
 
 
 class Workspace(Struct, frozen=True):
-    """Where tools work, and their bounds."""
+    """Where tools work, and their bounds. Output is shown as it comes up to `output_chars_max`, and kept up to
+    `kept_chars_max`."""
 
     folder: Path
     time_limit_s: float = 120.0
     output_chars_max: int = 30_000
+    kept_chars_max: int = 5_000_000
+    scrub: Scrub = Scrub()
+    bounds: Bounds = Bounds()
+    sandbox: Sandbox = Sandbox()
 
 
 class Prepared(Protocol):

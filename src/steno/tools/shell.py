@@ -4,7 +4,7 @@ What must be true:
 
 - The command does not begin before `run`. Until then a gate stands in its place: a shell that waits for one line on
   its standard input. We alone hold the other end, so if we die the gate reads the end of file and just exits.
-- The outcome's text begins with exactly what went through `output`; lines in brackets after it are ours.
+- The outcome's text begins with exactly what went through `output`; lines in brackets at its end are ours.
 - Nothing is read ahead: while `output` waits, the pipe fills up and the command waits too.
 - Nothing in the group outlives the call. What must go on says so, with setsid.
 - The first process is not reaped before the last signal is sent: until then its number cannot be given away.
@@ -14,11 +14,8 @@ import asyncio
 import codecs
 import contextlib
 import os
-import re
 import signal
 import subprocess
-from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -59,13 +56,6 @@ _LINGER_S = 0.5
 
 _REAP_WAIT_S = 2.0
 
-_SECRET_NAME = re.compile(
-    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(_|$)"
-    r"|_(PASS|PWD|PAT)$"
-    r"|^(AWS|AZURE|OPENAI|ANTHROPIC)_",
-    re.IGNORECASE,
-)
-
 
 class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: str
@@ -90,8 +80,8 @@ class Shell:
             raise BadArguments(
                 f"`command` is longer than {_COMMAND_BYTES_MAX} bytes; write a script to a file and run that"
             )
-        gate = spawn_gate(asked.command, self._workspace.folder)
-        return ShellCall(gate, asked.timeout_s or limit_s, self._workspace.output_chars_max)
+        gate = spawn_gate(asked.command, self._workspace)
+        return ShellCall(gate, asked.timeout_s or limit_s, self._workspace)
 
 
 class Gate(Struct, frozen=True):
@@ -102,17 +92,18 @@ class Gate(Struct, frozen=True):
     said: IO[bytes]
 
 
-def spawn_gate(command: str, folder: Path) -> Gate:
+def spawn_gate(command: str, workspace: Workspace) -> Gate:
     """In a group of its own. Our ends of the pipes are close-on-exec: no other child of ours holds them."""
+    gate = ["/bin/sh", "-c", workspace.bounds.as_shell() + _GATE, "sh", command]
     try:
         process = subprocess.Popen(  # noqa: S603 running what the model asks for is the tool; a person approves it
-            ["/bin/sh", "-c", _GATE, "sh", command],
+            workspace.sandbox.around(gate, workspace.folder),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=without_secrets(os.environ) | {"TERM": "dumb", groups.MARK: groups.mark(None)},
+            cwd=workspace.folder,
+            env=workspace.scrub.clean(os.environ) | {"TERM": "dumb", groups.MARK: groups.mark(None)},
             start_new_session=True,
         )
     except OSError as error:
@@ -122,20 +113,15 @@ def spawn_gate(command: str, folder: Path) -> Gate:
     return Gate(process, process.stdin, process.stdout)
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """By name only. It keeps a secret from getting into a transcript by accident; it does not confine a command."""
-    return {name: value for name, value in environment.items() if not _SECRET_NAME.search(name)}
-
-
 class ShellCall:
     """One command, from its gate to its outcome."""
 
-    def __init__(self, gate: Gate, time_limit_s: float, chars_max: int) -> None:
+    def __init__(self, gate: Gate, time_limit_s: float, workspace: Workspace) -> None:
         self.group: int | None = gate.process.pid
         self._gate = gate
         self._process = gate.process
         self._time_limit_s = time_limit_s
-        self._chars_max = chars_max
+        self._workspace = workspace
         self._exit = ""
         self._begun = False
         self._stopped = False
@@ -145,7 +131,8 @@ class ShellCall:
         if self._over:
             return Interrupted()
         self._begun = True
-        pump = Pump(self._gate.said.fileno(), output, self._chars_max)
+        shown_max, kept_max = self._workspace.output_chars_max, self._workspace.kept_chars_max
+        pump = Pump(self._gate.said.fileno(), output, shown_max, kept_max)
         pumping = asyncio.create_task(pump.drain())
         try:
             self._open_gate()
@@ -178,6 +165,8 @@ class ShellCall:
         """End what still runs in the group; how many processes that were."""
         if in_time:
             await asyncio.wait({pumping}, timeout=_LINGER_S)
+            if self._workspace.sandbox.kind != "none":  # Its own processes end a moment after the command.
+                await groups.until(lambda: not groups.members(self._process.pid), _LINGER_S)
         left = len(groups.members(self._process.pid))
         if left or not pumping.done():
             await groups.terminate(self._process.pid)
@@ -214,36 +203,48 @@ class ShellCall:
         if pump.dropped:
             lines.append(f"[{pump.dropped} more characters of output were dropped]")
         if self._stopped:
-            return Interrupted(_parts(pump.shown, lines))
+            return Interrupted(self._parts(pump.said, lines))
         if in_time and left:
             lines.append(f"[processes left in the background were ended: {left}]")
         if not pump.at_end:
             lines.append("[the output ends here, though a process that left the group still has it open]")
         if not in_time:
             lines.append(f"[ended: the time limit of {self._time_limit_s:g} s was reached]")
-            return Failed(_parts(pump.shown, lines))
+            return Failed(self._parts(pump.said, lines))
         if self._exit == _exit_line(0):
-            return Returned(_parts(pump.shown, lines))
+            return Returned(self._parts(pump.said, lines))
         lines.append(self._exit or f"[process {self._process.pid} does not end]")
-        return Failed(_parts(pump.shown, lines))
+        return Failed(self._parts(pump.said, lines))
+
+    def _parts(self, said: str, lines: list[str]) -> tuple[Content, ...]:
+        """What it said, with our lines after it: in one text, unless it is too long to be told whole. No part stands
+        for no text: providers refuse empty ones."""
+        between = "\n" if lines and said and not said.endswith("\n") else ""
+        after = between + "\n".join(lines)
+        if len(said) > self._workspace.output_chars_max:
+            return (Text(said), Text(after)) if after else (Text(said),)
+        return (Text(said + after),) if said + after else ()
 
 
 class Pump:
-    """Carries the text of a pipe to `output`, up to a bound; the rest is counted and dropped."""
+    """Carries the text of a pipe to `output`, up to a bound, and keeps it up to another; the rest is counted and
+    dropped."""
 
-    def __init__(self, pipe: int, output: Output, chars_max: int) -> None:
+    def __init__(self, pipe: int, output: Output, shown_max: int, kept_max: int) -> None:
         os.set_blocking(pipe, False)
         self.dropped = 0
         self.at_end = False
         self._pipe = pipe
         self._output = output
         self._pieces: list[str] = []
-        self._room = chars_max
+        self._room = shown_max
+        self._kept_room = max(shown_max, kept_max)
         self._last_bytes: int | None = None
         self._ready: asyncio.Future[None] | None = None
 
     @property
-    def shown(self) -> str:
+    def said(self) -> str:
+        """What was shown and what was kept after it."""
         return "".join(self._pieces)
 
     async def drain(self) -> None:
@@ -258,12 +259,15 @@ class Pump:
         _resolve(self._ready)
 
     async def _pass_on(self, text: str) -> None:
-        piece = text[: self._room]
+        kept = text[: self._kept_room]
+        piece = kept[: self._room]
+        self._kept_room -= len(kept)
         self._room -= len(piece)
-        self.dropped += len(text) - len(piece)
-        if piece:
+        self.dropped += len(text) - len(kept)
+        if kept:
             # Kept first: a piece that `output` was given counts as shown, whatever becomes of the wait.
-            self._pieces.append(piece)
+            self._pieces.append(kept)
+        if piece:
             await self._output(piece)
 
     async def _read(self) -> bytes:
@@ -319,10 +323,3 @@ def _exit_line(status: int) -> str:
         return f"[ended by signal {-status} ({signal.Signals(-status).name})]"
     except ValueError:
         return f"[ended by signal {-status}]"
-
-
-def _parts(shown: str, lines: list[str]) -> tuple[Content, ...]:
-    """The text that was shown, with our lines after it. No part stands for no text: providers refuse empty ones."""
-    between = "\n" if lines and shown and not shown.endswith("\n") else ""
-    text = shown + between + "\n".join(lines)
-    return (Text(text),) if text else ()

@@ -45,7 +45,7 @@ from steno.store.sqlite.checkpoint import Checkpointer
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.operations import Moment
 from steno.store.sqlite.pipeline import Pipeline
-from steno.store.sqlite.transaction import Transaction
+from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class BlockingStore:
         self.settings = settings or Settings()
         self.locks = Locks(self.path, _owner(), self.settings.lock_wait_ms)
         self._readers: list[apsw.Connection] = []
-        self._listeners: list[Callable[[set[str], set[str]], None]] = []
+        self._listeners: list[Callable[[Changes], None]] = []
         self._leases: set[tuple[str, int]] = set()
         self._closed = False
         self._pid = os.getpid()
@@ -129,6 +129,10 @@ class BlockingStore:
         """Give a lease up without storing that: for when the store cannot be written. The session is free again."""
         self._leases.discard((lease.session, lease.token))
 
+    def holds(self, session: str, token: int) -> bool:
+        """Whether this process has that lease: then nobody else adds to the session's streams."""
+        return (session, token) in self._leases
+
     def running(self, session: str) -> str | None:
         """Who runs a session at this moment, if anyone."""
         with self.reader() as connection, reading.snapshot(connection):
@@ -140,7 +144,7 @@ class BlockingStore:
         if row.owner is None:
             return False
         if row.owner == self.locks.owner:
-            return (row.id, row.token) in self._leases
+            return self.holds(row.id, row.token)
         if self.settings.allow_network_file_system:
             return row.expires_ms > self.now_ms()
         return self.locks.alive(row.owner)
@@ -148,17 +152,19 @@ class BlockingStore:
     def glance(self, session: str) -> Glance:
         """What is under way in a session, of one moment. Facts up to its `head` belong to it."""
         while True:
-            row, drafts = self._row_and_drafts(session)
+            row, glance = self._glance(session)
             if row.owner is None or self._is_held(row):
-                return Glance(row.head, row.owner, tuple(drafts))
-            again, _ = self._row_and_drafts(session)
+                return glance
+            again, _ = self._glance(session)
             if (again.head, again.token, again.owner) == (row.head, row.token, row.owner):
-                return Glance(row.head, None, tuple(drafts))
+                return replace(glance, owner=None)
 
-    def _row_and_drafts(self, session: str) -> tuple[reading.SessionRow, list[Draft]]:
+    def _glance(self, session: str) -> tuple[reading.SessionRow, Glance]:
         with self.reader() as connection, reading.snapshot(connection):
             row = reading.session(connection, session)
-            return row, reading.drafts(connection, row)
+            listing = reading.listing(connection, row)
+            drafts = reading.drafts(connection, row)
+        return row, Glance(row.head, row.owner, tuple(drafts), listing.compacted)
 
     def renew(self, lease: Lease) -> Lease:
         expires_ms = self.now_ms() + self.settings.lease_ms
@@ -323,14 +329,13 @@ class BlockingStore:
         if len(payload) > self.settings.payload_bytes_max:
             raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
 
-    def listen(self, listener: Callable[[set[str], set[str]], None]) -> None:
-        """Have a function called, from the committing thread, with the ids of sessions that changed and of those among
-        them that have new facts."""
+    def listen(self, listener: Callable[[Changes], None]) -> None:
+        """Have a function called, from the committing thread, with what each commit of this process changed."""
         self._listeners.append(listener)
 
-    def _committed(self, touched: set[str], advanced: set[str]) -> None:
+    def _committed(self, changes: Changes) -> None:
         for listener in self._listeners:
-            listener(touched, advanced)
+            listener(changes)
 
     def _sweep(self) -> None:
         with self.reader() as connection, reading.snapshot(connection):

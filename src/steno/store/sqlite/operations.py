@@ -21,11 +21,12 @@ from steno.journal.facts import (
     Record,
     SessionRenamed,
     SessionStarted,
+    ToolSettled,
     TurnFact,
     payloads_of,
 )
 from steno.journal.listing import ListingRow, title_of
-from steno.journal.parts import GONE, Hash, Redacted, Seq
+from steno.journal.parts import GONE, File, Hash, Redacted, Seq, outcome_parts
 from steno.journal.redaction import redact as without_text
 from steno.store.errors import ForksRemain, KeyReused, NotAllowed, ShownTextDropped
 from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
@@ -251,11 +252,20 @@ def _sealable(tx: Transaction, session: Session, fact: TurnFact) -> tuple[Seq, l
         raise NotAllowed(f"{type(fact).__name__} seals nothing")
     drafts = tx.drafts_at(session, started)
     for draft in drafts:
-        if not keeps(fact, draft):
+        if not keeps(fact, draft) and not _in_payload(tx, fact, draft):
             raise ShownTextDropped(
                 f"session {session.row.id!r}: sealing fact {started} would drop {draft.stream.kind} that was shown"
             )
     return started, drafts
+
+
+def _in_payload(tx: Transaction, fact: TurnFact, draft: Draft) -> bool:
+    """Whether a payload that stands for a tool's whole output begins with all that was shown of it."""
+    if not isinstance(fact, ToolSettled) or draft.stream.kind != "output":
+        return False
+    shown = draft.text.encode("utf-8", "surrogatepass")
+    files = [part.hash for part in outcome_parts(fact.outcome) if isinstance(part, File)]
+    return any((tx.one("payload_head", (len(shown), hash)) or (None,))[0] == shown for hash in files)
 
 
 def draft(tx: Transaction, lease: Lease, stream: Stream, text: str) -> int:

@@ -21,7 +21,7 @@ import apsw
 
 from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreClosed, StoreError
 from steno.store.sqlite.database import translate
-from steno.store.sqlite.transaction import Transaction
+from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
 
@@ -66,9 +66,9 @@ class Ticket(Generic[T]):
 
 
 class Pipeline:
-    """The only way to write. `on_commit` hears which sessions changed, and which of them have new facts."""
+    """The only way to write. `on_commit` hears of each commit before the next one begins."""
 
-    def __init__(self, transaction: Transaction, on_commit: Callable[[set[str], set[str]], None]) -> None:
+    def __init__(self, transaction: Transaction, on_commit: Callable[[Changes], None]) -> None:
         self._transaction = transaction
         self._on_commit = on_commit
         self._queue: deque[Ticket[object]] = deque()
@@ -157,8 +157,9 @@ class Pipeline:
             raise
         finally:
             _answer(batch)
-        if self._transaction.touched:
-            self._on_commit(self._transaction.touched, self._transaction.advanced)
+        changes, self._transaction.changes = self._transaction.changes, {}
+        if changes:
+            self._on_commit(changes)
 
     def _commit_batch(self, batch: "list[Ticket[object]]") -> None:
         if not batch:
@@ -188,14 +189,12 @@ class Pipeline:
                 batch[0].error = error
 
     def _one_by_one(self, batch: "list[Ticket[object]]") -> None:
-        touched: set[str] = set()
-        advanced: set[str] = set()
+        changes: Changes = {}
         for ticket in batch:
             ticket.error = None
             self._commit_batch([ticket])
-            touched |= self._transaction.touched
-            advanced |= self._transaction.advanced
-        self._transaction.touched, self._transaction.advanced = touched, advanced
+            changes |= dict.fromkeys(self._transaction.changes)
+        self._transaction.changes = changes
 
     def _transact(self, batch: "list[Ticket[object]]") -> None:
         transaction = self._transaction

@@ -23,6 +23,7 @@ from steno.store.sqlite.rows import SEQ_MAX, as_kind, to_drafts, to_records
 from steno.store.sqlite.sql import STATEMENTS
 
 PAGE = 1_000
+_heads = msgspec.json.Decoder(dict[str, tuple[Seq, int | None]])
 
 
 class SessionRow(Struct):
@@ -184,9 +185,11 @@ def _draft_tails(connection: apsw.Connection, row: SessionRow, offsets: dict[Str
     return found
 
 
-def heads(connection: apsw.Connection, ids: list[str]) -> dict[str, Seq]:
-    """The heads of some sessions, in one look."""
-    return dict(connection.execute(STATEMENTS["heads_of"], (msgspec.json.encode(ids).decode(),)))
+def heads(connection: apsw.Connection, ids: list[str]) -> dict[str, tuple[Seq, int | None]]:
+    """The heads of some sessions, and the tokens of those that are not free. In one row: each row hands Python's lock
+    over."""
+    row = connection.execute(STATEMENTS["heads_of"], (msgspec.json.encode(ids).decode(),)).fetchone()
+    return _heads.decode(row[0])  # type: ignore[index]
 
 
 def _tail(draft: Draft, seen: int) -> list[Piece]:
@@ -212,10 +215,15 @@ def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[
 
 
 def _listed(connection: apsw.Connection, row: SessionRow, touched: int) -> Listed:
-    listing = row.listing()
+    return Listed(row.id, row.head, touched, row.owner, listing(connection, row))
+
+
+def listing(connection: apsw.Connection, row: SessionRow) -> ListingRow:
+    """The row for lists as it is now: what is stored of it, and the facts since."""
+    found = row.listing()
     for record in records(connection, row, row.listed, SEQ_MAX):
-        listing.apply(record)
-    return Listed(row.id, row.head, touched, row.owner, listing)
+        found.apply(record)
+    return found
 
 
 def payload(connection: apsw.Connection, hash: Hash) -> bytes:

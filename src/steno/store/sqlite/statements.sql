@@ -86,7 +86,9 @@ where session = ?1 and started = ?2 and kind = ?3 and start >= coalesce(
 order by start
 
 -- name: heads_of
-select id, coalesce((select max(seq) from facts where session = n), base)
+select json_group_object(
+    id, json_array(coalesce((select max(seq) from facts where session = n), base), iif(owner is null, null, token))
+)
 from sessions where id in (select value from json_each(?))
 
 -- name: streams_of
@@ -114,6 +116,9 @@ select body from payloads where hash = ?
 
 -- name: payload_owned
 select 1 from payload_owners where hash = ? limit 1
+
+-- name: payload_head
+select substr(body, 1, ?) from payloads where hash = ?
 
 -- name: payload_exists
 select 1 from payloads where hash = ?

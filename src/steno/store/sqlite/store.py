@@ -1,6 +1,7 @@
 """The SQLite store for async callers: the same verbs, awaited until they are durable."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -20,6 +21,7 @@ from steno.store.protocol import (
     Glance,
     Lease,
     Listed,
+    Piece,
     Release,
     Report,
     Settings,
@@ -27,24 +29,59 @@ from steno.store.protocol import (
 from steno.store.sqlite import operations, reading
 from steno.store.sqlite.blocking import BlockingStore, log_fenced
 from steno.store.sqlite.pipeline import Ticket
-from steno.store.sqlite.transaction import Transaction
+from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 _POLL_S = 0.005
+_HANDED_MAX = 100
 _TICKET_BYTES = 400
 """What a queued verb costs beside its text, for the bound on the queue."""
 
 
 class _Follower:
-    """Somebody who follows a session: what of it, and how far it has looked."""
+    """Somebody who follows a session: what of it, and how far.
 
-    def __init__(self, session: str, drafts: bool) -> None:
+    Text that this process has committed is handed over. It is shown where it joins on to a stream that the follower is
+    in the middle of; whatever else happens makes the follower look at what is stored.
+    """
+
+    def __init__(self, session: str, seen: Cursor, drafts: bool) -> None:
         self.session = session
+        self.seen = seen
         self.drafts = drafts
-        self.head = -1
+        self.must_look = True
+        self.handed: deque[Piece] = deque()
         self.changed = asyncio.Event()
+
+    def look(self) -> None:
+        """What was handed over is stored: looking finds it."""
+        self.handed.clear()
+        self.must_look = True
+        self.changed.set()
+
+    def hand(self, pieces: list[Piece]) -> None:
+        """A follower that is slow to take what it is handed reads it back instead."""
+        self.handed.extend(pieces)
+        self.changed.set()
+        if len(self.handed) > _HANDED_MAX:
+            self.look()
+
+    def take(self) -> list[Event]:
+        """What was handed over and is new."""
+        events: list[Event] = []
+        offsets = dict(self.seen.offsets)
+        while self.handed:
+            piece = self.handed.popleft()
+            at, end = offsets.get(piece.stream), piece.offset + len(piece.text)
+            if at is None or piece.offset > at:
+                self.look()
+            elif end > at:
+                events.append(Piece(piece.stream, at, piece.text[at - piece.offset :]))
+                offsets[piece.stream] = end
+        self.seen = Cursor(self.seen.seq, tuple(offsets.items()))
+        return events
 
 
 class SqliteStore:
@@ -55,7 +92,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._queued = 0
         self._room = asyncio.Event()
-        self._followers: set[_Follower] = set()
+        self._followers: dict[str, set[_Follower]] = {}
         self._watching: asyncio.Task[None] | None = None
         blocking.listen(self._committed)
 
@@ -158,8 +195,9 @@ class SqliteStore:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._thread(BlockingStore.close)
-        for follower in self._followers:
-            follower.changed.set()
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.look()
 
     async def _thread(self, verb: Callable[Concatenate[BlockingStore, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(verb, self.blocking, *args, **kwargs)
@@ -168,32 +206,44 @@ class SqliteStore:
 
     async def follow(self, session: str, cursor: Cursor | None = None, drafts: bool = True) -> AsyncIterator[Event]:
         """What is new, and then what comes, for ever; without `drafts`, facts only. Close the iterator to leave."""
-        seen = cursor or Cursor()
-        follower = _Follower(session, drafts)
-        self._followers.add(follower)
+        follower = _Follower(session, cursor or Cursor(), drafts)
+        self._followers.setdefault(session, set()).add(follower)
         if self._watching is None:
             self._watching = self._loop.create_task(self._watch())
         try:
             while True:
-                follower.changed.clear()
-                events, seen = await self._thread(BlockingStore.since, session, seen, drafts)
-                follower.head = seen.seq
-                for event in events:
+                for event in await self._news(follower):
                     yield event
-                if not events:
-                    await follower.changed.wait()
         finally:
-            self._followers.discard(follower)
+            self._followers[session].discard(follower)
+            if not self._followers[session]:
+                del self._followers[session]
 
-    def _committed(self, touched: set[str], advanced: set[str]) -> None:
-        """From the committing thread: wake those who follow what this process has just changed."""
+    async def _news(self, follower: _Follower) -> Sequence[Event]:
+        """What a follower has not seen yet; empty where it turns out that there is nothing."""
+        while not follower.must_look and not follower.handed:
+            follower.changed.clear()
+            await follower.changed.wait()
+        if not follower.must_look:
+            return follower.take()
+        follower.must_look = False
+        seen, drafts = follower.seen, follower.drafts
+        events, follower.seen = await self._thread(BlockingStore.since, follower.session, seen, drafts)
+        follower.must_look |= len(events) >= reading.PAGE
+        return events
+
+    def _committed(self, changes: Changes) -> None:
+        """From the committing thread, before its next commit: tell those who follow what has just changed."""
         if self._followers:
-            self._loop.call_soon_threadsafe(self._wake, frozenset(touched), frozenset(advanced))
+            self._loop.call_soon_threadsafe(self._tell, changes)
 
-    def _wake(self, touched: frozenset[str], advanced: frozenset[str]) -> None:
-        for follower in self._followers:
-            if follower.session in (touched if follower.drafts else advanced):
-                follower.changed.set()
+    def _tell(self, changes: Changes) -> None:
+        for session, pieces in changes.items():
+            for follower in self._followers.get(session, ()):
+                if pieces is None:
+                    follower.look()
+                elif follower.drafts:
+                    follower.hand(pieces)
 
     async def _watch(self) -> None:
         """See what other processes commit: one look per process, however many follow."""
@@ -207,11 +257,14 @@ class SqliteStore:
         self._watching = None
 
     def _look(self, connection: apsw.Connection) -> None:
-        """Those who follow drafts look for themselves; the others are woken when their session has new facts."""
-        heads = reading.heads(connection, list({follower.session for follower in self._followers}))
-        for follower in self._followers:
-            if follower.drafts or heads.get(follower.session, -1) != follower.head:
-                follower.changed.set()
+        """Who follows text that another process may write looks for it; the others look when there are new facts."""
+        heads = reading.heads(connection, list(self._followers))
+        for session, followers in self._followers.items():
+            head, token = heads.get(session, (-1, None))
+            elsewhere = token is not None and not self.blocking.holds(session, token)
+            for follower in followers:
+                if head != follower.seen.seq or (elsewhere and follower.drafts):
+                    follower.look()
 
     # --- the pipeline, awaited
 

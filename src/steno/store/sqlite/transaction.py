@@ -22,7 +22,7 @@ from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, paylo
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession
-from steno.store.protocol import Lease
+from steno.store.protocol import Lease, Piece
 from steno.store.sqlite import reading
 from steno.store.sqlite.reading import SessionRow
 from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, to_drafts
@@ -42,6 +42,10 @@ _REMEMBERED_MAX = 10_000
 
 Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
 """A fact, its bytes, and the payloads it names."""
+
+Changes = dict[str, list[Piece] | None]
+"""The sessions that a commit changed: by the text that it added to their streams, or, where that does not say all, by
+None."""
 
 _INSERT_FACTS = ManyRows("insert_facts", 6)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
@@ -70,8 +74,7 @@ class Transaction:
     def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
         self.connection = connection
         self.turnstile = turnstile
-        self.touched: set[str] = set()
-        self.advanced: set[str] = set()
+        self.changes: Changes = {}
         self._sessions: dict[str, Session] = {}
         self._dirty: dict[str, Session] = {}
         self._facts: list[tuple[int, int, Seq, int, int, str]] = []
@@ -85,7 +88,7 @@ class Transaction:
     def begin(self) -> None:
         self.turnstile.enter()
         self.connection.execute("begin immediate")
-        self.touched, self.advanced = set(), set()
+        self.changes = {}
         if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
         if self.connection.data_version() != self._version:
@@ -107,7 +110,9 @@ class Transaction:
         self.turnstile.leave()
 
     def rollback(self) -> None:
-        """Forget everything: what was collected, and what was remembered of the rows it changed."""
+        """Forget everything: what was collected, and what was remembered of the rows it changed. Whether any of it is
+        stored, only a look can tell."""
+        self.changes = dict.fromkeys(self.changes)
         self._version = -1
         self._sessions.clear()
         self._dirty.clear()
@@ -173,12 +178,12 @@ class Transaction:
     def save(self, session: Session) -> None:
         """Have the row written with the next flush."""
         self._dirty[session.row.id] = session
-        self.touched.add(session.row.id)
+        self.changes[session.row.id] = None
 
     def forget(self, id: str) -> None:
         self._sessions.pop(id, None)
         self._dirty.pop(id, None)
-        self.touched.add(id)
+        self.changes[id] = None
 
     # --- facts
 
@@ -209,8 +214,7 @@ class Transaction:
             listing.apply(Record(seq, at_ms, fact))
             for hash in hashes:
                 self.run("own_payload", (hash, row.n, 1))
-        self.touched.add(row.id)
-        self.advanced.add(row.id)
+        self.changes[row.id] = None
         return first
 
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
@@ -237,8 +241,10 @@ class Transaction:
         self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
         if session.streams is not None:
             session.streams.add(stream.started)
+        spoken = self.changes.setdefault(session.row.id, [])
+        if spoken is not None:
+            spoken.append(Piece(stream, end, text))
         session.ends[stream] = end = end + len(text)
-        self.touched.add(session.row.id)
         return end
 
     def _check_open(self, session: Session, stream: Stream) -> None:

@@ -101,7 +101,10 @@ def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> li
                 counts["facts"] += sum(record.seq > row.base for record in page)
                 after = page[-1].seq
             damage += _drafts(connection, row, open_streams)
-            if listing != row.listing():
+            stored = row.listing()
+            if stored.usage is None:  # an earlier steno began the row, and counted no usage
+                listing.usage, listing.context = None, stored.context
+            if listing != stored:
                 damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts"))
             return damage
     except JournalCorrupt as error:

@@ -1,0 +1,102 @@
+"""Sessions of 1,000, 10,000 and 100,000 messages with three summaries: what opening one and building its next request
+cost, and how that compares with a session of which next to nothing was compacted away."""
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+from bench import child
+from bench.building import FAST, MESSAGES_PER_TURN, add_turns, build
+from bench.result import Plan, Result, at_most, noted
+from bench.timing import interleaved, median_ratio, medians, percentile, timed_ms
+from steno.engine.request import build as build_request
+from steno.journal.facts import Compacted
+from steno.models.specs import ModelSettings, make
+from steno.runtimes.held import HeldSession
+from steno.runtimes.native import written
+from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import SqliteStore
+
+NAME = "long"
+SIZES = (1_000, 10_000, 100_000)
+FEW = 60
+SUMMARIES = 3
+TAIL_TURNS = 20
+"""Turns after the last summary, in every session."""
+LEASE_MS = 30_000
+
+
+def run(plan: Plan) -> list[Result]:
+    sizes = SIZES[: plan.pick(3, 2)]
+    path = Path(plan.folder) / "long.db"
+    short = _compacted(path, FEW)
+    sessions = {size: _compacted(path, size) for size in sizes}
+    results: list[Result] = []
+    with BlockingStore(path) as store, asyncio.Runner() as runner:
+        shared = runner.run(_shared(store))
+        for size, id in sessions.items():
+            pairs = interleaved(
+                lambda id=id: _opened_ms(runner, shared, id),  # type: ignore[misc]
+                lambda: _opened_ms(runner, shared, short),
+                plan.pick(25, 9),
+            )
+            ours_ms, base_ms = medians(pairs)
+            what = f"{size:,} messages, three summaries: open and next request, against {FEW}"
+            results.append(at_most(NAME, what, median_ratio(pairs), 1.2, detail=f"{ours_ms:.1f} / {base_ms:.1f} ms"))
+    for size, id in sessions.items():
+        peak_mb = child.finish(child.start("bench.engine_long", path, id), float, 120.0)
+        results.append(noted(NAME, f"{size:,} messages, three summaries: peak memory of a run", peak_mb, "MB"))
+    return results
+
+
+async def _shared(store: BlockingStore) -> SqliteStore:
+    return SqliteStore(store)
+
+
+def _opened_ms(runner: asyncio.Runner, store: SqliteStore, id: str) -> float:
+    took_ms = [timed_ms(lambda: runner.run(_next_request(store, id))) for _ in range(3)]
+    return percentile(took_ms, 0.5)
+
+
+async def _next_request(store: SqliteStore, id: str) -> int:
+    """What a turn does before its first request is sent."""
+    held = await HeldSession.open(store, id, LEASE_MS, to_run=True)
+    model = make("openai-chat:bench", ModelSettings())
+    body, _ = written(model, build_request(held.history), {})
+    await held.release()
+    return len(body)
+
+
+def _compacted(path: Path, messages: int) -> str:
+    """A session with three summaries, each of a third of what was said, and some turns after the last."""
+    turns = messages // MESSAGES_PER_TURN // SUMMARIES
+    [id] = build(path, 1, turns)
+    with BlockingStore(path, FAST) as store, asyncio.Runner() as runner:
+        shared = runner.run(_shared(store))
+        for i in range(SUMMARIES):
+            if i:
+                add_turns(store, id, turns)
+            runner.run(_summarise(shared, id))
+        add_turns(store, id, TAIL_TURNS)
+    return id
+
+
+async def _summarise(store: SqliteStore, id: str) -> None:
+    held = await HeldSession.open(store, id, LEASE_MS)
+    upto = held.state.head
+    carries, spent = await held.to_carry(upto)
+    await held.record(Compacted(upto, "They spoke of many things. " * 20, "bench", carries=carries, spent=spent))
+    await held.release()
+
+
+def _peak(path: str, id: str) -> None:
+    """In a process of its own: open, build, and say how much memory that took at most."""
+    child.ready()
+    with BlockingStore(Path(path)) as store, asyncio.Runner() as runner:
+        runner.run(_next_request(runner.run(_shared(store)), id))
+    child.answer(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+if __name__ == "__main__":
+    _peak(*sys.argv[1:])

@@ -1,0 +1,92 @@
+"""Editing commands: what a model is told of a session, and what is removed for good."""
+
+import argparse
+
+from steno.cli import screen
+from steno.cli.leaving import Leaving
+from steno.cli.screen import complain, show
+from steno.service import Misused, Service
+
+DONE, FAILED = 0, 1
+
+
+async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
+    match options.verb:
+        case "rename":
+            await service.edits.rename(id, options.title)
+        case "undo" | "rewind" if options.withdraw is not None:
+            await service.edits.redo(id, options.withdraw)
+            show(f"{options.verb} {options.withdraw} is taken back")
+        case "undo":
+            turn, seq = await service.edits.undo(id)
+            show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes this back")
+        case "rewind":
+            seq = await service.edits.rewind(id, options.to)
+            show(f"the model's view is as it was at {options.to}; steno rewind {id} --withdraw {seq} takes this back")
+        case "hide":
+            await _hide(options, service, id)
+        case "redact":
+            return await _redact(options, service, id)
+        case "fork":
+            show(await service.edits.fork(id, options.at))
+        case "compact":
+            return await _compact(service, id)
+    return DONE
+
+
+async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
+    changed = await service.edits.hide(id, options.seq, not options.show)
+    already = "" if changed else "already "
+    if options.show:
+        show(f"message {options.seq} is {already}in the model's view")
+    else:
+        back = f"steno hide {id} --seq {options.seq} --show puts it back"
+        show(f"message {options.seq} is {already}out of the model's view; people still see it; {back}")
+
+
+async def _redact(options: argparse.Namespace, service: Service, id: str) -> int:
+    what = await service.edits.redactable(id, options.seq)
+    if not options.yes and not await _sure(f"remove {what} of session {id} for good?", "nothing was removed"):
+        return FAILED
+    redaction = await service.edits.redact(id, options.seq)
+    show(f"removed {what}; its place is kept. Backups that were made before still have it")
+    for summary in redaction.summaries:
+        complain(
+            f"the summary at {summary} was made of it and may repeat it: steno redact {id} --seq {summary} removes that"
+        )
+    return DONE
+
+
+async def _compact(service: Service, id: str) -> int:
+    with Leaving(service, id) as leaving:
+        came = await service.edits.compact(id, leaving.event)
+    before, after = came.tokens
+    match came.outcome:
+        case "done":
+            show(f"a summary stands for the older part: about {before} tokens before, {after} after")
+        case "nothing":
+            show(f"{came.detail}; about {before} tokens; nothing was changed")
+        case "failed" | "stopped":
+            complain(f"no summary was made: {came.detail}; the session is as it was, with about {before} tokens")
+            return FAILED
+    return DONE
+
+
+async def delete(options: argparse.Namespace, service: Service) -> int:
+    if not options.yes:
+        id = await service.views.resolve(options.id)
+        if not await _sure(f"delete session {id} for good?", "nothing was deleted"):
+            return FAILED
+    count = await service.delete(options.id, options.with_forks)
+    show(f"deleted {count} session{'s' if count > 1 else ''}")
+    return DONE
+
+
+async def _sure(question: str, otherwise: str) -> bool:
+    if not screen.person_present():
+        raise Misused(f"{question.removesuffix('?')}: this cannot be taken back, so it needs --yes; {otherwise}")
+    screen.note(f"{question} [y/N] ", end="")
+    if (await screen.Lines().next() or "").strip().lower() == "y":
+        return True
+    screen.note(otherwise)
+    return False

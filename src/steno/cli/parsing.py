@@ -1,0 +1,131 @@
+"""The words of the command line. Nothing heavy is loaded here, so that --help stays quick."""
+
+import argparse
+
+LIMIT_MAX = 100_000
+
+Verbs = argparse._SubParsersAction  # the only name argparse has for it
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="steno", description="An agent whose transcript never lies: written before shown."
+    )
+    verbs = root.add_subparsers(dest="verb", metavar="COMMAND")
+    root.add_argument("--resume", metavar="ID", help="go on with this session")
+    root.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest session")
+    root.add_argument("--version", action="store_true", help="say which steno this is")
+    _with_agent(root, None)
+    _add_turns(verbs)
+    _add_looks(verbs)
+    _add_approvals(verbs)
+    _add_edits(verbs)
+    _add_keeping(verbs)
+    return root
+
+
+def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
+    """Who answers, and what it may do without being asked."""
+    absent = default is argparse.SUPPRESS
+    verb.add_argument(
+        "--model", metavar="SPEC", default=default, help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2"
+    )
+    verb.add_argument(
+        "--yes", action="store_true", default=default if absent else False, help="approve every tool call"
+    )
+    verb.add_argument(
+        "--allow",
+        metavar="RULE",
+        action="append",
+        default=default if absent else [],
+        help='approve these calls: TOOL or "TOOL:PATTERN"; may be repeated',
+    )
+
+
+def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    run = verbs.add_parser("run", help="one turn; text streams to stdout")
+    run.add_argument("prompt", help="what to say; - reads it from standard input")
+    run.add_argument("--session", metavar="ID", help="in this session")
+    run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
+    run.add_argument("--steer", action="store_true", help="into the running turn, at its next step, if there is one")
+    run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
+    run.add_argument("--detach", action="store_true", help="return once the input is stored; the turn goes on alone")
+    for verb, text in (("continue", "take up what was cut off or waits"), ("retry", "run a failed prompt again")):
+        with_id(verbs.add_parser(verb, help=text))
+    carry = with_id(verbs.add_parser("carry"))  # what a detached process runs; not for people
+    carry.add_argument("input", type=int)
+    for turn in (run, verbs.choices["continue"], verbs.choices["retry"], carry):
+        _with_agent(turn, argparse.SUPPRESS)
+        turn.add_argument(
+            "--ask",
+            choices=("refuse", "wait"),
+            help="what to do with a call that needs approval where nobody can be asked: refuse it, or wait for "
+            "steno approve (default: refuse; with --detach: wait)",
+        )
+    follow = with_id(verbs.add_parser("follow", help="watch a turn that runs elsewhere; leaving does not stop it"))
+    follow.add_argument("--input", type=int, metavar="SEQ", help="the turn of this input; else the one that runs")
+    for turn in (run, verbs.choices["continue"], verbs.choices["retry"], follow):
+        turn.add_argument("--output", choices=("text", "ndjson"), default="text")
+
+
+def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    sessions = verbs.add_parser("sessions", help="list sessions, the latest first")
+    sessions.add_argument("--limit", type=_limit, default=50, metavar="N")
+    sessions.add_argument("--tree", action="store_true", help="forks under the session that they come from")
+    show = with_id(verbs.add_parser("show", help="one session, every message"))
+    for look in (sessions, show):
+        look.add_argument("--json", action="store_true")
+
+
+def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    approvals = verbs.add_parser("approvals", help="list the calls that wait for approval")
+    approvals.add_argument("--json", action="store_true")
+    for verb, text in (("approve", "let a call run that waits"), ("deny", "refuse a call that waits")):
+        decide = with_id(verbs.add_parser(verb, help=text))
+        decide.add_argument("seq", type=int, nargs="?", metavar="SEQ", help="which, if more than one waits")
+    verbs.choices["deny"].add_argument("--reason", default="", metavar="TEXT", help="what to tell the model")
+
+
+def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    rename = with_id(verbs.add_parser("rename", help="give a session a title"))
+    rename.add_argument("title")
+    with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
+    undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
+    undo.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
+    rewind = with_id(verbs.add_parser("rewind", help="take everything after a message out of the model's view"))
+    where = rewind.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", type=int, metavar="SEQ", help="the last message to stay, or the first turn to go")
+    where.add_argument("--withdraw", type=int, metavar="SEQ", help="take a rewind back")
+    hide = with_id(verbs.add_parser("hide", help="take one message out of the model's view"))
+    hide.add_argument("--show", action="store_true", help="put it back")
+    redact = with_id(verbs.add_parser("redact", help="remove the text of one message for good"))
+    redact.add_argument("--yes", action="store_true", help="without asking")
+    for one in (hide, redact):
+        one.add_argument("--seq", type=int, required=True, metavar="SEQ", help="the message, as show numbers it")
+    fork = with_id(verbs.add_parser("fork", help="a new session with everything up to a message"))
+    fork.add_argument("--at", type=int, required=True, metavar="SEQ", help="the message, or the turn")
+    compact = with_id(verbs.add_parser("compact", help="put a summary in the place of the older part, for the model"))
+    compact.add_argument("--model", metavar="SPEC", default=argparse.SUPPRESS)
+    delete = with_id(verbs.add_parser("delete", help="remove a session for good"))
+    delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
+    delete.add_argument("--yes", action="store_true", help="without asking")
+
+
+def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    verify = verbs.add_parser("verify", help="check every byte of the store")
+    verify.add_argument("--json", action="store_true")
+    for verb, text in (("backup", "copy the store while it is in use"), ("restore", "put a backup in its place")):
+        verbs.add_parser(verb, help=text).add_argument("file")
+    verbs.add_parser("doctor", help="say what is set up and what is not")
+
+
+def with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    verb.add_argument("id", help="a session's id, or the beginning of it")
+    return verb
+
+
+def _limit(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= LIMIT_MAX:
+        raise argparse.ArgumentTypeError(f"it must be 1 to {LIMIT_MAX}")
+    return number

@@ -1,0 +1,64 @@
+"""What a session has spent, for budgets: steps, tokens as far as the providers said, and time at work."""
+
+from msgspec import Struct
+
+from steno.journal.facts import (
+    HelperEnded,
+    Record,
+    SessionStarted,
+    StepLost,
+    StepSealed,
+    StepStarted,
+    ToolSettled,
+    ToolStarted,
+    TurnStarted,
+    Usage,
+)
+from steno.journal.parts import Seq, Unknown
+
+
+class Spent(Struct):
+    """`turn_tokens` are those of the turn that began last. `worked_ms` is the time that models and tools took together.
+    What a killed process was doing is not in it: nobody knows for how long. A fork begins anew."""
+
+    steps: int = 0
+    tokens: int = 0
+    turn_tokens: int = 0
+    worked_ms: int = 0
+    _open: dict[Seq, int] = {}
+
+    def apply(self, record: Record) -> None:
+        fact = record.fact
+        match fact:
+            case SessionStarted():
+                self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
+                self._open = {}
+            case TurnStarted():
+                self.turn_tokens = 0
+            case StepStarted():
+                self.steps += 1
+                self._open[record.seq] = record.at_ms
+            case ToolStarted():
+                self._open[record.seq] = record.at_ms
+            case StepSealed():
+                self._count(fact.usage)
+                self._close(fact.step, record.at_ms, fact.ended != "interrupted")
+            case StepLost():
+                self._close(fact.step, record.at_ms, fact.cause != "killed")
+            case ToolSettled(started=int() as started):
+                self._close(started, record.at_ms, not isinstance(fact.outcome, Unknown))
+            case HelperEnded():
+                self._count(fact.usage)
+            case _:
+                pass
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            tokens = (usage.input or 0) + (usage.output or 0)
+            self.tokens += tokens
+            self.turn_tokens += tokens
+
+    def _close(self, started: Seq, at_ms: int, counts: bool) -> None:
+        began_ms = self._open.pop(started, None)
+        if counts and began_ms is not None:
+            self.worked_ms += max(at_ms - began_ms, 0)

@@ -1,0 +1,62 @@
+"""What a model is offered: tools that know their session or must be asked for, and excerpts of long output."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from steno.engine.request import Request
+from steno.journal.facts import ContextSet
+from steno.journal.parts import Hash
+from steno.runtimes.held import HeldSession
+from steno.store.protocol import Store
+from steno.tools.output import excerpt, excerpted, outputs_of, to_text
+from steno.tools.protocol import Tool
+
+if TYPE_CHECKING:
+    from steno.runtimes.native import Agent
+
+EXCERPTS_MAX = 500
+
+SessionTools = Callable[[str, ContextSet | None], Awaitable[Mapping[str, Tool]]]
+"""All tools of a session, given its id and its context so far. Servers that it needs are started here."""
+
+
+async def with_session_tools(held: HeldSession, agent: "Agent") -> "Agent":
+    """The agent with the tools of this session. If we are told to leave meanwhile, nothing is waited for."""
+    if agent.session_tools is None:
+        return agent
+    asking = asyncio.ensure_future(agent.session_tools(held.id, held.state.context))
+    leaving = asyncio.create_task(held.stopped.wait())
+    try:
+        await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if held.letting_go() and not asking.done():
+            return agent
+        tools = await asking
+    finally:
+        for task in (asking, leaving):
+            task.cancel()
+        await asyncio.gather(asking, leaving, return_exceptions=True)
+    specs = tuple(tool.spec for tool in tools.values())
+    return replace(agent, tools=tools, context=replace(agent.context, tools=specs))
+
+
+class Excerpts:
+    """Cuts head and tail of outputs that lie in payloads. Keeps some: a session asks for the same ones again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cut: OrderedDict[Hash, str] = OrderedDict()
+
+    async def put_into(self, request: Request) -> Request:
+        return excerpted(request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))})
+
+    async def _of(self, hash: Hash) -> str:
+        if hash not in self._cut:
+            self._cut[hash] = excerpt(to_text(await self._store.get(hash)), hash)
+            if len(self._cut) > EXCERPTS_MAX:
+                self._cut.popitem(last=False)
+        self._cut.move_to_end(hash)
+        return self._cut[hash]

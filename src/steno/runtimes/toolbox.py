@@ -1,0 +1,70 @@
+"""All tools of a session: our own, those that know the session, and those of MCP servers."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from steno.journal.facts import ContextSet, SessionStarted
+from steno.journal.parts import Hash
+from steno.runtimes.children import ChildSessions
+from steno.runtimes.native import Native
+from steno.store.protocol import Store
+from steno.tools.builtin import builtin
+from steno.tools.delegate import PLATFORM, Delegate
+from steno.tools.mcp import ServerSettings
+from steno.tools.mcp_tools import Servers
+from steno.tools.output import KeepingTool, ReadOutput
+from steno.tools.protocol import Tool, Workspace
+from steno.tools.search import SearchSessions
+
+SLACK_CHARS = 1_000
+"""What our own lines may add to output that is just short enough."""
+
+
+class ToolboxSettings(Struct, frozen=True, kw_only=True):
+    servers: Mapping[str, ServerSettings] = {}
+    search: bool = True
+    delegate: bool = True
+    delegate_limit_s: float = 600.0
+
+
+class Toolbox:
+    """`workspace` is looked up when a session needs tools; `children` runs the sessions that are delegated to."""
+
+    def __init__(
+        self, store: Store, workspace: Callable[[], Workspace], children: Native, settings: ToolboxSettings
+    ) -> None:
+        self._store = store
+        self._workspace = workspace
+        self._children = children
+        self._settings = settings
+        self._servers: Servers | None = None
+
+    async def of(self, session: str, before: ContextSet | None) -> dict[str, Tool]:
+        """By name, in the order in which a model is told of them: the same whenever the same is there."""
+        workspace = self._workspace()
+
+        async def keep(payload: bytes) -> Hash:
+            return await self._store.put(session, payload)
+
+        if self._servers is None:
+            self._servers = Servers(self._settings.servers, workspace.folder, workspace.scrub)
+        chars_max = workspace.output_chars_max + SLACK_CHARS
+        theirs = await self._servers.tools(before, keep)
+        own: list[Tool] = [ReadOutput(self._store, session, workspace.output_chars_max)]
+        if self._settings.search:
+            own.append(SearchSessions(self._store, session))
+        if self._settings.delegate and not await self._is_child(session):
+            children = ChildSessions(self._store, self._children, "" if before is None else before.model)
+            own.append(Delegate(children, session, self._settings.delegate_limit_s))
+        tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
+        return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
+
+    async def close(self) -> None:
+        """End the servers."""
+        if self._servers is not None:
+            await self._servers.close()
+
+    async def _is_child(self, session: str) -> bool:
+        first = (await self._store.read(session, 0, 1))[0].fact
+        return isinstance(first, SessionStarted) and first.platform == PLATFORM

@@ -1,0 +1,159 @@
+"""Editing what a model is told of a session. Everything is addressed by seq, and all but a redaction can be taken
+back: people still read everything."""
+
+import asyncio
+import contextlib
+
+from msgspec import Struct
+
+from steno.journal.facts import MessageHidden, RewindWithdrawn, Rewound, SessionRenamed, SessionStarted
+from steno.journal.parts import Seq
+from steno.journal.transcript import Message
+from steno.runtimes.compacting import Compaction
+from steno.runtimes.held import HeldSession
+from steno.runtimes.native import Native
+from steno.service.misuse import Misused
+from steno.service.views import View, Views
+from steno.store.errors import NotAllowed, SessionBusy
+from steno.store.protocol import Store
+
+
+class Redaction(Struct, frozen=True):
+    """`at` is the fact that says so; `summaries` were made of the text and may repeat it."""
+
+    at: Seq
+    summaries: tuple[Seq, ...]
+
+
+class Edits:
+    def __init__(self, store: Store, native: Native, views: Views, platform: str, lease_ms: int) -> None:
+        self._store = store
+        self._native = native
+        self._views = views
+        self._platform = platform
+        self._lease_ms = lease_ms
+
+    async def rename(self, session: str, title: str) -> None:
+        if not title.strip():
+            raise Misused(f"the title is empty; session {session!r} keeps the one it has")
+        await self._store.add(session, [SessionRenamed(title)])
+
+    async def undo(self, session: str) -> tuple[Seq, Seq]:
+        """Take the last turn that is not undone out of the model's view; that turn, and the fact that says so."""
+        held = await HeldSession.open(self._store, session, self._lease_ms)
+        try:
+            turn = (await self._views.view(session)).turns.last_standing()
+            if turn is None:
+                raise NotAllowed(f"session {session!r} has no turn to undo; nothing was changed")
+            return turn, await _last(held, Rewound(turn))
+        finally:
+            await held.leave()
+
+    async def rewind(self, session: str, to: Seq) -> Seq:
+        """Take what follows a message, or a turn and all after it, out of the model's view; the fact that says so."""
+        held = await HeldSession.open(self._store, session, self._lease_ms)
+        try:
+            view = await self._views.view(session)
+            if to not in view.turns.origins:
+                message = _message(view, session, to)
+                if message.state == "pending":
+                    raise NotAllowed(f"message {to} of session {session!r} still waits; nothing was changed")
+            return await _last(held, Rewound(to))
+        finally:
+            await held.leave()
+
+    async def redo(self, session: str, rewind: Seq) -> None:
+        """Take an undo or a rewind back."""
+        standing = (await self._views.view(session)).turns.rewinds
+        if rewind not in standing:
+            valid = ", ".join(map(str, standing))
+            there = f"those that can be taken back are {valid}" if valid else "none can be taken back"
+            raise NotAllowed(f"session {session!r} has no undo {rewind}: {there}; nothing was changed")
+        held = await HeldSession.open(self._store, session, self._lease_ms)
+        try:
+            await _last(held, RewindWithdrawn(rewind))
+        finally:
+            await held.leave()
+
+    async def hide(self, session: str, seq: Seq, hidden: bool) -> bool:
+        """Take one message out of the model's view, or put it back. False if it was so before."""
+        if _message(await self._views.view(session), session, seq).hidden == hidden:
+            return False
+        await self._store.add(session, [MessageHidden(seq, hidden)])
+        return True
+
+    async def redactable(self, session: str, seq: Seq) -> str:
+        """What would be taken away, in a few words."""
+        view = await self._views.view(session)
+        if seq in view.summaries:
+            return f"the summary at {seq}"
+        message = _message(view, session, seq)
+        if message.state == "streaming":
+            raise NotAllowed(f"message {seq} of session {session!r} is being written; stop the turn first")
+        return f"the text of message {seq} ({message.role}, {len(message.text)} characters)"
+
+    async def redact(self, session: str, seq: Seq) -> Redaction:
+        """Take the text of one message, or of a summary, out of the store for good."""
+        await self._settle(session)
+        at = await self._store.redact(session, seq)
+        summaries = (await self._views.view(session)).summaries
+        return Redaction(at, tuple(one for one, upto in summaries.items() if upto >= seq and one != seq))
+
+    async def fork(self, session: str, at: Seq) -> str:
+        """A session of its own with everything up to the end of a message or of a turn; its id."""
+        await self._settle(session)
+        view = await self._views.view(session)
+        end = _end(view, session, at)
+        answered = [model for seq, model in view.models.items() if seq <= end]
+        begun_with = "" if view.state.started is None else view.state.started.model
+        started = SessionStarted(self._platform, answered[-1] if answered else begun_with)
+        return await self._store.fork(session, end, started)
+
+    async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
+        return await self._native.compact(session, leaving)
+
+    async def _settle(self, session: str) -> None:
+        """Store what closes a turn that a dead process left open, so that its facts can be addressed. A session that
+        runs has nothing to be closed."""
+        with contextlib.suppress(SessionBusy):
+            held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
+            try:
+                while not await held.release():
+                    pass
+            finally:
+                await held.leave()
+
+
+async def _last(held: HeldSession, fact: Rewound | RewindWithdrawn) -> Seq:
+    """Record a fact and let go; where it stands."""
+    seq = await held.record(fact)
+    while not await held.release():
+        pass
+    return seq
+
+
+def _message(view: View, session: str, seq: Seq) -> Message:
+    message = view.message(seq)
+    if message is None:
+        raise Misused(
+            f"session {session!r} has no message {seq}; steno show {session} has the numbers; nothing was changed"
+        )
+    return message
+
+
+def _end(view: View, session: str, at: Seq) -> Seq:
+    """The last fact of a message, or of the turn that it is the last of."""
+    turn, end = at, 0
+    if at not in view.turns.origins:
+        message = _message(view, session, at)
+        if message.turn is None or message.state in ("pending", "streaming"):
+            raise NotAllowed(f"message {at} of session {session!r} is not finished; fork at an earlier one")
+        turn = message.turn
+        end = max(message.end, view.turns.taken_at(at) or 0)
+        if any(other.end > end for other in view.transcript.messages if other.turn == turn):
+            return end
+    if turn not in view.ends:
+        if end:
+            return end
+        raise NotAllowed(f"turn {turn} of session {session!r} is not over; fork at one of its messages")
+    return view.ends[turn]

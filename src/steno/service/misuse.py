@@ -1,0 +1,2 @@
+class Misused(Exception):
+    """What was asked means nothing. Nothing was stored; the message says what would be understood."""

@@ -1,0 +1,218 @@
+"""Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in memory."""
+
+import contextlib
+import difflib
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steno.engine import tokens
+from steno.engine.recover import recover, waits_for_approval
+from steno.journal.facts import ApprovalAsked, Compacted, ContextSet, Record, SessionStarted, TurnEnded, TurnStarted
+from steno.journal.history import History
+from steno.journal.parts import Seq
+from steno.journal.state import State
+from steno.journal.transcript import Message, Transcript
+from steno.journal.turns import Turns
+from steno.journal.usage import UsageTotal
+from steno.store.errors import UnknownSession
+from steno.store.protocol import Listed, Store
+from steno.tools.output import unfold
+
+PAGE = 1_000
+TAIL = 16
+PREFIX_LEN_MIN = 4
+LIKE_MAX = 1_000
+
+TURN_EDGES = (SessionStarted, TurnStarted, TurnEnded)
+
+
+class Approval(Struct, frozen=True):
+    """A call that a person was asked about and that has not run. `seq` is where it was first asked."""
+
+    session: str
+    seq: Seq
+    call: str
+    tool: str
+    arguments: str
+    since_ms: int
+    decision: str | None
+
+
+class View:
+    """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
+    `models` answered from a seq on."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.transcript = Transcript()
+        self.turns = Turns()
+        self.usage = UsageTotal()
+        self.history = History()
+        self.owner: str | None = None
+        self.asked_ms: dict[Seq, int] = {}
+        self.ends: dict[Seq, Seq] = {}
+        self.summaries: dict[Seq, Seq] = {}
+        self.models: dict[Seq, str] = {}
+
+    def apply(self, record: Record) -> None:
+        for fold in (self.state, self.transcript, self.turns, self.usage, self.history):
+            fold.apply(record)
+        match record.fact:
+            case ApprovalAsked():
+                self.asked_ms[record.seq] = record.at_ms
+            case ContextSet(model=model):
+                self.models[record.seq] = model
+            case TurnEnded(turn=turn):
+                self.ends[turn] = record.seq
+            case Compacted(upto=upto):
+                self.summaries[record.seq] = upto
+            case _:
+                pass
+
+    def waits(self) -> bool:
+        """Whether a person must decide about a call before the open turn goes on."""
+        return self.state.turn is not None and waits_for_approval(self.state.turn)
+
+    def message(self, seq: Seq) -> Message | None:
+        return next((message for message in self.transcript.messages if message.seq == seq), None)
+
+    def context_tokens(self) -> int | None:
+        """How long the next request will be, about; None before anything was asked."""
+        return None if self.history.context is None else tokens.of_request(self.history)
+
+
+class Summary(Struct, frozen=True):
+    """A session in a list, as `View` would have it. `waits`: for a person's approval."""
+
+    listed: Listed
+    waits: bool
+
+
+class Views:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def view(self, session: str) -> View:
+        """A session as it stands. What a dead process left open is shown as the next one will close it."""
+        view = View()
+        glance = await self._store.glance(session)
+        async for record in self._records(session, 0, glance.head):
+            view.apply(record)
+        view.owner = glance.owner
+        if glance.owner is not None:
+            view.transcript.show_drafts(glance.drafts)
+        else:
+            for seq, fact in enumerate(recover(view.state, glance.drafts), start=glance.head + 1):
+                view.apply(Record(seq, 0, fact))
+        return view
+
+    async def whole(self, session: str) -> View:
+        """A session as it stands, with the long outputs of its tools in full."""
+        view = await self.view(session)
+        await unfold(view.transcript.messages, self._store.get)
+        return view
+
+    async def tail(self, session: str, upto: Seq) -> State:
+        """What is open at a fact, folded from the last fact up to it that began or ended a turn."""
+        return _folded(await self._tail(session, upto))
+
+    async def approvals(self, session: str) -> list[Approval]:
+        """The calls of a session that a person was asked about and that have not run."""
+        records = await self._tail(session, (await self._store.glance(session)).head)
+        asked_ms = {record.seq: record.at_ms for record in records if isinstance(record.fact, ApprovalAsked)}
+        return approvals_of(session, _folded(records), asked_ms)
+
+    async def ids(self) -> AsyncIterator[str]:
+        page = await self._store.list(PAGE)
+        while page:
+            for listed in page:
+                yield listed.id
+            page = await self._store.list(PAGE, before=page[-1].mark)
+
+    async def sessions(self, limit: int) -> list[Summary]:
+        """The latest first, each as it stands: as `view` has it."""
+        found = []
+        for listed in await self._store.list(limit):
+            with contextlib.suppress(UnknownSession):  # deleted since
+                found.append(await self._as_it_stands(listed))
+        return found
+
+    async def latest(self) -> str | None:
+        """The session that changed last."""
+        found = await self._store.list(1)
+        return found[0].id if found else None
+
+    async def resolve(self, id: str) -> str:
+        """The full id for an id or the unique beginning of one."""
+        try:
+            await self._store.read(id, limit=1)
+        except UnknownSession:
+            if len(id) < PREFIX_LEN_MIN:
+                raise
+            found = [known async for known in self.ids() if known.startswith(id)]
+            if len(found) != 1:
+                raise
+            return found[0]
+        return id
+
+    async def like(self, id: str) -> list[str]:
+        """Ids of the latest sessions that look like one that does not exist."""
+        ids = [listed.id for listed in await self._store.list(LIKE_MAX)]
+        return difflib.get_close_matches(id, ids, n=3, cutoff=0.5)
+
+    async def _as_it_stands(self, listed: Listed) -> Summary:
+        """A row with what is not in it: what came since, what is being streamed, what will close an open turn."""
+        glance, row = await self._store.glance(listed.id), listed.row
+        async for record in self._records(listed.id, listed.head, glance.head):
+            row.apply(record)
+        state = await self.tail(listed.id, glance.head)
+        waits = state.turn is not None and waits_for_approval(state.turn)
+        if glance.owner is not None:
+            row.messages += sum(draft.stream.kind != "reasoning" and draft.text != "" for draft in glance.drafts)
+        else:
+            for seq, fact in enumerate(recover(state, glance.drafts), start=glance.head + 1):
+                row.apply(Record(seq, row.updated_ms, fact))
+        return Summary(replace(listed, head=glance.head, owner=glance.owner, row=row), waits)
+
+    async def _tail(self, session: str, upto: Seq) -> list[Record]:
+        length = TAIL
+        while True:
+            tail = [record async for record in self._records(session, max(upto - length, 0), upto)]
+            edges = (i for i in reversed(range(len(tail))) if isinstance(tail[i].fact, TURN_EDGES))
+            edge = next(edges, 0 if length >= upto else None)
+            if edge is not None:
+                return tail[edge:]
+            length *= 8
+
+    async def _records(self, session: str, after: Seq, upto: Seq) -> AsyncIterator[Record]:
+        while after < upto and (page := await self._store.read(session, after, min(PAGE, upto - after))):
+            for record in page:
+                yield record
+            after = page[-1].seq
+
+
+def approvals_of(session: str, state: State, asked_ms: dict[Seq, int]) -> list[Approval]:
+    if state.turn is None or not waits_for_approval(state.turn):
+        return []
+    return [
+        Approval(
+            session,
+            call.asked[0],
+            call.call.id,
+            call.call.name,
+            call.call.arguments,
+            asked_ms.get(call.asked[0], 0),
+            call.decision,
+        )
+        for call in state.turn.calls.values()
+        if call.asked and call.started is None
+    ]
+
+
+def _folded(records: list[Record]) -> State:
+    state = State()
+    for record in records:
+        state.apply(record)
+    return state

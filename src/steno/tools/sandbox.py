@@ -1,0 +1,66 @@
+"""What a command may use and see, as far as the system gives it without root.
+
+    Bounds    limits that the system itself enforces on each process of a command
+    bwrap     bubblewrap, where it is installed and asked for: all but the workspace is read-only, steno's own folder
+              is not there, and there is no network unless it is allowed
+
+A sandbox that was asked for and cannot be had is an error, never a command that runs without it.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+MISSING = (
+    'sandbox = "bwrap" is set under [tools], but there is no program bwrap. Install bubblewrap '
+    '(Debian: apt install bubblewrap), or set sandbox = "none"'
+)
+_BLOCK_BYTES = 512
+
+
+class Bounds(Struct, frozen=True):
+    """For each process of a command. 0: no limit but the system's own."""
+
+    cpu_s: int = 0
+    memory_mb: int = 0
+    open_files: int = 0
+    file_mb: int = 0
+
+    def as_shell(self) -> str:
+        """Statements of sh that set the limits, hard and soft. One that the system does not know ends the shell."""
+        limits = (
+            ("t", self.cpu_s),
+            ("v", self.memory_mb * 1024),
+            ("n", self.open_files),
+            ("f", self.file_mb * 1024 * 1024 // _BLOCK_BYTES),
+        )
+        return "".join(f"ulimit -{letter} {value} || exit 125; " for letter, value in limits if value)
+
+
+class Sandbox(Struct, frozen=True):
+    """`hidden` are folders that a command must not see."""
+
+    kind: Literal["none", "bwrap"] = "none"
+    network: bool = False
+    hidden: tuple[Path, ...] = ()
+
+    def missing(self) -> str:
+        """Why it cannot be had; empty if it can."""
+        return MISSING if self.kind == "bwrap" and shutil.which("bwrap") is None else ""
+
+    def around(self, words: list[str], folder: Path) -> list[str]:
+        """The words of a command that runs other words inside."""
+        if self.kind == "none":
+            return words
+        inside = str(folder.resolve())
+        wrapped = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/"]
+        wrapped += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 it is the command's own
+        for path in self.hidden:
+            if path.exists():
+                wrapped += ["--tmpfs", str(path.resolve())]
+        wrapped += ["--bind", inside, inside, "--chdir", inside]
+        if not self.network:
+            wrapped.append("--unshare-net")
+        return [*wrapped, "--", *words]

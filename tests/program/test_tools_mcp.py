@@ -1,0 +1,225 @@
+"""The running program with MCP servers: a real one over stdio and HTTP, and one that misbehaves."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.program.model_server import ModelServer, Reply
+from tests.program.world import World, wait_until
+from tests.tools.calls import alive, comes_true, needs_proc
+from tests.tools.mcp_servers import command, odd, over_http
+
+pytest.importorskip("mcp")
+
+
+def configure(world: World, *tables: str) -> None:
+    world.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (world.home / "config.toml").write_text("\n".join(tables))
+
+
+def stdio(name: str, words: tuple[str, ...], more: str = "") -> str:
+    return f"[mcp.{name}]\ncommand = {json.dumps(words[0])}\nargs = {json.dumps(words[1:])}\n{more}\n"
+
+
+def tool_names(request: dict[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in request["tools"]]
+
+
+def results(request: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in request["messages"] if message["role"] == "tool"]
+
+
+def runs(world: World) -> int:
+    log = world.work / "count.txt"
+    return len(log.read_text().split()) if log.exists() else 0
+
+
+def test_the_model_uses_a_real_server_over_stdio_and_over_http(
+    world: World, server: ModelServer, tmp_path: Path
+) -> None:
+    with over_http(tmp_path / "log") as remote:
+        configure(
+            world,
+            stdio("local", command("server-everything", "stdio")),
+            f'[mcp.far]\nurl = "{remote.url}"\nonly = ["get-sum"]\n',
+        )
+        server.replies = [
+            Reply(tools=(("local__echo", '{"message": "hi"}'), ("far__get-sum", '{"a": 1, "b": 2}'))),
+            Reply(("done",)),
+        ]
+        assert world.steno("run", "use them", "--yes") == "done\n"
+    names = tool_names(server.requests[0])
+    assert [name for name in names if name.startswith("far__")] == ["far__get-sum"]
+    assert "local__trigger-long-running-operation" in names
+    assert results(server.requests[1]) == ["Echo: hi", "The sum of 1 and 2 is 3."]
+
+
+def test_a_call_needs_approval(world: World, server: ModelServer) -> None:
+    configure(world, stdio("odd", odd()))
+    server.replies = [Reply(tools=(("odd__count", "{}"),)), Reply(("done",))]
+    world.steno("run", "count")
+    assert "nobody to ask" in results(server.requests[1])[0]
+    assert runs(world) == 0
+
+
+@pytest.mark.promise(40)
+def test_requests_repeat_their_prefix_in_every_process_with_the_server_or_without_it(
+    world: World, server: ModelServer
+) -> None:
+    configure(world, stdio("odd", odd()))
+    world.steno("run", "one", "--key", "k")
+    world.steno("run", "two", "--key", "k")
+    configure(world, stdio("odd", odd("dead")))
+    world.steno("run", "three", "--key", "k")
+    first, second, third = server.requests
+    assert first["tools"] == second["tools"] == third["tools"]
+    assert "odd__count" in tool_names(first)
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert third["messages"][: len(second["messages"])] == second["messages"]
+
+
+@pytest.mark.promise(19)
+def test_a_call_whose_server_died_of_it_is_not_repeated_and_the_next_request_says_so(
+    world: World, server: ModelServer
+) -> None:
+    configure(world, stdio("odd", odd()))
+    server.replies = [Reply(tools=(("odd__die", "{}"),)), Reply(tools=(("odd__pid", "{}"),)), Reply(("I see",))]
+    assert world.steno("run", "do it", "--yes") == "I see\n"
+    assert runs(world) == 1
+    (unknown,) = results(server.requests[1])
+    assert "The outcome of this call is unknown" in unknown
+    assert "was not run again" in unknown
+    died, after = world.messages(world.only_session(), "tool")
+    assert (died["state"], after["state"]) == ("interrupted", "complete")
+
+
+@needs_proc
+@pytest.mark.promise(4, 19)
+def test_a_call_under_way_when_we_are_killed_is_not_repeated_and_its_server_is_ended(
+    world: World, server: ModelServer
+) -> None:
+    configure(world, stdio("odd", odd("stubborn")))
+    server.replies = [
+        Reply(tools=(("odd__pid", "{}"),)),
+        Reply(tools=(("odd__hang", "{}"),)),
+        Reply(("It may have run.",)),
+    ]
+    with world.start("run", "hang", "--key", "k", "--yes") as program:
+        wait_until(lambda: runs(world) == 1, "the call to begin")
+        program.kill()
+    pid = int(results(server.requests[1])[0])
+    assert comes_true(lambda: not alive(pid), 10)
+    assert world.steno("run", "and?", "--key", "k", "--yes") == "It may have run.\n"
+    assert runs(world) == 1
+    assert "The outcome of this call is unknown" in results(server.requests[2])[1]
+
+
+@pytest.mark.promise(4, 19, 35)
+@pytest.mark.parametrize("n", range(4, 8))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
+    world: World, server: ModelServer, when: str, n: int
+) -> None:
+    configure(world, stdio("odd", odd()))
+    calls, done = Reply(tools=(("odd__count", "{}"),)), Reply(("done",))
+    server.replies = [calls, done]
+    with world.start_dying(when, n, "run", "go", "--key", "k", "--yes") as program:
+        assert program.end() == -signal.SIGKILL
+    ran, asked = runs(world), len(server.requests)
+    server.replies = [done]
+    assert world.steno("run", "and?", "--key", "k", "--yes") == "done\n"
+    assert runs(world) == ran <= 1
+    request = server.requests[asked]
+    ids = [call["id"] for message in request["messages"] for call in message.get("tool_calls", [])]
+    assert [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"] == ids
+    states = [message["state"] for message in world.messages(world.only_session(), "tool")]
+    assert states == [] or (states == ["complete"]) == (
+        ran == 1 and (when, n) > ("after", 5) or "count 1" in str(results(request))
+    )
+
+
+@needs_proc
+@pytest.mark.parametrize("how", ["interrupt", "SIGINT", "SIGTERM"])
+def test_a_stop_ends_a_call_and_the_server_with_it(world: World, server: ModelServer, how: str) -> None:
+    configure(world, stdio("odd", odd("stubborn")))
+    server.replies = [Reply(tools=(("odd__pid", "{}"),)), Reply(tools=(("odd__hang", "{}"),))]
+    with world.start("run", "hang", "--yes") as program:
+        wait_until(lambda: runs(world) == 1, "the call to begin")
+        id = world.only_session()
+        if how == "interrupt":
+            world.steno("interrupt", id)
+        else:
+            program.signal(getattr(signal, how))
+        assert program.end() == 130
+    assert [message["state"] for message in world.messages(id, "tool")] == ["complete", "interrupted"]
+    assert not alive(int(results(server.requests[1])[0]))
+
+
+@pytest.mark.promise(53)
+def test_a_long_answer_of_a_server_is_stored_whole_and_read_back(world: World, server: ModelServer) -> None:
+    configure(world, stdio("odd", odd()))
+    server.replies = [Reply(tools=(("odd__big", '{"chars": 177000}'),)), Reply(("done",))]
+    world.steno("run", "say much", "--yes", "--key", "k")
+    (told,) = results(server.requests[1])
+    assert len(told) < 12_000
+    hash = told.split('read_output with output "')[1].split('"')[0]
+    asked = json.dumps({"output": hash, "offset": 176_990})
+    server.replies = [Reply(tools=(("read_output", asked),)), Reply(("done",))]
+    server.requests.clear()
+    world.steno("run", "read it", "--key", "k")
+    assert results(server.requests[1])[-1] == "y" * 10 + "\n[characters 176990 to 177000 of 177000]"
+
+
+def test_a_repeat_policy_is_stored_with_the_call(world: World, server: ModelServer) -> None:
+    configure(world, stdio("odd", odd(), 'safe = ["pid"]'))
+    server.replies = [Reply(tools=(("odd__pid", "{}"), ("odd__count", "{}"))), Reply(("done",))]
+    world.steno("run", "go", "--yes")
+    assert stored_starts(world) == {"call_0": "safe", "call_1": "never"}
+
+
+def stored_starts(world: World) -> dict[str, str]:
+    """Of each call, the repeat policy in its `tool.started` fact."""
+    import apsw
+
+    connection = apsw.Connection(
+        f"file:{world.home}/store.db?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    facts = [json.loads(str(body)) for (body,) in connection.execute("select body from facts order by id")]
+    connection.close()
+    return {fact["call"]: fact.get("repeat", "never") for fact in facts if fact["type"] == "tool.started"}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('[mcp.x]\nargs = ["a"]', "either a command or a url"),
+        ('[mcp.x]\ncommand = "a"\nurl = "http://b"', "either a command or a url"),
+        ('[mcp.a__b]\ncommand = "a"', "cannot be used"),
+        ('[mcp.x]\ncommand = "a"\ncolour = "red"', "colour"),
+    ],
+)
+def test_a_configuration_that_means_nothing_is_refused(world: World, table: str, message: str) -> None:
+    configure(world, table)
+    with world.start("run", "hi") as program:
+        assert program.end() == 2
+        assert message in program.errors()
+
+
+def test_without_the_sdk_the_program_says_how_to_get_it_and_stores_nothing(world: World, server: ModelServer) -> None:
+    hidden = world.work / "hidden"
+    (hidden / "mcp").mkdir(parents=True)
+    (hidden / "sitecustomize.py").write_text(
+        "import importlib.util as u; f = u.find_spec; "
+        "u.find_spec = lambda name, *more: None if name == 'mcp' else f(name, *more)\n"
+    )
+    world.environment["PYTHONPATH"] = os.pathsep.join([str(hidden), str(Path(__file__).parents[2])])
+    configure(world, stdio("odd", odd()))
+    with world.start("run", "hi") as program:
+        assert program.end() == 2
+        assert "pip install 'steno[mcp]'" in program.errors()
+    assert server.requests == []
+    assert world.sessions() == []

@@ -1,0 +1,163 @@
+"""Searching what was said, over a real store."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from steno.journal.facts import (
+    Compacted,
+    InputAdmitted,
+    MessageHidden,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+    ToolSettled,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from steno.journal.parts import Outcome, Reasoning, Returned, Text, ToolCall
+from steno.store.protocol import Admission, Settings
+from steno.store.sqlite.store import SqliteStore
+from steno.tools.protocol import BadArguments
+from steno.tools.search import SearchSessions
+from tests.tools.calls import Pieces, said
+
+T = TypeVar("T")
+
+
+def with_store(folder: Path, test: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    async def run() -> T:
+        store = await SqliteStore.open(folder / "store.db", Settings(durability="process"))
+        try:
+            return await test(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+async def talked(store: SqliteStore, asked: str, answered: str, platform: str = "cli") -> str:
+    """A session with one turn in which a tool ran and a summary was made; its id."""
+    admitted = await store.admit(
+        Admission(input=InputAdmitted((Text(asked),), "test"), create=SessionStarted(platform=platform))
+    )
+    lease = await store.acquire(admitted.session)
+    parts = (Reasoning("thought of apples"), Text(answered), ToolCall("c", "shell", '{"command":"apples"}'))
+    facts = (
+        TurnStarted(Takes(admitted.seq)),
+        StepStarted("m"),
+        StepSealed(admitted.seq + 2, parts),
+        ToolStarted(admitted.seq + 2, "c"),
+        ToolSettled(admitted.seq + 2, "c", Returned((Text("output of apples"),)), admitted.seq + 4),
+        TurnEnded(admitted.seq + 1, "done"),
+        Compacted(admitted.seq + 5, "a summary of apples"),
+    )
+    head = admitted.seq
+    for fact in facts:
+        head = (await store.append(lease, [fact], head)).last
+    await store.release(lease, head)
+    return admitted.session
+
+
+async def searched(store: SqliteStore, session: str, **asked: object) -> Outcome:
+    prepared = await SearchSessions(store, session).prepare(json.dumps(asked))
+    return await prepared.run(Pieces())
+
+
+def test_what_people_and_the_assistant_said_is_found_and_nothing_else(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        one = await talked(store, "I like Apples", "Noted.")
+        two = await talked(store, "and pears?", "Better than APPLES\nby far.")
+        found = said(await searched(store, two, query="apples"))
+        lines = found.splitlines()
+        assert lines[0].startswith(f"{two} message 4 (")
+        assert lines[0].endswith("assistant, this session) 'and pears?'")
+        assert lines[1] == "  Better than APPLES by far."
+        assert lines[2].startswith(f"{one} message 2 (")
+        assert lines[3] == "  I like Apples"
+        assert lines[4:] == ["[2 messages with 'apples' in 2 sessions]"]
+        for word in ("summary", "thought", "output of", "shell"):
+            assert said(await searched(store, two, query=word)) == f"[0 messages with {word!r} in 2 sessions]"
+
+    with_store(tmp_path, run)
+
+
+@pytest.mark.parametrize("query", ["漢", "ÄPFEL", "a  b"])
+def test_text_is_looked_for_as_it_is_in_any_case(tmp_path: Path, query: str) -> None:
+    async def run(store: SqliteStore) -> None:
+        id = await talked(store, "漢字 und äpfel, a  b", "ok")
+        assert "[1 messages" in said(await searched(store, id, query=query))
+
+    with_store(tmp_path, run)
+
+
+def test_hidden_and_redacted_messages_are_not_found(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        id = await talked(store, "the first secret", "the second secret")
+        await store.add(id, [MessageHidden(2)])
+        await store.redact(id, 4)
+        assert said(await searched(store, id, query="secret")) == "[0 messages with 'secret' in 1 sessions]"
+        await store.add(id, [MessageHidden(2, hidden=False)])
+        assert "the first secret" in said(await searched(store, id, query="secret"))
+
+    with_store(tmp_path, run)
+
+
+@pytest.mark.promise(60)
+def test_a_chat_sees_itself_and_a_terminal_sees_no_chats(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        terminal = await talked(store, "plum at the terminal", "ok")
+        ours = await talked(store, "plum in our chat", "ok", "telegram")
+        await talked(store, "plum in their chat", "ok", "telegram")
+        here = said(await searched(store, ours, query="plum"))
+        assert "plum in our chat" in here
+        assert "their" not in here
+        assert "terminal" not in here
+        assert "2 sessions of other platforms are not searched from here" in here
+        there = said(await searched(store, terminal, query="plum"))
+        assert "plum at the terminal" in there
+        assert "chat" not in there
+
+    with_store(tmp_path, run)
+
+
+def test_results_are_bounded_and_what_is_left_out_is_said(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        ids = [await talked(store, f"needle {i} {'x' * 1000}", "ok") for i in range(10)]
+        found = said(await searched(store, ids[0], query="needle", limit=3))
+        assert found.count(" message ") == 3
+        assert "needle 9" in found
+        assert "needle 6" not in found
+        assert "…" in found
+        assert len(found) < 2_000
+        assert found.endswith("[3 of 10 messages with 'needle' in 10 sessions]")
+
+    with_store(tmp_path, run)
+
+
+def test_a_scan_ends_in_time_and_says_so(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        ids = [await talked(store, f"needle {i}", "ok") for i in range(5)]
+        began = time.monotonic()
+        found = await SearchSessions(store, ids[0], time_limit_s=0.0).scan("needle", 20)
+        assert time.monotonic() - began < 1
+        assert found.sessions < 5
+        assert "older sessions were not looked at" in found.ended
+
+    with_store(tmp_path, run)
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"query":""}', '{"query":"a","limit":51}', '{"query":"a","x":1}'])
+def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path, arguments: str) -> None:
+    async def run(store: SqliteStore) -> None:
+        with pytest.raises(BadArguments):
+            await SearchSessions(store, "s").prepare(arguments)
+
+    with_store(tmp_path, run)
