@@ -18,6 +18,7 @@ from steno.runtimes.native import Agent, Native
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
 from steno.store.protocol import Settings
+from steno.store.sqlite.adopt import adopt_closed
 from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.builtin import builtin
@@ -76,6 +77,10 @@ class Wiring:
         """Whether there is a store, or what is left of one. Opening makes one where there is none."""
         name = self.where.store.name
         return any(self.where.store.with_name(name + ending).exists() for ending in ("", "-locks", ".restoring"))
+
+    def adopt(self) -> bool:
+        """Take the store back from another program that wrote to it; whether that was needed."""
+        return adopt_closed(self.where.store, self._store_settings())
 
     def restore(self, backup: Path) -> None:
         restore(backup, self.where.store)

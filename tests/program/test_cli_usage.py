@@ -1,5 +1,7 @@
 """What a person gets wrong, and what is wrong with the setup: named in words, with what was kept and what to do."""
 
+import sqlite3
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -127,3 +129,15 @@ def test_a_missing_key_is_named_by_its_variable_and_its_place_in_the_file(
 def test_a_backup_that_cannot_be_read_is_named(world: World, tmp_path: Path) -> None:
     assert "nowhere.db" in complaint(world, "restore", str(tmp_path / "nowhere.db"), expect=1)
     assert str(tmp_path) in complaint(world, "restore", str(tmp_path), expect=1)
+
+
+@pytest.mark.promise(50)
+def test_a_store_that_another_program_wrote_to_is_said_to_be_so_and_can_be_adopted(world: World) -> None:
+    world.steno("run", "hello", "--input-id", "one")
+    with closing(sqlite3.connect(world.home / "store.db")) as other:
+        other.execute("update keys set count = count")
+        other.execute("update facts set at_ms = at_ms")
+        other.commit()
+    assert "written anew" in world.steno("verify", "--adopt")
+    assert "nothing to do" in world.steno("verify", "--adopt")
+    assert world.messages(world.only_session(), "user")[0]["text"] == "hello"

@@ -5,12 +5,13 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any
+from unittest.mock import patch
 
 import apsw
 import pytest
@@ -33,13 +34,15 @@ from steno.store.errors import (
     StoreUnwritable,
     UnsafePlace,
 )
-from steno.store.protocol import Admission, Cursor, Settings
+from steno.store.protocol import Admission, Cursor, Lease, Settings
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.migrate import Step
+from steno.store.sqlite.pipeline import Pipeline
 from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.transaction import Transaction
 from tests.store.worker import worker
 
 STARTED = SessionStarted("test")
@@ -651,3 +654,43 @@ def test_a_title_that_was_replaced_since_goes_with_the_redacted_text(path: Path)
         assert store.list()[0].row.title == "harmless"
         assert store.verify().damage == ()
         assert subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 1
+
+
+@pytest.mark.promise(46)
+def test_a_list_is_whole_however_often_its_rows_were_brought_up_to_date(path: Path) -> None:
+    """Sessions are made right after the rows of all others were written, and in one commit with that."""
+    with BlockingStore(path, Settings(durability="process")) as store:
+        made = [say(store, store.create(STARTED), f"hello {i}") for i in range(700)]
+        assert [listed.id for listed in store.list(1_000)] == made[::-1]
+        pages = [store.list(100)]
+        while pages[-1]:
+            pages.append(store.list(100, before=pages[-1][-1].mark))
+        assert [listed.id for page in pages for listed in page] == made[::-1]
+        assert store.verify().damage == ()
+
+
+@pytest.mark.promise(17)
+def test_threads_of_one_process_take_a_lease_one_after_the_other(path: Path) -> None:
+    """Between a commit and the return of its caller, another thread may look."""
+    with BlockingStore(path, Settings(durability="process")) as store:
+        id = store.create(STARTED)
+        got: list[Lease] = []
+        answered = Pipeline.run
+
+        def slow(pipeline: Pipeline, verb: Callable[[Transaction], object]) -> object:
+            answer = answered(pipeline, verb)
+            time.sleep(0.05)
+            return answer
+
+        def acquire() -> None:
+            with suppress(SessionBusy):
+                got.append(store.acquire(id))
+
+        with patch.object(Pipeline, "run", slow):
+            threads = [Thread(target=acquire) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.02)
+            for thread in threads:
+                thread.join()
+        assert [lease.token for lease in got] == [1]

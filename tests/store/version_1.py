@@ -39,7 +39,7 @@ def assert_holds_the_same(store: BlockingStore) -> None:
             ("payloads", "*"),
             ("payload_owners", "*"),
             ("deletions", "*"),
-            ("sessions", "n, id, name, parent, base, token, owner, expires_ms, listing"),
+            ("sessions", "n, id, name, parent, base, token, owner, expires_ms"),
         ):
             assert connection.execute(f"select {columns} from {table}").fetchall() == _rows(
                 f"select {columns} from {table}"

@@ -70,6 +70,10 @@ def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
             from steno.cli.doctor import doctor
 
             return asyncio.run(doctor(wiring))
+        case "verify" if options.adopt and wiring.has_store():
+            adopted = wiring.adopt()
+            show("everything in the store is whole; " + ("its pages were written anew" if adopted else "nothing to do"))
+            return DONE
         case "restore":
             wiring.restore(Path(options.file))
             store = wiring.where.store.name

@@ -114,6 +114,9 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     verify = verbs.add_parser("verify", help="check every byte of the store")
     verify.add_argument("--json", action="store_true")
+    verify.add_argument(
+        "--adopt", action="store_true", help="if another program wrote to the store: check everything, mend its pages"
+    )
     for verb, text in (("backup", "copy the store while it is in use"), ("restore", "put a backup in its place")):
         verbs.add_parser(verb, help=text).add_argument("file")
     verbs.add_parser("doctor", help="say what is set up and what is not")

@@ -58,7 +58,8 @@ def _by_payload(fact: ToolSettled) -> bool:
 
 
 def keeps(fact: AnyFact, draft: Draft) -> bool:
-    """Whether a sealing fact keeps all that a draft held: as its text, or as a payload of exactly that text."""
+    """Whether a sealing fact keeps all that a draft held: as its text, or as a payload of exactly that text.
+    Whether a payload begins with it, only the store can see."""
     if any(whole.stream == draft.stream and whole.text.startswith(draft.text) for whole in streams_of(fact)):
         return True
     if not draft.text:

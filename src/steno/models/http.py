@@ -15,12 +15,13 @@ import asyncio
 import io
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 import aiohttp
 import truststore
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from steno.engine.request import Request
@@ -40,6 +41,7 @@ SENT_WITH_ALL = {
     "accept-encoding": "identity",
     "user-agent": "steno",
 }
+LOST = (aiohttp.ClientError, HttpProcessingError)
 TAIL_S = 1.0
 """How long to wait, once the answer is whole, for what servers send after it (usage) and for the end of the body."""
 
@@ -103,15 +105,16 @@ class HttpModel:
         async with await self._answer_to(body) as response:
             try:
                 await _accept(response)
-                async with aclosing(events_of(response.content.iter_any())) as events:
-                    async for data in events:
-                        for delta in reader.read(data):
+                with _ended_by_its_connection(response):
+                    async with aclosing(events_of(response.content.iter_any())) as events:
+                        async for data in events:
+                            for delta in reader.read(data):
+                                yield delta
+                            if reader.ended is not None:
+                                break
+                        for delta in await _tail(events, reader):
                             yield delta
-                        if reader.ended is not None:
-                            break
-                    for delta in await _tail(events, reader):
-                        yield delta
-            except aiohttp.ClientError as error:
+            except LOST as error:
                 raise _lost(error, True, self._endpoint.idle_s) from error
 
     async def _answer_to(self, body: bytes) -> aiohttp.ClientResponse:
@@ -124,7 +127,7 @@ class HttpModel:
                 return await self._client.post(
                     to.url, data=io.BytesIO(body), headers=headers, proxy=to.proxy or None, allow_redirects=False
                 )
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (*LOST, TimeoutError, ValueError) as error:
             raise _lost(error, False, to.idle_s) from error
 
     def _headers(self) -> dict[str, str]:
@@ -164,6 +167,30 @@ def _trusted() -> ssl.SSLContext | bool:
     return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
+@contextmanager
+def _ended_by_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Of bytes that are no HTTP in the middle of an answer, aiohttp does not tell whoever reads it: it closes the
+    connection, and with it the time limit is gone."""
+    body, connection = response.content, response.connection
+    closed = None if connection is None or connection.protocol is None else connection.protocol.closed
+
+    def end(closed: asyncio.Future[None] | None) -> None:
+        if closed is not None and not closed.cancelled():
+            closed.exception()  # seen, so that asyncio does not complain
+        if not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError("what came in is no HTTP"))
+
+    if closed is None:
+        end(closed)
+        yield
+        return
+    closed.add_done_callback(end)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(end)
+
+
 async def _accept(response: aiohttp.ClientResponse) -> None:
     """Raise unless the body is a stream of events. A server that does not say what it sends is believed."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -184,7 +211,7 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
                 body += piece
                 if len(body) >= ERROR_BYTES_MAX:
                     break
-    except (TimeoutError, aiohttp.ClientError):
+    except (TimeoutError, *LOST):
         pass
     return body[:ERROR_BYTES_MAX]
 
@@ -203,7 +230,7 @@ async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta
         async with asyncio.timeout(TAIL_S):
             async for data in events:
                 late += reader.read(data)
-    except (TimeoutError, aiohttp.ClientError, ModelError):
+    except (TimeoutError, *LOST, ModelError):
         pass
     return late
 

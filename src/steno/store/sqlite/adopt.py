@@ -35,6 +35,16 @@ def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
             locks.close()
 
 
+def adopt_closed(path: Path, settings: Settings) -> bool:
+    """The same on demand; refused while a live process has the store open."""
+    locks = Locks(path.absolute(), "adopt")
+    locks.hold_open(exclusive=True)
+    try:
+        return adopt(path.absolute(), settings)
+    finally:
+        locks.close()
+
+
 def adopt(path: Path, settings: Settings) -> bool:
     """Write the checksums of all pages anew if some are wrong and everything in the store is right; whether it was
     needed. Only while nobody else has the store open."""

@@ -115,15 +115,26 @@ class BlockingStore:
                 row = reading.session(connection, session)
             if self._is_held(row):
                 raise SessionBusy(session, str(row.owner))
-            expires_ms = self.now_ms() + self.settings.lease_ms
-            lease = self.pipeline.run(
-                lambda tx, token=row.token, expires_ms=expires_ms: operations.acquire(  # type: ignore[misc]
-                    tx, session, self.locks.owner, token, expires_ms
-                )
-            )
+            lease = self._take(session, row.token)
+            if lease is not None:
+                return lease
+
+    def _take(self, session: str, token: int) -> Lease | None:
+        """The lease is known to be ours before anybody can read that it is taken: else another thread of this process,
+        finding an owner that vouches for nothing, would take it from us."""
+        expires_ms = self.now_ms() + self.settings.lease_ms
+
+        def verb(tx: Transaction) -> Lease | None:
+            lease = operations.acquire(tx, session, self.locks.owner, token, expires_ms)
             if lease is not None:
                 self._leases.add((session, lease.token))
-                return lease
+            return lease
+
+        try:
+            return self.pipeline.run(verb)
+        except BaseException:
+            self._leases.discard((session, token + 1))
+            raise
 
     def abandon(self, lease: Lease) -> None:
         """Give a lease up without storing that: for when the store cannot be written. The session is free again."""

@@ -1,7 +1,8 @@
 """Brings an older store up to this version, one step at a time.
 
 A step is a script that runs in one transaction together with the change of the version number: a kill leaves the store
-before the step or after it, readable by the steno that knows that version, and the next start goes on from there. Then
+before the step or after it, readable by the steno that knows that version, and the next start goes on from there. With
+each step the rows for lists are made anew from the facts, since what they hold may have changed as well. Then
 the pages get room for their checksums if they have none, which SQLite does in one transaction too. All of it runs only
 while no other process has the store open.
 """
@@ -12,11 +13,13 @@ from zlib import crc32
 import apsw
 from msgspec import Struct
 
+from steno.journal import codec
+from steno.journal.listing import ListingRow
 from steno.store.protocol import Settings
-from steno.store.sqlite import adopt, database, restore
+from steno.store.sqlite import adopt, database, reading, restore
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.sql import text
+from steno.store.sqlite.sql import STATEMENTS, text
 
 
 class Step(Struct, frozen=True):
@@ -53,10 +56,25 @@ def _migrate(path: Path, settings: Settings) -> None:
                 if connection.pragma("user_version") == step.version - 1:
                     connection.execute(step.script).fetchall()
                     connection.pragma("user_version", step.version)
+                    _relist(connection)
                 connection.execute("commit")
             _check_pages(connection)
     finally:
         connection.close()
+
+
+def _relist(connection: apsw.Connection) -> None:
+    after = -1
+    while found := connection.execute(STATEMENTS["session_ids"], (after, 1)).fetchone():
+        after = int(found[0])
+        row = reading.session(connection, str(found[1]))
+        listing, upto = ListingRow(), 0
+        while page := reading.records(connection, row, upto, reading.PAGE):
+            for record in page:
+                listing.apply(record)
+            upto = page[-1].seq
+        row.listing_raw, row.listed = codec.encode(listing), row.head
+        connection.execute(STATEMENTS["relist"], (row.listing_raw.decode(), row.listed, row.sum(), row.n)).fetchall()
 
 
 def _check_pages(connection: apsw.Connection) -> None:

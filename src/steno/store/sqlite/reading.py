@@ -206,10 +206,12 @@ def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[
     found = [_listed(connection, session(connection, id), top) for top, id in order]
     for raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit - len(found) + len(fresh))):
         row = checked(raw)
+        if row.id in fresh:
+            continue
         if row.touched >= mark:
             raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
         mark = row.touched
-        if len(found) < limit and row.id not in fresh:
+        if len(found) < limit:
             found.append(_listed(connection, row, row.touched))
     return found
 

@@ -43,6 +43,9 @@ on conflict (n) do update set
     token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
     listing = excluded.listing, listed = excluded.listed, touched = excluded.touched, crc = excluded.crc
 
+-- name: relist
+update sessions set listing = ?, listed = ?, crc = ? where n = ?
+
 -- name: sessions_before
 select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
     coalesce((select max(seq) from facts where session = n), base) from sessions

@@ -167,9 +167,10 @@ class Transaction:
     def make(self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow) -> Session:
         bound = None if name is None else codec.escape(name)
         raw = codec.encode(listing)
-        values = (id, bound, parent, base, self._top, raw.decode(), base)
+        touched = self._top + 1  # the id that its first fact will have: no other session has it
+        values = (id, bound, parent, base, touched, raw.decode(), base)
         n = self.one("insert_session", values)[0]  # type: ignore[index]
-        row = SessionRow(n, id, bound, parent, base, 0, None, 0, self._top, raw, base, head=base)  # type: ignore[arg-type]
+        row = SessionRow(n, id, bound, parent, base, 0, None, 0, touched, raw, base, head=base)  # type: ignore[arg-type]
         made = self._sessions[id] = Session(row, self._look)
         made.streams = set()
         self.save(made)
