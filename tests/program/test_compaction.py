@@ -19,6 +19,7 @@ from steno.store.sqlite.store import SqliteStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 
 CONTEXT = 1_500
 FILLER = "lorem ipsum dolor " * 50
@@ -277,11 +278,12 @@ def go_on(talk: Talk, world: World) -> None:
 
 
 @pytest.mark.promise(8, 28)
+@pytest.mark.parametrize("part", rotating(range(3), 3))
 def test_a_kill_at_any_boundary_of_a_compaction_leaves_the_old_context_or_the_new(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, server: ModelServer, part: int
 ) -> None:
     talk = grown(tmp_path, server)
-    for n in range(1, 8):
+    for n in range(1 + part, 8, 3):
         for when in ("before", "after"):
             world = talk.world.copied(f"{when}-{n}")
             with world.start_dying(when, n, "run", f"prompt 04 {FILLER}", "--session", talk.id) as dying:
@@ -293,7 +295,7 @@ def test_a_kill_at_any_boundary_of_a_compaction_leaves_the_old_context_or_the_ne
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.7, 0.95])
+@pytest.mark.parametrize("share", rotating([0.1, 0.4, 0.7, 0.95], 2))
 def test_a_kill_at_any_instant_of_a_compaction_leaves_the_old_context_or_the_new(
     tmp_path: Path, server: ModelServer, share: float
 ) -> None:

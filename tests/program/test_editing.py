@@ -9,6 +9,7 @@ import pytest
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 
 SECRET = "hunter2-wx9Qz"
 
@@ -187,7 +188,7 @@ def _calls(world: World) -> bool:
 
 
 @pytest.mark.promise(57)
-@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("kind", rotating(list(FAILURES), 3))
 def test_undo_works_after_any_kind_of_failed_turn_and_can_be_taken_back(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -207,7 +208,7 @@ def test_undo_works_after_any_kind_of_failed_turn_and_can_be_taken_back(
 
 
 @pytest.mark.promise(57)
-@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("kind", rotating(list(FAILURES), 3))
 def test_retry_works_after_any_kind_of_failed_turn(world: World, server: ModelServer, kind: str) -> None:
     id = fail(world, server, kind)
     assert world.steno("retry", id) == "fresh\n"
@@ -239,7 +240,7 @@ def test_a_cut_off_turn_that_is_undone_is_not_taken_up(world: World, server: Mod
 
 
 @pytest.mark.promise(45)
-@pytest.mark.parametrize(("role", "place"), [("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)])
+@pytest.mark.parametrize(("role", "place"), rotating([("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)], 2))
 def test_any_message_can_be_hidden_and_put_back(world: World, server: ModelServer, role: str, place: int) -> None:
     id = three_turns(world, server)
     before = world.messages(id)
@@ -279,7 +280,7 @@ def files_with(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("where", ["user", "assistant", "tool", "call"])
+@pytest.mark.parametrize("where", rotating(["user", "assistant", "tool", "call"], 2))
 def test_a_redacted_secret_is_in_no_file(world: World, server: ModelServer, where: str) -> None:
     command = f"echo {SECRET}" if where == "call" else "cat secret.txt"
     (world.work / "secret.txt").write_text(SECRET if where == "tool" else "nothing")

@@ -19,6 +19,7 @@ from tests.program.model_server import ModelServer, Reply
 from tests.program.test_disk import small_disk as small_disk
 from tests.program.test_run import said
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 
 KINDS = ("openai-chat", "anthropic")
 PROMPT = "do three things"
@@ -169,7 +170,7 @@ def test_signals_at_many_random_instants(tmp_path: Path, number: signal.Signals,
 @pytest.mark.promise(12)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], 2))
 def test_a_model_that_falls_silent_in_the_third_step_is_stopped_with_everything_kept(
     tmp_path: Path, kind: str, number: signal.Signals
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 from tests.tools.calls import alive, comes_true, needs_proc
 from tests.tools.mcp_servers import command, odd, over_http
 
@@ -119,7 +120,7 @@ def test_a_call_under_way_when_we_are_killed_is_not_repeated_and_its_server_is_e
 
 
 @pytest.mark.promise(4, 19, 35)
-@pytest.mark.parametrize("n", range(4, 8))
+@pytest.mark.parametrize("n", rotating(range(4, 8), 4))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
     world: World, server: ModelServer, when: str, n: int
