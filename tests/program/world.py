@@ -12,6 +12,8 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from tests.program import forking
+
 MODEL = "openai-chat:test"
 WAIT_S = 30.0
 
@@ -50,18 +52,10 @@ class World:
 
     def steno(self, *words: str, expect: int | None = 0) -> str:
         """Run a command to its end; its stdout."""
-        done = subprocess.run(
-            [sys.executable, "-m", "steno", *words],
-            env=self.environment,
-            cwd=self.work,
-            capture_output=True,
-            timeout=WAIT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        out = done.stdout.decode()
-        if expect is not None and done.returncode != expect:
-            raise AssertionError(f"steno {words}: {done.returncode}\n{out}\n{done.stderr.decode()}")
-        return out
+        status, out, err = forking.run(words, self.environment, self.work, WAIT_S)
+        if expect is not None and status != expect:
+            raise AssertionError(f"steno {words}: {status}\n{out.decode()}\n{err.decode()}")
+        return out.decode()
 
     def show(self, id: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.steno("show", id, "--json"))
