@@ -1,0 +1,86 @@
+"""What an operation costs does not grow with the store: counted in pages read and written, not in time.
+
+The figures in milliseconds, at a million messages, are in `make bench`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from bench.building import Writer, build
+from steno.journal.state import State
+from steno.store.protocol import Settings
+from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.database import checked_pages
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+TURNS = 50
+FEW, MANY = 10, 400
+"""Sessions: 1,000 messages and 40,000."""
+DEEPER = 4
+"""Pages more that a deeper tree may cost."""
+
+
+class CountingVFS(apsw.VFS):
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        super().__init__("counting", checked_pages())
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        counts = self.counts
+
+        class File(apsw.VFSFile):
+            def xRead(self, amount: int, offset: int) -> bytes:
+                counts["read"] += 1
+                return super().xRead(amount, offset)
+
+            def xWrite(self, data: "Buffer", offset: int) -> None:
+                counts["written"] += 1
+                super().xWrite(data, offset)
+
+        return File(checked_pages(), name, flags)
+
+
+def append(store: BlockingStore, id: str) -> None:
+    Writer(store, id).append(1)
+
+
+def first_read(store: BlockingStore, id: str) -> None:
+    assert store.read(id, limit=1)
+
+
+def lists(store: BlockingStore, id: str) -> None:
+    assert len(store.list(10)) == 10
+
+
+def resume(store: BlockingStore, id: str) -> None:
+    state = State()
+    for record in store.read_all(id):
+        state.apply(record)
+    assert state.turn is None
+
+
+@pytest.mark.promise(52)
+@pytest.mark.parametrize("act", [append, first_read, lists, resume])
+def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
+    tmp_path: Path, act: Callable[[BlockingStore, str], None]
+) -> None:
+    touched = []
+    for sessions in (FEW, MANY):
+        path = tmp_path / f"{sessions}.db"
+        ids = build(path, sessions, TURNS)
+        vfs = CountingVFS()
+        try:
+            with BlockingStore(path, Settings(vfs="counting", durability="process")) as store:
+                act(store, ids[sessions // 2])
+            touched.append(vfs.counts.total())
+        finally:
+            vfs.unregister()
+    few, many = touched
+    assert many <= 2 * few + DEEPER, touched
