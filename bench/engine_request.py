@@ -16,7 +16,7 @@ from steno.engine.request import build as build_request
 from steno.journal.history import History
 from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
-from steno.runtimes.native import images_of, written
+from steno.runtimes.native import payloads_told, written
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 
@@ -53,7 +53,7 @@ def _built(history: History, spec: str, rounds: int) -> Result:
 
     def act() -> None:
         request = build_request(history)
-        images_of(request.entries)
+        payloads_told(request.entries)
         body, _ = written(model, request, {})
         sizes.append(len(body))
 

@@ -8,7 +8,9 @@ from msgspec import Struct
 from steno.journal.facts import ContextSet, InputAdmitted, Record, SessionStarted, TurnEnded
 from steno.journal.parts import Seq, Text
 from steno.models.protocol import Model
+from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.native import Agent, Native
+from steno.runtimes.protocol import Driver
 from steno.store.protocol import Admission, Cursor, Piece, Settings, Store
 
 LIMIT_S = 300.0
@@ -32,8 +34,14 @@ async def admitted(store: Store, session: str | None = None) -> tuple[str, Seq]:
 
 async def turn(store: Store, model: Model, session: str, input: Seq) -> list[Shown]:
     """Answer an input; every piece as it is shown. The turn must end well."""
-    native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}), LEASE_MS)
-    driving = asyncio.create_task(native.run(session, lambda state: input not in state.pending, asyncio.Event()))
+    native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}))
+    return await driven(store, native, session, input)
+
+
+async def driven(store: Store, driver: Driver, session: str, input: Seq) -> list[Shown]:
+    """The same, by whoever drives the session."""
+    runtime = Dispatch(store, lambda _: driver, LEASE_MS)
+    driving = asyncio.create_task(runtime.run(session, lambda state: input not in state.pending, asyncio.Event()))
     shown: list[Shown] = []
     async with asyncio.timeout(LIMIT_S):
         async for event in store.follow(session, Cursor(input)):

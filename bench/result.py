@@ -29,7 +29,7 @@ class Result(Struct, frozen=True):
 
 
 def at_most(name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = "") -> Result:
-    return Result(name, what, value, unit, f"≤ {limit:g}", value <= limit, detail)
+    return Result(name, what, value, unit, f"≤ {limit:.4g}", value <= limit, detail)
 
 
 def at_least(name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = "") -> Result:

@@ -1,7 +1,9 @@
 """The only reader of configuration files and of the environment.
 
-Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. The variable
-wins over the file, the file over the default. A variable of its own (OPENAI_API_KEY) wins over the general one.
+Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. Names in a list
+are separated by commas; a section whose keys are free (approvals, contexts, mcp) is one JSON object in STENO_APPROVALS
+and so on, added to that of the file. The variable wins over the file, the file over the default. A variable of its own
+(OPENAI_API_KEY) wins over the general one.
 """
 
 import contextlib
@@ -16,7 +18,8 @@ from msgspec import Meta, Struct
 
 EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
-# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY.
+# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a list are separated by
+# commas there; [approvals], [contexts] and [mcp.NAME] are a JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
 
 [model]
 # default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
@@ -32,6 +35,18 @@ EXAMPLE = """\
 [anthropic]
 # key = ""                   # or ANTHROPIC_API_KEY
 # base_url = ""              # or ANTHROPIC_BASE_URL
+
+[runtime]
+# default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session keeps the one it has
+
+[codex]                      # needs pip install 'steno[codex]', or a codex of your own
+# path = ""                  # empty: the one that steno[codex] brings, else the one on PATH
+# home = ""                  # its configuration, login and threads; empty: codex's own default
+# model = ""                 # empty: codex's own choice
+# sandbox = "workspace-write"  # or "read-only", "danger-full-access": what its commands may do
+# start_s = 30.0             # how long it may take to start,
+# answer_s = 30.0            # to answer a request,
+# interrupt_s = 5.0          # and to stop
 
 [store]
 # durability = "power"       # "process" is faster; a power cut may then take back the last seconds
@@ -63,6 +78,13 @@ EXAMPLE = """\
 # only = []                  # if not empty, the tools that are offered
 # start_limit_s = 30.0
 # time_limit_s = 120.0
+
+[memory]
+# enabled = true             # false: nothing is distilled, and new sessions are told nothing of earlier ones
+# distill = "auto"           # sessions of the chat, after five turns or more; "off": only with steno distill
+# model = ""                 # who is asked; empty: the model that answers in the session
+# items_max = 12             # what a new session is told at most
+# chars_max = 2000
 
 [approvals]                  # TOOL, or "TOOL:PATTERN": "allow", "ask" or "deny". A rule that denies wins, then the
                              # most specific one. Without a rule, shell, write_file and edit_file are asked about
@@ -106,6 +128,20 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
     base_url: str = ""
+
+
+class RuntimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    default: Literal["native", "codex"] = "native"
+
+
+class CodexConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    path: str = ""
+    home: str = ""
+    model: str = ""
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = "workspace-write"
+    start_s: Seconds = 30.0
+    answer_s: Seconds = 30.0
+    interrupt_s: Seconds = 5.0
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,6 +191,14 @@ ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+
 """Tools are called SERVER__TOOL, in letters that every provider takes."""
 
 
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    distill: Literal["auto", "off"] = "auto"
+    model: str = ""
+    items_max: Annotated[int, Meta(ge=0, le=100)] = 12
+    chars_max: Annotated[int, Meta(ge=0, le=20_000)] = 2_000
+
+
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     attempts_max: Count = 4
     steps_max: Count = 50
@@ -171,8 +215,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     model: ModelConfig = ModelConfig()
     openai: ProviderConfig = ProviderConfig()
     anthropic: ProviderConfig = ProviderConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    codex: CodexConfig = CodexConfig()
     store: StoreConfig = StoreConfig()
     tools: ToolsConfig = ToolsConfig()
+    memory: MemoryConfig = MemoryConfig()
     limits: LimitsConfig = LimitsConfig()
     approvals: dict[str, Verdict] = {}
     contexts: dict[str, Count] = {}
@@ -200,7 +247,15 @@ _KNOWN_VARIABLES = {
     "ANTHROPIC_API_KEY": ("anthropic", "key"),
     "ANTHROPIC_BASE_URL": ("anthropic", "base_url"),
     "STENO_MODEL": ("model", "default"),
+    "STENO_RUNTIME": ("runtime", "default"),
 }
+
+_FREE = frozenset(("approvals", "contexts", "mcp"))
+"""Sections whose keys are the user's own."""
+
+_LISTS = frozenset((("tools", "secret_env"), ("tools", "kept_env")))
+
+DEFAULT_ANTHROPIC, DEFAULT_OPENAI, DEFAULT_LOCAL = "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5", "local:smollm2"
 
 SYSTEM_PROMPT = """\
 You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they
@@ -220,6 +275,17 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
     if folder is None and not home.is_absolute():
         raise ConfigError(f"STENO_HOME is {home}, inside a folder that was removed; change to another folder")
     return Place(home.absolute(), folder)
+
+
+class TerminalHints(Struct, frozen=True):
+    """What the environment says of the terminal: its kind, and its colours."""
+
+    kind: str
+    colours: str
+
+
+def terminal(environment: Mapping[str, str] = os.environ) -> TerminalHints:
+    return TerminalHints(environment.get("TERM", ""), environment.get("COLORFGBG", ""))
 
 
 def prepare_home(where: Place) -> None:
@@ -247,8 +313,9 @@ def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
     for variable, value in sorted(environment.items(), key=lambda item: item[0] in _KNOWN_VARIABLES):
         section, key = _target(variable)
         if section and value:
-            _checked({section: {key: value}}, f"the variable {variable}")
-            tables.setdefault(section, {})[key] = value
+            told = _told(section, key, value, f"the variable {variable}")
+            _checked({section: told}, f"the variable {variable}")
+            tables.setdefault(section, {}).update(told)
     return _checked(tables, str(where.config))
 
 
@@ -278,13 +345,23 @@ def _checked(tables: Mapping[str, object], origin: str) -> Config:
     return config
 
 
+def _told(section: str, key: str, value: str, origin: str) -> dict[str, object]:
+    """What a variable says of a section."""
+    if key:
+        return {key: [name.strip() for name in value.split(",")] if (section, key) in _LISTS else value}
+    try:
+        return msgspec.json.decode(value, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{origin} cannot be used: it is no JSON object ({error}), at [{section}]") from error
+
+
 def _target(variable: str) -> tuple[str, str]:
-    """The section and key that a variable sets; two empty strings if none."""
+    """The section and key that a variable sets: no key for a whole section, and nothing of both if it sets none."""
     if variable in _KNOWN_VARIABLES:
         return _KNOWN_VARIABLES[variable]
     if variable.startswith("STENO_"):
         section, _, key = variable.removeprefix("STENO_").lower().partition("_")
-        if section in Config.__struct_fields__ and key:
+        if section in Config.__struct_fields__ and (key or section in _FREE):
             return section, key
     return "", ""
 
@@ -304,11 +381,16 @@ def _text(file: Path) -> str | None:
         raise ConfigError(f"{file} cannot be read: {error}; it must be text in UTF-8") from error
 
 
+def codex_environment(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What codex gets: everything, because its providers name the variables that hold their keys."""
+    return dict(environment) | ({"CODEX_HOME": config.codex.home} if config.codex.home else {})
+
+
 def default_model(config: Config) -> str:
     if config.model.default:
         return config.model.default
     if config.anthropic.key:
-        return "anthropic:claude-sonnet-4-5"
+        return DEFAULT_ANTHROPIC
     if config.openai.key:
-        return "openai-chat:gpt-5"
-    return "local:smollm2"
+        return DEFAULT_OPENAI
+    return DEFAULT_LOCAL

@@ -1,31 +1,62 @@
 """The composition root: puts store, models, tools and runtime together from the configuration."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.config import Config, ConfigError, Place, default_model, system_prompt
+from steno.config import (
+    DEFAULT_ANTHROPIC,
+    DEFAULT_LOCAL,
+    DEFAULT_OPENAI,
+    Config,
+    ConfigError,
+    Place,
+    codex_environment,
+    default_model,
+    system_prompt,
+)
 from steno.engine.action import Limits
 from steno.engine.approval import Policy, Rule
 from steno.journal.facts import ContextSet
 from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
+from steno.plugins.finding import find
+from steno.plugins.hosting import Hosts
+from steno.runtimes.codex.binary import MISSING
+from steno.runtimes.codex.binary import find as find_codex
+from steno.runtimes.codex.mapping import Bounds as OutputBounds
+from steno.runtimes.codex.process import Patience
+from steno.runtimes.codex.runtime import Codex, CodexAgent
+from steno.runtimes.codex.wording import RUNTIME
+from steno.runtimes.dispatch import Dispatch
+from steno.runtimes.distilling import Distiller, Distilling
 from steno.runtimes.native import Agent, Native
+from steno.runtimes.recalling import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
+from steno.service.memory import Memories
 from steno.store.protocol import Settings
 from steno.store.sqlite.adopt import adopt_closed
+from steno.store.sqlite.places import Memory
 from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.builtin import builtin
+from steno.tools.child import Command
 from steno.tools.environment import Scrub
+from steno.tools.groups import end_all
 from steno.tools.mcp import SDK_MISSING, ServerSettings, has_sdk
 from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox
+
+CLOSE_S = 0.4
+"""For servers of tools and connections to models to close. What hangs longer is ended."""
 
 
 class Provider(Struct, frozen=True):
@@ -34,6 +65,13 @@ class Provider(Struct, frozen=True):
     url: str
     url_from: str
     key_from: str
+
+
+class RuntimeAsked(Struct, frozen=True):
+    """What this run was told: which runtime, and whether a codex thread that is lost may be begun anew."""
+
+    name: Literal["native", "codex"] | None = None
+    new_thread: bool = False
 
 
 class Wiring:
@@ -46,11 +84,17 @@ class Wiring:
         model: str | None,
         approval: Literal["allow", "refuse", "ask"],
         allowed: Sequence[str] = (),
+        ephemeral: bool = False,
+        runtime: RuntimeAsked = RuntimeAsked(),  # noqa: B008 - it is frozen
     ) -> None:
         self.config = config
         self.where = where
+        self.ephemeral = ephemeral
+        self.recalls = True
+        self._recall: Recall | None = None
         self._model = model
         self._approval = approval
+        self._runtime = runtime
         self._policy = Policy(
             tuple(Rule.parse(rule, verdict) for rule, verdict in config.approvals.items()),
             tuple(Rule.parse(rule, "allow") for rule in allowed),
@@ -59,18 +103,33 @@ class Wiring:
         self._toolbox: Toolbox | None = None
 
     @asynccontextmanager
-    async def service(self, platform: str) -> AsyncIterator[Service]:
+    async def service(self, platform: str, visiting: bool = True) -> AsyncIterator[Service]:
+        """`visiting`: sessions are opened in it, and plugins hear of that."""
         settings = self._store_settings()
-        store = await SqliteStore.open(self.where.store, settings)
-        helpers = Native(store, self._helper, settings.lease_ms)
+        store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
+        plugins = Hosts(
+            () if self.ephemeral or not visiting else find(self.where.home), self.where.home / "plugins.log"
+        )
+        plugins.start()
+        helpers = Dispatch(store, lambda _: Native(store, self._helper), settings.lease_ms, plugins)
         toolbox = self._toolbox = Toolbox(store, self._workspace, helpers, self._toolbox_settings())
-        service = Service(store, Native(store, self.agent, settings.lease_ms), platform, settings.lease_ms)
+        native, codex = Native(store, self.agent), Codex(store, self.codex_agent)
+        runtime = Dispatch(
+            store, lambda before: codex if self._by_codex(before) else native, settings.lease_ms, plugins
+        )
+        service = Service(store, runtime, platform, settings.lease_ms, plugins)
+        service.ephemeral = self.ephemeral
+        service.memories = Memories(store, Distilling(store, self._distiller, settings.lease_ms))
+        self._recall = Recall(store, self.config.memory.items_max, self.config.memory.chars_max)
         try:
             yield service
         finally:
-            await toolbox.close()
-            for model in self._models.values():
-                await model.close()
+            await service.visits.leave()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await asyncio.gather(toolbox.close(), *(model.close() for model in self._models.values()))
+            end_all()
+            await plugins.close()
             await service.close()
 
     def has_store(self) -> bool:
@@ -90,28 +149,117 @@ class Wiring:
         return self._approval == "ask"
 
     def model_spec(self) -> str:
-        return self._model or default_model(self.config)
+        """The model of a session that begins now. `codex:NAME` is a model that codex asks."""
+        return self._spec(None)
+
+    def check(self, before: ContextSet | None = None) -> None:
+        """Raises `ConfigError` if whoever would answer in a session, or in a new one, cannot be used."""
+        if self._by_codex(before):
+            self.codex_agent(before)
+        else:
+            self.agent(before)
+
+    def _spec(self, before: ContextSet | None) -> str:
+        """The model asked for, else the one the session has had, else the default; of the runtime asked for."""
+        for spec in (self._model or "", "" if before is None else before.model):
+            if spec and self._runtime.name in (None, _runtime_of(spec)):
+                return spec
+        if (self._runtime.name or self.config.runtime.default) == RUNTIME:
+            return f"{RUNTIME}:{self.config.codex.model or 'default'}"
+        return default_model(self.config)
+
+    def _by_codex(self, before: ContextSet | None) -> bool:
+        return _runtime_of(self._spec(before)) == RUNTIME
+
+    def codex_program(self) -> str:
+        """The codex that is used; "" if there is none."""
+        return str(find_codex(self.config.codex.path) or "")
+
+    def codex_agent(self, before: ContextSet | None) -> CodexAgent:
+        if self.ephemeral:
+            raise ConfigError(
+                "codex keeps threads in files of its own, so a session that leaves none needs --runtime native"
+            )
+        config = self.config.codex
+        binary = find_codex(config.path)
+        if binary is None:
+            raise ConfigError(MISSING.format(config=self.where.config))
+        name = self._spec(before).partition(":")[2]
+        workspace = self._workspace()
+        command = Command((str(binary), "app-server"), codex_environment(self.config), workspace.folder)
+        return CodexAgent(
+            command=command,
+            version=version("steno"),
+            context=ContextSet(f"{RUNTIME}:{'' if name == 'default' else name}", system_prompt(self.where)),
+            approval=self._approval,
+            policy=self._policy,
+            limits=self._limits(""),
+            patience=Patience(config.start_s, config.answer_s, config.interrupt_s),
+            bounds=OutputBounds(workspace.output_chars_max, workspace.kept_chars_max),
+            sandbox=config.sandbox,
+            begin_anew=self._runtime.new_thread,
+            session_tools=None if self._toolbox is None else self._toolbox.of,
+            own_tools=frozenset((*builtin(workspace), "delegate")),
+        )
+
+    def is_demo(self) -> bool:
+        """Whether the small local model answers because nobody chose another."""
+        return not self.config.model.default and default_model(self.config).startswith("local:")
+
+    def chosen_model(self) -> str | None:
+        """The model that was asked for by name, for whatever is run."""
+        return self._model
+
+    def let_sessions_choose(self) -> None:
+        """From here on the model is the session's own."""
+        self._model = None
+
+    def known_models(self) -> list[str]:
+        """Models that can be used with what is configured, as far as we know any by name."""
+        config = self.config
+        known = [default_model(config), *config.contexts]
+        known += [DEFAULT_ANTHROPIC] if config.anthropic.key else []
+        known += [DEFAULT_OPENAI] if config.openai.key else []
+        return list(dict.fromkeys([*known, DEFAULT_LOCAL]))
 
     def agent(self, before: ContextSet | None) -> Agent:
-        """Who answers: the model asked for, else the one the session has had, else the default."""
-        spec = self._model or (before.model if before is not None else "") or default_model(self.config)
+        """Who answers by our own loop."""
+        spec = self._spec(before)
+        spec = default_model(self.config) if _runtime_of(spec) == RUNTIME else spec
         tools = builtin(self._workspace()) if self.config.tools.enabled and not spec.startswith("local:") else {}
         context = ContextSet(
             model=spec,
             system=system_prompt(self.where),
             tools=tuple(tool.spec for tool in tools.values()),
             memories=() if before is None else before.memories,
+            recalled=() if before is None else before.recalled,
         )
         for missing in self.missing_parts():
             raise ConfigError(missing)
         agent = Agent(context, self._made(spec), tools, self._approval, self._limits(spec), policy=self._policy)
+        if self._recall is not None and self.recalls and self.config.memory.enabled:
+            agent = replace(agent, with_memories=self._recall.tell)
         return agent if self._toolbox is None or not tools else replace(agent, session_tools=self._toolbox.of)
+
+    def distils(self, spec: str) -> bool:
+        """Whether a session in which this model answers is distilled unasked. The small local model is not up to it."""
+        memory = self.config.memory
+        wanted = memory.enabled and memory.distill == "auto" and not self.ephemeral
+        return wanted and not (memory.model or spec).startswith("local:")
+
+    def _distiller(self, before: ContextSet | None) -> Distiller:
+        """Who distils a session: the model asked for, else the one that is set, else the session's own."""
+        answers = "" if before is None or _runtime_of(before.model) == RUNTIME else before.model
+        spec = self._model or self.config.memory.model or answers or default_model(self.config)
+        return Distiller(self._made(spec), self.context_max(spec), self.config.limits.summary_s)
 
     def _helper(self, before: ContextSet | None) -> Agent:
         """Who answers in a session that was delegated to: nobody is there to ask, and its steps are few."""
         agent = self.agent(before)
         limits = replace(agent.limits, steps_max=min(agent.limits.steps_max, self.config.tools.delegate_steps_max))
-        return replace(agent, approval="allow" if agent.approval == "allow" else "refuse", limits=limits)
+        return replace(
+            agent, approval="allow" if agent.approval == "allow" else "refuse", limits=limits, with_memories=None
+        )
 
     def missing_parts(self) -> list[str]:
         """What the configuration asks for and is not installed, and what to do about each."""
@@ -226,3 +374,7 @@ class Wiring:
 
     def _store_settings(self) -> Settings:
         return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)
+
+
+def _runtime_of(spec: str) -> Literal["native", "codex"]:
+    return "codex" if spec.partition(":")[0] == RUNTIME else "native"

@@ -25,6 +25,7 @@ from tests.crash.faulty_vfs import Fault, FaultAt
 from tests.crash.points import SEED, part, sampled, where
 from tests.crash.recording import EMPTY, STORE, Recording, record
 from tests.crash.script import script
+from tests.crash.world import Write
 
 SUITE_PARTS = 4
 PARTS = 10
@@ -80,6 +81,12 @@ def fail_then_cut(points: Sequence[int], folder: Path) -> None:
             ran = record(script(), place / STORE, FaultAt(n, "eio"))
             later = sorted(Random(SEED + n).choices(range(n + 1, len(ran.ops) + 1), k=CUTS))
             crash_at(later, "power", place, ran, SEED + n)
+
+
+def test_the_script_is_long_enough_to_mean_something() -> None:
+    facts = {id(fact) for world in script().worlds for journal in world.journals.values() for fact in journal.facts}
+    pieces = sum(isinstance(verb, Write) for verb in script().verbs)
+    assert (len(facts) >= 100, pieces >= 50, len(recording().ops) >= 1_000) == (True, True, True)
 
 
 @pytest.mark.promise(2, 5, 48)

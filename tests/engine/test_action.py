@@ -114,6 +114,21 @@ def test_a_cut_off_turn_is_acknowledged_by_one_request_unless_that_is_lost() -> 
 
 
 @pytest.mark.promise(20)
+def test_what_was_cut_off_is_taken_up_in_a_bounded_number_of_turns_each_with_all_its_attempts() -> None:
+    facts: list[f.AnyFact] = [*ASKED, f.StepLost(3, "killed", "unknown"), f.TurnEnded(2, "interrupted", "killed")]
+    for _ in range(4):
+        turn = len(facts) + 1
+        facts.append(f.TurnStarted(f.Continues(2)))
+        for attempt in (1, 2):
+            assert after(*facts) == Ask(attempt=attempt, acknowledges="2")
+            facts.append(f.StepStarted("m", acknowledges="2", attempt=attempt))
+            facts.append(f.StepLost(len(facts), "server_error", "yes"))
+        facts.append(f.TurnEnded(turn, "interrupted", "killed"))
+    facts += [SAID, f.TurnStarted(f.Takes(len(facts) + 1))]
+    assert after(*facts) == Ask()
+
+
+@pytest.mark.promise(20)
 def test_what_a_person_stopped_is_not_taken_up() -> None:
     stopped = (*ASKED, f.InterruptAsked(2), f.StepLost(3, "stopped", "no"), f.TurnEnded(2, "interrupted", "user"))
     assert after(*stopped, SAID, f.TurnStarted(f.Takes(7))) == Ask()

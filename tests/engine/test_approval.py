@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from steno.engine.approval import Policy, Rule, Verdict
+from steno.engine.approval import Policy, Rule, Verdict, rule_for
 
 
 def policy(rules: dict[str, Verdict], *allowed: str) -> Policy:
@@ -94,3 +94,41 @@ def test_a_path_is_looked_at_without_its_detours() -> None:
 def test_nothing_in_a_pattern_but_the_star_is_special() -> None:
     assert shell({"shell:[ab]?.c": "allow"}, "a1.c") == "ask"
     assert shell({"shell:echo .": "allow"}, "echo x") == "ask"
+
+
+@pytest.mark.parametrize("command", ["make test", "rm *.tmp", r"find . -name \*.py", "echo a; echo b", "a\nb", "\\"])
+def test_the_rule_for_a_call_meets_that_command_and_no_other(command: str) -> None:
+    def decided(text: str) -> Verdict:
+        given = Policy().within({rule_for("shell", as_arguments(command)): "allow"})
+        return given.decide("shell", as_arguments(text), "ask")[0]
+
+    assert decided(command) == "allow"
+    for other in (command.replace("*", "x"), command + "x", "x" + command, command.replace("\\", "")):
+        assert decided(other) == ("allow" if other == command else "ask")
+
+
+def test_a_session_counts_before_the_configuration_and_deny_before_everything() -> None:
+    given = policy({"shell:ls*": "ask"}, "shell:cat").within({"shell": "allow", "shell:cat": "deny"})
+    assert given.decide("shell", as_arguments("ls -l"), "ask")[0] == "allow"
+    assert given.decide("shell", as_arguments("cat"), "ask")[0] == "deny"
+
+
+def as_arguments(command: str) -> str:
+    return json.dumps({"command": command})
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({}, "ask"),
+        ({"edit_file": "allow"}, "allow"),
+        ({"edit_file:a*": "allow"}, "ask"),
+        ({"edit_file:a*": "allow", "edit_file:b*": "deny"}, "deny"),
+        ({"apply_patch": "allow"}, "allow"),
+        ({"apply_patch": "allow", "edit_file:b*": "deny"}, "deny"),
+        ({"apply_patch": "ask", "edit_file": "allow"}, "ask"),
+    ],
+)
+def test_a_call_that_stands_for_others_meets_their_rules(rules: dict[str, Verdict], verdict: Verdict) -> None:
+    edits = [("edit_file", json.dumps({"path": path})) for path in ("a.txt", "b.txt")]
+    assert policy(rules).decide_all([("apply_patch", "{}"), *edits], "ask")[0] == verdict

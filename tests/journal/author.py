@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from steno.journal import facts as f
+from steno.journal.distillates import Distilled, Item, MemoryRemoved
 from steno.journal.drafts import Draft, Kind, Stream
 from steno.journal.parts import (
     Content,
@@ -71,6 +72,7 @@ class Author:
         self.last_failed: Seq | None = None
         self.deliveries: list[Seq] = []
         self.hooks: list[Seq] = []
+        self.visits: list[Seq] = []
         self.drafts.clear()
 
     def write(self, fact: f.AnyFact) -> Seq:
@@ -84,7 +86,7 @@ class Author:
     # --- what can happen next
 
     def moves(self) -> list[Move]:
-        return [self.admit, self.admit, self.aside, self.hide, *5 * self._turn_moves()]
+        return [self.admit, self.admit, self.take_back, self.aside, self.hide, *5 * self._turn_moves()]
 
     def _turn_moves(self) -> list[Move]:
         if self.turn is None:
@@ -100,7 +102,9 @@ class Author:
 
     def aside(self) -> None:
         """Something of which there is little in any journal."""
-        rare: list[Move] = [self.rename, self.leave, self.redact, *4 * [self.outside]]
+        rare: list[Move] = [self.rename, self.redact, self.set_rule, self.set_goal, *4 * [self.outside]]
+        rare += [*3 * [self.visit], *3 * [self.leave], *2 * [self.forget]]
+        rare += [] if self.turn is not None else 2 * [self.distil]
         self.pick(rare if self.tidy else [*rare, *3 * [self.edit]])()
 
     def edit(self) -> None:
@@ -110,6 +114,12 @@ class Author:
         mode = self.pick(["queue", "steer"])
         said = f.InputAdmitted((Text(self.pick(WORDS)),), "test", mode=mode)  # type: ignore[arg-type]
         self.pending[self.write(said)] = mode
+
+    def take_back(self) -> None:
+        if self.pending:
+            taken_back = self.pick(sorted(self.pending))
+            del self.pending[taken_back]
+            self.write(f.InputWithdrawn(taken_back))
 
     def begin(self) -> None:
         taken = min(self.pending)
@@ -178,6 +188,12 @@ class Author:
         if self.asked:
             self.write(f.ApprovalDecided(self.pick(sorted(self.asked.values())), self.pick(["allow", "deny"]), "user"))
 
+    def set_rule(self) -> None:
+        self.write(f.RuleSet(self.pick(["shell", "shell:ls*"]), self.pick(["allow", "ask", "deny", None])))
+
+    def set_goal(self) -> None:
+        self.write(f.GoalSet(self.pick(["", *WORDS])))
+
     def start_tool(self) -> None:
         unstarted = [call for call, started in self.calls.items() if started is None]
         if unstarted:
@@ -230,8 +246,15 @@ class Author:
     def rename(self) -> None:
         self.write(f.SessionRenamed(self.pick(WORDS)))
 
+    def visit(self) -> None:
+        self.visits.append(self.write(f.SessionAttended(self.pick(WORDS), "test")))
+
     def leave(self) -> None:
-        self.write(f.SessionEnded("left"))
+        """Whoever leaves owes plugins a word in the same commit, whether it turns out to be the end or not."""
+        attended = self.pick([None, *self.visits])
+        self.write(f.SessionEnded("left", attended=attended))
+        if attended is not None and self.pick([True, False]):
+            self.hooks.append(self.write(f.HookOwed("end", "k", plugins=("a", "b"), attended=attended, by="me")))
 
     def hide(self) -> None:
         messages = self.seqs_of(f.InputAdmitted, f.StepStarted, f.ToolStarted)
@@ -258,7 +281,10 @@ class Author:
             case "owe_hook":
                 self.hooks.append(self.write(f.HookOwed("end", "k")))
             case "hook" if self.hooks:
-                self.write(f.HookDone(self.pick(self.hooks)))
+                if self.pick([True, False, False]):
+                    self.write(f.HookAttempted(self.pick(self.hooks), "else"))
+                else:
+                    self.write(f.HookDone(self.pick(self.hooks), self.pick(["", "a", "b"])))
             case "thread" if self.turn is None:
                 self.write(f.ThreadBound("codex", self.pick(WORDS)))
 
@@ -271,6 +297,16 @@ class Author:
 
     def set_context(self) -> None:
         self.write(f.ContextSet("model", self.pick(WORDS)))
+
+    def distil(self) -> None:
+        """Range and items are as a runner would have them: what was said up to here."""
+        items = tuple(Item(self.pick(["decision", "open", "fact"]), self.pick(WORDS), (1,)) for _ in range(2))
+        self.write(Distilled(0, len(self.records), self.pick(WORDS), self.pick(WORDS), items, "model"))
+
+    def forget(self) -> None:
+        distilled = self.seqs_of(Distilled)
+        if distilled:
+            self.write(MemoryRemoved(self.pick(distilled), self.pick([0, 1, 2])))
 
     def compact(self) -> None:
         self.write(f.Compacted(self._boundary(), self.pick(WORDS)))

@@ -61,6 +61,7 @@ def _open(records: list[Record]) -> dict[str, Any]:
         "pending": list(state.pending),
         "deliveries": list(state.deliveries),
         "hooks": list(state.hooks),
+        "attending": list(state.attending),
         "threads": state.threads,
     }
 
@@ -74,6 +75,8 @@ def spelled_out(value: Any) -> Any:
         return fields if tag is None else {"type": tag, **fields}
     if isinstance(value, list | tuple):
         return [spelled_out(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): spelled_out(item) for name, item in value.items()}
     if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
         return ascii(value)
     return value

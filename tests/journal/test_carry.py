@@ -35,7 +35,7 @@ def test_carried_facts_and_those_after_make_the_same_state_and_history(
 
 def moved(fact: f.AnyFact, by: int) -> f.AnyFact:
     """A fact of a journal of its own, as it would be after another one."""
-    names = {"target", "to", "rewind", "turn", "step", "started", "asked", "owed", "upto", "input"}
+    names = {"target", "to", "rewind", "turn", "step", "started", "asked", "owed", "upto", "input", "attended"}
     changes = {
         name: getattr(fact, name) + by
         for name in fact.__struct_fields__

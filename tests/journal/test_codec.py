@@ -1,6 +1,8 @@
 """Any fact goes to bytes and back unchanged, and bytes that are no fact say what is wrong with them."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -73,6 +75,29 @@ def test_a_listing_row_comes_back_as_it_went_in(text: str) -> None:
     row = ListingRow(platform=text, title=text, ended=text)
     row.apply(Record(1, 5, InputAdmitted((Text(text),), "test")))
     assert decode_listing(encode(row)) == row
+
+
+MEETING = """
+import sys, threading
+from steno.journal import codec
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+row = b'{"platform":"x","owed":{"attending":{"2":"a"}},"usage":{"calls":1}}'
+
+def decode():
+    together.wait()
+    codec.decode_listing(row)
+
+threads = [threading.Thread(target=decode) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_first_meet_a_listing_row_at_once_all_read_it() -> None:
+    """msgspec prepares a type where it first meets it, and crashes if two threads do that together."""
+    for _ in range(5):
+        assert subprocess.run([sys.executable, "-c", MEETING], check=False, timeout=60).returncode == 0
 
 
 # --- what is no fact --------------------------------------------------------------------------------------------

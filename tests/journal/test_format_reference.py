@@ -25,7 +25,16 @@ from steno.store.sqlite.database import APPLICATION_ID, VERSION
 from tests.journal.declarations import name_of, structs
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "journal-format.md"
-UNTAGGED = {"ForkPoint": "fork point", "ToolSpec": "tool spec", "Usage": "usage", "Blob": "blob", "SpentSoFar": "spent"}
+UNTAGGED = {
+    "ForkPoint": "fork point",
+    "ToolSpec": "tool spec",
+    "Usage": "usage",
+    "Blob": "blob",
+    "SpentSoFar": "spent",
+    "PlanStep": "plan step",
+    "Item": "item",
+    "ItemAt": "item's place",
+}
 UNIONS = {frozenset(get_args(Content)): "part", frozenset(get_args(Outcome)): "outcome"}
 ALIASES = {"seq": "integer", "hash": "string"}
 

@@ -7,6 +7,7 @@ from steno.journal.facts import (
     Fact,
     ForkPoint,
     InputAdmitted,
+    InputWithdrawn,
     MessageHidden,
     SessionEnded,
     SessionRenamed,
@@ -21,6 +22,7 @@ from steno.journal.facts import (
     Usage,
 )
 from steno.journal.listing import TITLE_LEN_MAX, ListingRow, title_of
+from steno.journal.memory import Memory
 from steno.journal.parts import GONE, Image, Redacted, Refused, Text
 from steno.journal.usage import UsageTotal
 from tests.journal.folding import fold, in_place, said
@@ -58,6 +60,15 @@ def test_a_row_says_where_a_session_came_from_and_what_happened_to_it() -> None:
     )
 
 
+def test_a_row_says_which_inputs_wait() -> None:
+    waiting = [said("one"), said("two"), said("three", "steer"), said("four")]
+    assert row(*waiting).pending == [1, 2, 3, 4]
+    assert row(*waiting, InputWithdrawn(2)).pending == [1, 3, 4]
+    taken = [*waiting, TurnStarted(Takes(1)), StepStarted("m", takes=(3,))]
+    assert row(*taken).pending == [2, 4]
+    assert row(*taken, SessionStarted("cli", forked_from=ForkPoint("parent", 6))).pending == []
+
+
 def test_a_session_that_is_spoken_to_again_has_not_ended() -> None:
     assert row(SessionEnded("quit"), said("hello")).ended is None
 
@@ -75,6 +86,7 @@ def test_a_fork_is_dated_by_its_own_start_and_counts_what_it_inherits() -> None:
         updated_ms=3_000,
         messages=1,
         usage=UsageTotal(),
+        memory=Memory(upto=3),
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from steno.journal import facts as f
 from steno.journal.codec import decode, encode
+from steno.journal.distillates import Distilled, Item
 from steno.journal.parts import (
     GONE,
     Blob,
@@ -51,13 +52,17 @@ SECRET = "s3cr3t-\u6f22"
         (f.SessionRenamed("mine"), f.SessionRenamed(GONE)),
         (f.Compacted(3, "summary", "m", f.Usage(1)), f.Compacted(3, GONE, "m", f.Usage(1))),
         (f.ContextSet("m", "system", memories=("x",)), f.ContextSet("m", GONE)),
+        (
+            Distilled(1, 9, "title", "summary", (Item("fact", "tea", (3,)),), "m"),
+            Distilled(1, 9, GONE, GONE, (Item("fact", GONE, (3,)),), "m"),
+        ),
     ],
 )
 def test_text_goes_and_the_rest_stays(fact: f.AnyFact, left: f.AnyFact) -> None:
     assert redact(fact) == left
 
 
-TEXTUAL = (f.InputAdmitted, f.StepSealed, f.ToolSettled, f.SessionRenamed, f.Compacted, f.ContextSet)
+TEXTUAL = (f.InputAdmitted, f.StepSealed, f.ToolSettled, f.SessionRenamed, f.Compacted, f.ContextSet, Distilled)
 secrets = st.sampled_from(["", f"a {SECRET} b", SECRET])
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from steno.journal import facts as f
+from steno.journal.owed import OwedHook
 from steno.journal.parts import Refused, Returned, ToolCall
 from steno.journal.state import OpenCall
 from tests.journal.folding import said, state
@@ -23,6 +24,10 @@ def test_an_input_is_pending_until_a_turn_or_a_step_takes_it() -> None:
     taken = [said("a"), said("b"), said("c", "steer"), f.TurnStarted(f.Takes(1))]
     assert list(state(*taken).pending) == [2, 3]
     assert list(state(*taken, f.StepStarted("model", takes=(3,))).pending) == [2]
+
+
+def test_an_input_that_was_taken_back_is_not_pending() -> None:
+    assert list(state(said("a"), said("b"), f.InputWithdrawn(1)).pending) == [2]
 
 
 def test_a_step_is_open_until_it_is_sealed_or_lost() -> None:
@@ -87,8 +92,52 @@ def test_a_delivery_is_owed_until_it_arrived_expired_or_failed_for_good() -> Non
 
 def test_a_hook_is_owed_until_it_is_done() -> None:
     owed = f.HookOwed("session_end", "k")
-    assert state(owed).hooks == {1: owed}
+    assert state(owed).hooks == {1: OwedHook()}
     assert state(owed, f.HookDone(1)).hooks == {}
+
+
+def test_each_plugin_that_was_told_is_struck_and_the_last_one_closes_the_hook() -> None:
+    owed = f.HookOwed("session_end", "k", plugins=("a", "b"), by="one")
+    assert state(owed, f.HookDone(1, "a")).hooks == {1: OwedHook("one", ("b",))}
+    assert state(owed, f.HookDone(1, "a"), f.HookAttempted(1, "two")).hooks == {1: OwedHook("two", ("b",), 1)}
+    assert state(owed, f.HookDone(1, "a"), f.HookDone(1, "b", "ValueError")).hooks == {}
+    assert state(owed, f.HookDone(1)).hooks == {}
+
+
+# --- visits ---------------------------------------------------------------------------------------------------------
+
+ONE, TWO = f.SessionAttended("one", "cli"), f.SessionAttended("two", "chat")
+
+
+def told(attended: int) -> f.HookOwed:
+    return f.HookOwed("on_session_end", f"ended:{attended}", plugins=("a",), attended=attended)
+
+
+@pytest.mark.promise(39)
+def test_the_last_visit_to_end_is_the_end_of_the_session_and_only_then_plugins_are_told() -> None:
+    first, second = f.SessionEnded("left", attended=1), f.SessionEnded("signal", attended=2)
+    left = state(ONE, TWO, first, told(1))
+    assert (left.ended, left.attending, left.hooks) == (None, {2: "two"}, {})
+    over = state(ONE, TWO, first, told(1), second, told(2))
+    assert (over.ended, over.attending, list(over.hooks)) == (second, {}, [6])
+
+
+@pytest.mark.promise(39)
+def test_a_visit_ends_once() -> None:
+    ended = f.SessionEnded("left", attended=1)
+    again = state(ONE, ended, told(1), f.HookDone(3, "a"), f.SessionEnded("killed", attended=1))
+    assert (again.ended, again.hooks) == (ended, {})
+    assert state(f.SessionEnded("left", attended=7)).ended is None
+
+
+def test_whoever_visits_resumes_a_session_and_owed_hooks_stay_owed() -> None:
+    resumed = state(ONE, f.SessionEnded("left", attended=1), told(1), TWO)
+    assert (resumed.ended, resumed.attending, list(resumed.hooks)) == (None, {4: "two"}, [3])
+
+
+def test_a_fork_has_none_of_its_parents_visits() -> None:
+    fork = state(ONE, f.SessionStarted("cli", forked_from=f.ForkPoint("parent", 1)))
+    assert (fork.attending, fork.owed.anything()) == ({}, False)
 
 
 def test_compaction_leaves_model_threads_and_pending_inputs_alone() -> None:

@@ -7,6 +7,7 @@ from steno.journal.facts import (
     Compacted,
     Continues,
     ForkPoint,
+    InputWithdrawn,
     InterruptAsked,
     MessageHidden,
     Rewound,
@@ -47,6 +48,20 @@ CALLED = [*BEGUN, StepSealed(3, (Text("let me see"), CALL)), ToolStarted(3, "a")
 def test_an_input_is_pending_until_a_turn_takes_it() -> None:
     assert messages(HELLO) == [Message(1, 1, 1_000, "user", (Text("hello"),), "pending")]
     assert messages(*BEGUN) == [Message(1, 1, 1_000, "user", (Text("hello"),), "complete", turn=2)]
+
+
+def test_an_input_that_was_taken_back_stays_as_withdrawn_before_those_that_wait() -> None:
+    shown = messages(*BEGUN, said("one"), said("two"), InputWithdrawn(5), said("three"))
+    assert [(message.text, message.state) for message in shown] == [
+        ("hello", "complete"),
+        ("two", "withdrawn"),
+        ("one", "pending"),
+        ("three", "pending"),
+    ]
+
+
+def test_an_input_that_was_taken_cannot_be_shown_as_withdrawn() -> None:
+    assert [message.state for message in messages(*BEGUN, InputWithdrawn(1))] == ["complete"]
 
 
 def test_a_step_takes_the_inputs_that_steer_it() -> None:

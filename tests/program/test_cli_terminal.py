@@ -1,11 +1,14 @@
 """The plain chat, on a terminal and on a pipe, and the questions that a terminal is asked."""
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +25,9 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 class Terminal:
     """The program on a terminal of its own."""
 
-    def __init__(self, world: World, *words: str) -> None:
+    def __init__(self, world: World, *words: str, size: tuple[int, int] = (80, 24)) -> None:
         self._near, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         os.set_blocking(self._near, False)
         self._seen = b""
         self.process = subprocess.Popen(
@@ -88,7 +92,7 @@ def terminal(world: World, *words: str) -> Iterator[Terminal]:
 
 
 def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(world: World, server: ModelServer) -> None:
-    with terminal(world) as chat:
+    with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         chat.type("half a thou")
         chat.type(CTRL_C)
@@ -108,7 +112,7 @@ def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(world: Wo
 
 def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, server: ModelServer) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("second",))]
-    with terminal(world) as chat:
+    with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         chat.type("one\n")
         chat.wait_seen("going")
@@ -123,19 +127,19 @@ def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, ser
     assert causes == ["user", ""]
 
 
-@pytest.mark.parametrize("words", [("run", "make it"), ()])
+@pytest.mark.parametrize("words", [("run", "make it"), ("--plain",)])
 def test_ctrl_c_at_a_question_stops_the_turn(world: World, server: ModelServer, words: tuple[str, ...]) -> None:
     server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("never",))]
     with terminal(world, *words) as asked:
-        if not words:
+        if words[0] != "run":
             asked.wait_seen("you> ")
             asked.type("make it\n")
         asked.wait_seen("? [y/N]")
         asked.type(CTRL_C)
-        if not words:
+        if words[0] != "run":
             asked.wait_seen("you> ", 2)
             asked.type(CTRL_D)
-        assert asked.end() == (130 if words else 0)
+        assert asked.end() == (130 if words[0] == "run" else 0)
     assert not (world.work / "made").exists()
     (turn,) = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("interrupted", "user")
@@ -194,7 +198,7 @@ def test_ctrl_c_at_the_question_of_delete_deletes_nothing(world: World) -> None:
 
 
 def test_a_word_with_a_slash_that_is_no_command_is_not_said(world: World, server: ModelServer) -> None:
-    with terminal(world) as chat:
+    with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         for line in ("/typo\n", "/model x\n", "/\n"):
             chat.type(line)
@@ -211,7 +215,7 @@ def test_a_word_with_a_slash_that_is_no_command_is_not_said(world: World, server
 
 
 def test_a_line_that_the_terminal_cut_is_not_said(world: World, server: ModelServer) -> None:
-    with terminal(world) as chat:
+    with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         chat.type("x" * 3000)
         time.sleep(0.2)

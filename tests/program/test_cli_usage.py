@@ -1,5 +1,6 @@
 """What a person gets wrong, and what is wrong with the setup: named in words, with what was kept and what to do."""
 
+import os
 import sqlite3
 from contextlib import closing
 from importlib.metadata import version
@@ -142,3 +143,16 @@ def test_a_store_that_another_program_wrote_to_is_said_to_be_so_and_can_be_adopt
     assert "written anew" in world.steno("verify", "--adopt")
     assert "nothing to do" in world.steno("verify", "--adopt")
     assert world.messages(world.only_session(), "user")[0]["text"] == "hello"
+
+
+def test_every_file_of_the_home_is_its_owners_alone(world: World, server: ModelServer) -> None:
+    before = os.umask(0)
+    try:
+        with world.start("run", "hi") as program:
+            assert program.end() == 0
+        with world.start("run", "hi", "--detach") as program:
+            assert program.end() == 0
+    finally:
+        os.umask(before)
+    open_to_others = [file.name for file in (world.home, *world.home.rglob("*")) if file.stat().st_mode & 0o077]
+    assert open_to_others == []

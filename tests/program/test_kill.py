@@ -66,9 +66,28 @@ def check_after(world: World, server: ModelServer, shown: str) -> None:
     assert len(ran) <= calls, "no tool ran before its call was stored"
     assert outcomes.count("complete") <= len(ran)
     assert json.loads(world.steno("verify", "--json"))["damage"] == []
+    assert len(server.requests) <= before["usage"]["calls"], "every call that arrived is recorded"
+    last = server.requests[-1] if server.requests else None
     for kind in KINDS:
         one_more_turn(world.copied(kind), server, kind, before)
+        if stored and last is not None and world.environment["STENO_MODEL"] == f"{kind}:test":
+            assert repeats(server.requests[-1], last), "the request after it repeats the last one before it"
     assert runs(world) == ran, "what had begun is not run again"
+
+
+def repeats(request: dict[str, Any], earlier: dict[str, Any]) -> bool:
+    """Whether a request begins with what an earlier one said, without the marks for a provider's cache."""
+    told = [
+        json.dumps(json.loads(json.dumps(one["messages"]), object_hook=_unmarked), ensure_ascii=False)
+        for one in (request, earlier)
+    ]
+    same = all(request.get(name) == earlier.get(name) for name in ("system", "tools"))
+    return same and told[0].startswith(told[1].removesuffix("]").removesuffix("}").removesuffix("]"))
+
+
+def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
+    value.pop("cache_control", None)
+    return value
 
 
 def one_more_turn(world: World, server: ModelServer, kind: str, before: dict[str, Any]) -> None:
@@ -206,7 +225,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_turn_loses_nothing_shown(
             errors = program.errors()
         filler.unlink()
         assert status == 1, "a disk without room for the text fails the turn"
-        assert "full" in errors
+        assert "the disk is full" in errors
         (session,) = world.sessions()
         stored = "".join(message["text"] for message in world.messages(str(session["id"]), "assistant"))
         assert stored.startswith(shown.replace("\n", ""))

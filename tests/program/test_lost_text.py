@@ -11,6 +11,7 @@ import pytest
 from steno.journal.facts import ContextSet, InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.models.specs import ModelSettings, make
+from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.native import Agent, Native
 from steno.store.errors import SessionBusy
 from steno.store.protocol import Admission
@@ -101,14 +102,15 @@ def test_two_turns_at_once_on_one_session_in_one_process_are_serial_and_lose_not
 async def _two_turns_at_once(path: Path, url: str) -> None:
     async with await SqliteStore.open(path) as store:
         model = make("openai-chat:test", ModelSettings(openai_base_url=url))
-        native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}), lease_ms=30_000)
+        native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}))
+        runtime = Dispatch(store, lambda _: native, lease_ms=30_000)
         session = await store.create(SessionStarted("test"))
 
         async def say(text: str) -> None:
             seq = (await store.admit(Admission(input=InputAdmitted((Text(text),), "test"), session=session))).seq
             while True:
                 try:
-                    await native.run(session, lambda state: seq not in state.pending, asyncio.Event())
+                    await runtime.run(session, lambda state: seq not in state.pending, asyncio.Event())
                     return
                 except SessionBusy:
                     await asyncio.sleep(0.01)

@@ -262,3 +262,16 @@ def _signalled(program: Program) -> bool:
     program.signal(signal.SIGINT)
     time.sleep(2.5)
     return program.process.poll() is not None
+
+
+@pytest.mark.promise(16)
+def test_the_same_input_id_in_the_same_second_gives_one_turn_and_both_callers_its_answer(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(("the ", "answer"), delay_s=0.3), Reply(("another",))]
+    words = ("run", "hi", "--key", "k", "--input-id", "m1")
+    with world.start(*words) as one, world.start(*words) as two:
+        assert (one.end(), two.end()) == (0, 0)
+        assert (one.shown(), two.shown()) == ("the answer\n", "the answer\n")
+    assert len(server.requests) == 1
+    assert len(world.messages(world.only_session())) == 2

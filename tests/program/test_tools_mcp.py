@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+import steno
+from steno.journal.facts import ContextSet
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 from tests.rotating import rotating
 from tests.tools.calls import alive, comes_true, needs_proc
 from tests.tools.mcp_servers import command, odd, over_http
-
-pytest.importorskip("mcp")
 
 
 def configure(world: World, *tables: str) -> None:
@@ -39,24 +39,41 @@ def runs(world: World) -> int:
     return len(log.read_text().split()) if log.exists() else 0
 
 
-def test_the_model_uses_a_real_server_over_stdio_and_over_http(
+def test_the_model_uses_real_servers_over_stdio_and_over_http(
     world: World, server: ModelServer, tmp_path: Path
 ) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "note.txt").write_text("from the file server")
     with over_http(tmp_path / "log") as remote:
         configure(
             world,
             stdio("local", command("server-everything", "stdio")),
+            stdio("files", command("server-filesystem", str(shared)), 'only = ["read_text_file"]'),
             f'[mcp.far]\nurl = "{remote.url}"\nonly = ["get-sum"]\n',
         )
         server.replies = [
-            Reply(tools=(("local__echo", '{"message": "hi"}'), ("far__get-sum", '{"a": 1, "b": 2}'))),
+            Reply(
+                tools=(
+                    ("local__echo", '{"message": "hi"}'),
+                    ("far__get-sum", '{"a": 1, "b": 2}'),
+                    ("files__read_text_file", json.dumps({"path": str(shared / "note.txt")})),
+                    ("files__read_text_file", json.dumps({"path": str(world.home / "config.toml")})),
+                )
+            ),
             Reply(("done",)),
         ]
         assert world.steno("run", "use them", "--yes") == "done\n"
     names = tool_names(server.requests[0])
     assert [name for name in names if name.startswith("far__")] == ["far__get-sum"]
     assert "local__trigger-long-running-operation" in names
-    assert results(server.requests[1]) == ["Echo: hi", "The sum of 1 and 2 is 3."]
+    told = {m["tool_call_id"]: m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"}
+    *good, outside = (told[f"call_{i}"] for i in range(4))
+    assert good == ["Echo: hi", "The sum of 1 and 2 is 3.", "from the file server"]
+    assert "outside allowed directories" in outside
+    specs = {tool["function"]["name"]: tool["function"]["parameters"] for tool in server.requests[0]["tools"]}
+    assert specs["far__get-sum"]["required"] == ["a", "b"], "their schemas are part of the context"
+    assert stored_schemas(world, "far__get-sum") == [specs["far__get-sum"]]
 
 
 def test_a_call_needs_approval(world: World, server: ModelServer) -> None:
@@ -96,6 +113,27 @@ def test_a_call_whose_server_died_of_it_is_not_repeated_and_the_next_request_say
     assert "was not run again" in unknown
     died, after = world.messages(world.only_session(), "tool")
     assert (died["state"], after["state"]) == ("interrupted", "complete")
+
+
+@needs_proc
+@pytest.mark.promise(4, 19)
+def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_is_started_again_and_the_call_is_not_repeated(
+    world: World, server: ModelServer
+) -> None:
+    configure(world, stdio("odd", odd()))
+    pid = Reply(tools=(("odd__pid", "{}"),))
+    server.replies = [pid, Reply(tools=(("odd__hang", "{}"),)), pid, Reply(("I see",))]
+    with world.start("run", "hang", "--yes") as program:
+        wait_until(lambda: runs(world) == 1, "the call to begin")
+        os.kill(int(results(server.requests[1])[0]), signal.SIGKILL)
+        assert program.end() == 0
+        assert program.shown() == "I see\n"
+    first, unknown, again = results(server.requests[-1])
+    assert "The outcome of this call is unknown" in unknown
+    assert runs(world) == 1
+    assert first != again, "another process"
+    states = [message["state"] for message in world.messages(world.only_session(), "tool")]
+    assert states == ["complete", "interrupted", "complete"]
 
 
 @needs_proc
@@ -187,6 +225,14 @@ def test_a_repeat_policy_is_stored_with_the_call(world: World, server: ModelServ
     server.replies = [Reply(tools=(("odd__pid", "{}"), ("odd__count", "{}"))), Reply(("done",))]
     world.steno("run", "go", "--yes")
     assert stored_starts(world) == {"call_0": "safe", "call_1": "never"}
+
+
+def stored_schemas(world: World, tool: str) -> list[Any]:
+    """The schema of a tool in each fact about the context."""
+    with steno.open(world.home / "store.db") as library:
+        facts = [record.fact for record in library.store.read_all(world.only_session())]
+    contexts = (fact for fact in facts if isinstance(fact, ContextSet))
+    return [json.loads(spec.schema) for context in contexts for spec in context.tools if spec.name == tool]
 
 
 def stored_starts(world: World) -> dict[str, str]:

@@ -29,6 +29,7 @@ class World:
         self.environment = kept | {
             "STENO_HOME": str(self.home),
             "STENO_MODEL": model,
+            "STENO_MEMORY_DISTILL": "off",
             "OPENAI_BASE_URL": url,
             "OPENAI_API_KEY": "test-key",
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),

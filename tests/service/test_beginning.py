@@ -48,7 +48,7 @@ def run(test: Callable[[Service, SqliteStore, str], Awaitable[None]], folder: Pa
 
     async def whole() -> None:
         async with serving(folder) as (service, store):
-            admitted = await service.admit("hi", None, None, None, "scripted:echo")
+            admitted = await service.admit("hi", None, None, None, "scripted:echo", visit=False)
             assert admitted.seq == 2
             await test(service, store, admitted.session)
 

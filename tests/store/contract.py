@@ -5,9 +5,11 @@ A store joins the suite with one entry in `PLACES`.
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
+import apsw
 from msgspec.structs import replace
 
 from steno.journal.drafts import Stream
@@ -26,6 +28,7 @@ from steno.journal.parts import File, Seq, Text, ToolCall
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
+from steno.store.sqlite.places import Memory
 from steno.store.sqlite.store import SqliteStore
 
 
@@ -69,10 +72,40 @@ class SqlitePlace:
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
 
-Place = SqlitePlace
-"""With a second store this becomes a protocol."""
+class MemoryPlace:
+    """Memory of this process. A connection of our own keeps the database while no store has it open."""
 
-PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace}
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._memory = Memory()
+        self._keeper = apsw.Connection(str(self._memory.path), vfs="memdb")
+
+    @asynccontextmanager
+    async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
+        store = await SqliteStore.open(self._memory, settings)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def holding(self, text: str) -> list[str]:
+        """The places that hold some text: files, of which there are none, and the memory itself."""
+        files = [file.name for file in self.folder.rglob("*")]
+        return files + (["memory"] if text.encode() in self._keeper.serialize("main") else [])
+
+    def size(self) -> int:
+        return len(self._keeper.serialize("main"))
+
+
+class Place(Protocol):
+    folder: Path
+
+    def open(self, settings: Settings | None = None) -> AbstractAsyncContextManager[Store]: ...
+    def holding(self, text: str) -> list[str]: ...
+    def size(self) -> int: ...
+
+
+PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "memory": MemoryPlace}
 
 
 # --- saying things ----------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from steno.store.protocol import Admission, Settings
 from steno.store.sqlite import reading
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
+from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.rows import fact_crc
 
 STARTED = SessionStarted("test")
@@ -342,6 +343,16 @@ def test_a_row_for_lists_that_lies_is_found_by_verify(written: Written) -> None:
 
 
 @pytest.mark.promise(50)
+def test_a_mark_that_lies_about_what_a_session_owes_is_found_by_verify(written: Written) -> None:
+    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
+        row = reading.session(connection, "session")
+    row.owes = 1 - row.owes
+    written.alter("update sessions set owes = ?, crc = ? where n = ?", row.owes, row.sum(), row.n)
+    with BlockingStore(written.path, SETTINGS) as store:
+        assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
+
+
+@pytest.mark.promise(50)
 @pytest.mark.parametrize(
     "change", ["update keys set key = 'kex 3' where key = 'key 3'", "delete from keys where key = 'key 3'"]
 )
@@ -467,6 +478,20 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "keys": ("keys", "keys_by_session", "payload_owners", "payload_owners_by_session"),
     "rest": ("deletions", "deletions_unswept", "sqlite_sequence", "sessions_by_parent"),
 }
+
+
+@pytest.mark.promise(50)
+def test_a_store_that_is_too_damaged_to_open_is_let_go_of(written: Written) -> None:
+    """Else it would count as open as long as this process lives, and no backup could be restored over it."""
+    damaged = bytearray(written.bytes)
+    for page in pages(written, "deletions", "deletions_unswept"):
+        damaged[(page - 1) * PAGE_BYTES] ^= 1
+    written.path.write_bytes(damaged)
+    with pytest.raises(JournalCorrupt):
+        BlockingStore(written.path, SETTINGS)
+    locks = Locks(written.path, "somebody.1.else")
+    locks.hold_open(exclusive=True)
+    locks.close()
 
 
 SUITE_BITS, TORTURE_BITS = 10, 500

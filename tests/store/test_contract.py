@@ -13,12 +13,15 @@ from steno.journal.facts import (
     ContextSet,
     ForkPoint,
     FreeFact,
+    HookDone,
     HookOwed,
     InputAdmitted,
+    InputWithdrawn,
     InterruptAsked,
     MessageHidden,
     MessageRedacted,
     Record,
+    SessionAttended,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
@@ -37,13 +40,14 @@ from steno.store.errors import (
     KeyReused,
     LeaseLost,
     NotAllowed,
+    NotPending,
     SessionBusy,
     ShownTextDropped,
     StoreClosed,
     UnknownPayload,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Cursor, Event, Piece, Settings, Store
+from steno.store.protocol import Admission, Admitted, Cursor, Event, Piece, Settings, Store
 from tests.store.contract import (
     STARTED,
     Clock,
@@ -75,6 +79,39 @@ async def test_an_input_makes_the_session_that_is_bound_to_its_name(place: Place
         admitted = await store.admit(Admission(input=said("hello"), create=started))
         assert await store.find("chat/42") == admitted.session
         assert [record.fact for record in await store.read(admitted.session)] == [started, said("hello")]
+
+
+async def test_an_input_is_taken_back_only_while_it_waits(place: Place) -> None:
+    async with place.open() as store:
+        id = await store.create(STARTED)
+        one, two = [(await store.admit(Admission(input=said(text), session=id))).seq for text in ("one", "two")]
+        lease = await store.acquire(id)
+        await store.append(lease, [TurnStarted(Takes(one))], two)
+        with pytest.raises(NotPending):
+            await store.add(id, [InputWithdrawn(one)])
+        await store.add(id, [InputWithdrawn(two)], key="again")
+        await store.add(id, [InputWithdrawn(two)], key="again")
+        with pytest.raises(NotPending):
+            await store.add(id, [InputWithdrawn(two)])
+        facts = [record.fact for record in await read_all(store, id)]
+        assert facts[3:] == [TurnStarted(Takes(one)), InputWithdrawn(two)]
+        assert (await store.glance(id)).row.pending == []
+
+
+async def test_nobody_takes_an_input_that_was_taken_back_since_they_looked(place: Place) -> None:
+    async with place.open() as store:
+        id = await store.create(STARTED)
+        one, two = [(await store.admit(Admission(input=said(text), session=id))).seq for text in ("one", "two")]
+        lease = await store.acquire(id)
+        await store.add(id, [InputWithdrawn(one)])
+        with pytest.raises(NotPending):
+            await store.append(lease, [TurnStarted(Takes(one))], two)
+        await store.append(lease, [TurnStarted(Takes(two))], two)
+        steering = (await store.admit(Admission(input=said("three"), session=id))).seq
+        await store.add(id, [InputWithdrawn(steering)])
+        with pytest.raises(NotPending):
+            await store.append(lease, [StepStarted("m", takes=(steering,))], steering)
+        assert not any(isinstance(record.fact, StepStarted) for record in await read_all(store, id))
 
 
 async def test_a_name_stays_bound_to_its_session(place: Place) -> None:
@@ -995,6 +1032,105 @@ async def test_a_list_says_who_runs_a_session(place: Place) -> None:
         assert (await store.list())[0].owner == running.lease.owner
         await running.release()
         assert (await store.list())[0].owner is None
+
+
+# --- visits, and what is owed -------------------------------------------------------------------------------------
+
+
+async def visit(store: Store, text: str = "hello", session: str | None = None) -> Admitted:
+    """Say something, and attend in the same commit."""
+    create = STARTED if session is None else None
+    attended = SessionAttended(store.owner, "test")
+    return await store.admit(Admission(input=said(text), session=session, create=create, visit=attended))
+
+
+async def ids_owing(store: Store, page: int = 100) -> list[str]:
+    found = await store.owing(page)
+    ids = [one.id for one in found]
+    while found:
+        found = await store.owing(page, found[-1].mark)
+        ids += [one.id for one in found]
+    return ids
+
+
+@pytest.mark.promise(39)
+async def test_a_visit_begins_in_the_commit_of_its_input(place: Place) -> None:
+    async with place.open() as store:
+        admitted = await visit(store)
+        assert (admitted.visit, admitted.seq) == (2, 3)
+        assert [type(record.fact) for record in await read_all(store, admitted.session)] == [
+            SessionStarted,
+            SessionAttended,
+            InputAdmitted,
+        ]
+        assert (await state_of(store, admitted.session)).attending == {2: store.owner}
+
+
+async def test_a_repeated_input_begins_no_second_visit(place: Place) -> None:
+    async with place.open() as store:
+        one = Admission(input=said("x", "k"), create=STARTED, visit=SessionAttended(store.owner, "test"))
+        first, again = await store.admit(one), await store.admit(one)
+        assert (again.seq, again.first, again.visit) == (first.seq, False, None)
+        assert list((await state_of(store, first.session)).attending) == [first.visit]
+
+
+@pytest.mark.promise(39)
+async def test_a_session_is_found_as_owing_while_a_visit_or_a_hook_is_open(place: Place) -> None:
+    async with place.open() as store:
+        await admit(store, "nobody stays")
+        admitted = await visit(store)
+        assert await ids_owing(store) == [admitted.session]
+        ended = SessionEnded("left", "none", admitted.visit)
+        hook = HookOwed("on_session_end", "k", plugins=("a",), attended=admitted.visit, by=store.owner)
+        added = await store.add(admitted.session, [ended, hook], key="ended:2")
+        (one,) = await store.owing()
+        assert (one.row.ended, one.row.owed.attending) == ("left", {})
+        assert one.row.owed.hooks[added.last].left == ("a",)
+        await store.add(admitted.session, [HookDone(added.last, "a")])
+        assert await ids_owing(store) == []
+
+
+@pytest.mark.parametrize("page", [1, 3, 100])
+async def test_what_is_owed_is_found_however_many_facts_came_since_and_each_once(place: Place, page: int) -> None:
+    async with place.open() as store:
+        owing, paid = [], []
+        for i in range(8):
+            admitted = await visit(store)
+            owing.append(admitted.session)
+            if i % 2:
+                await store.add(admitted.session, [SessionEnded("left", "none", admitted.visit)])
+                paid.append(owing.pop())
+        assert await ids_owing(store, page) == owing
+        busy = (await admit(store, "long")).session
+        for i in range(300):  # enough for the rows of lists to be written anew
+            await store.add(busy, [SessionRenamed(str(i))])
+        assert await ids_owing(store, page) == owing
+        await visit(store, "again", paid[0])
+        state = await state_of(store, owing[-1])
+        await store.add(owing.pop(), [SessionEnded("left", "none", min(state.attending))])
+        assert set(await ids_owing(store, page)) == {*owing, paid[0]}
+    async with place.open() as store:
+        assert set(await ids_owing(store, page)) == {*owing, paid[0]}
+
+
+async def test_a_deleted_session_owes_nothing(place: Place) -> None:
+    async with place.open() as store:
+        await store.delete((await visit(store)).session)
+        assert await ids_owing(store) == []
+
+
+async def test_an_owner_is_alive_while_its_store_is_open(place: Place) -> None:
+    async with place.open() as store:
+        async with place.open() as other:
+            owner = other.owner
+            assert owner != store.owner
+            assert [await store.alive(one) for one in (store.owner, owner)] == [True, True]
+        assert not await store.alive(owner)
+
+
+async def test_where_locks_cannot_be_trusted_everybody_counts_as_alive(place: Place) -> None:
+    async with place.open(expiring(Clock())) as store:
+        assert await store.alive("long.gone.owner")
 
 
 # --- following --------------------------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ import apsw
 import pytest
 
 from bench.building import Writer, build
+from steno.journal.distillates import Distilled, Item
+from steno.journal.facts import InputAdmitted, SessionAttended
+from steno.journal.parts import Text
 from steno.journal.state import State
-from steno.store.protocol import Settings
+from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 TURNS = 50
 FEW, MANY = 10, 400
 """Sessions: 1,000 messages and 40,000."""
+SAID = InputAdmitted((Text("hello"),), "test")
 DEEPER = 4
 """Pages more that a deeper tree may cost."""
 
@@ -59,6 +63,22 @@ def lists(store: BlockingStore, id: str) -> None:
     assert len(store.list(10)) == 10
 
 
+def owing(store: BlockingStore, id: str) -> None:
+    store.admit(Admission(input=SAID, session=id, visit=SessionAttended(store.owner, "test")))
+    assert [one.id for one in store.owing()] == [id]
+
+
+def due(store: BlockingStore, id: str) -> None:
+    assert len(store.due(5)) == 5
+
+
+def remembered(store: BlockingStore, id: str) -> None:
+    lease = store.acquire(id)
+    head = store.glance(id).head
+    store.append(lease, [Distilled(0, head, items=(Item("fact", "tea", (2,)),))], head)
+    assert [one.id for one in store.remembered()] == [id]
+
+
 def resume(store: BlockingStore, id: str) -> None:
     state = State()
     for record in store.read_all(id):
@@ -67,7 +87,7 @@ def resume(store: BlockingStore, id: str) -> None:
 
 
 @pytest.mark.promise(52)
-@pytest.mark.parametrize("act", [append, first_read, lists, resume])
+@pytest.mark.parametrize("act", [append, first_read, lists, owing, due, remembered, resume])
 def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
     tmp_path: Path, act: Callable[[BlockingStore, str], None]
 ) -> None:

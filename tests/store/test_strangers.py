@@ -85,7 +85,7 @@ def test_what_was_damaged_besides_is_still_damage(path: Path, killed: str) -> No
 def test_a_store_that_another_program_wrote_to_can_be_adopted(path: Path, killed: str) -> None:
     BlockingStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("pragma user_version = 2")
+        connection.execute("pragma user_version = 3")
         connection.execute("update keys set count = count")
         connection.commit()
     with pytest.raises(JournalCorrupt), BlockingStore(path) as store:

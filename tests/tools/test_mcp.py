@@ -18,7 +18,7 @@ import pytest
 
 from steno.journal.facts import ContextSet
 from steno.journal.parts import Failed, Image, Interrupted, Outcome, Returned, Text, Unknown, outcome_parts
-from steno.tools import mcp_stdio
+from steno.tools import child
 from steno.tools.environment import Scrub
 from steno.tools.groups import members
 from steno.tools.mcp import ServerSettings
@@ -26,8 +26,6 @@ from steno.tools.mcp_tools import NAME_CHARS_MAX, Servers, schema_text, tool_nam
 from steno.tools.protocol import BadArguments, Tool
 from tests.tools.calls import Pieces, alive, comes_true, needs_proc, said
 from tests.tools.mcp_servers import command, free_port, odd, over_http
-
-pytest.importorskip("mcp")
 
 T = TypeVar("T")
 Tools = dict[str, Tool]
@@ -314,7 +312,7 @@ def test_arguments_that_cannot_be_used_are_not_sent(tmp_path: Path, arguments: s
 
 
 def test_a_message_without_end_cuts_the_server_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_stdio, "LINE_BYTES_MAX", 1024 * 1024)
+    monkeypatch.setattr(child, "LINE_BYTES_MAX", 1024 * 1024)
 
     async def flood(tools: Tools) -> tuple[Outcome, Outcome]:
         return await called(tools, "big"), await called(tools, "count")

@@ -6,10 +6,10 @@ import re
 import signal
 import time
 
-from steno.cli.leaving import TWICE_S, Leaving
-from steno.cli.screen import Lines, complain, cut_by_terminal, note, person_present, show
+from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline
+from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out
-from steno.cli.wording import advice
+from steno.cli.wording import EPHEMERAL, advice
 from steno.service import Service
 from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
@@ -24,13 +24,13 @@ COMMAND = re.compile(r"/\w*(\s|$)")
 
 
 async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
-    wiring.agent(None)  # a model that cannot be used is refused before anything is stored
-    session = await _session(options, service)
+    wiring.check()  # a model that cannot be used is refused before anything is stored
+    session = await session_of(options, service)
     _greet(wiring, session)
     if session is not None:
         await _look_back(service, session)
     front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
-    while (line := await _line(front.lines)) is not None:
+    while (line := await _line(front)) is not None:
         match line.rstrip():
             case "":
                 continue
@@ -50,35 +50,55 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
                 session, leave = await _say(front, session, line)
                 if leave:
                     break
-    if session is not None:
+    if session is not None and not service.ephemeral:
         show(f"\nkept: steno --resume {session}")
     return 0
 
 
-async def _line(lines: Lines) -> str | None:
+async def _line(front: Front) -> str | None:
     """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves."""
-    loop = asyncio.get_running_loop()
     last_s = -TWICE_S
     while True:
-        show("you> ", end="")
-        typing = asyncio.ensure_future(lines.next())
-        loop.add_signal_handler(signal.SIGINT, typing.cancel)
-        try:
-            await asyncio.wait([typing])
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            typing.cancel()
-        if not typing.cancelled():
-            return typing.result()
-        lines.drop()
+        number, line = await _typed(front)
+        if number is None:
+            return line
         now_s = time.monotonic()
-        if now_s - last_s < TWICE_S:
+        if number != signal.SIGINT or now_s - last_s < TWICE_S:
+            front.service.visits.reason = REASONS[number]
+            leave_by_deadline()
             return None
         last_s = now_s
         note("\n[Ctrl-C again, or Ctrl-D, leaves]")
 
 
-async def _session(options: argparse.Namespace, service: Service) -> str | None:
+async def _typed(front: Front) -> tuple[signal.Signals | None, str | None]:
+    """What is typed at the prompt, or the signal that came first."""
+    loop = asyncio.get_running_loop()
+    typing = asyncio.ensure_future(front.lines.next())
+    came: list[signal.Signals] = []
+
+    def interrupt(number: signal.Signals) -> None:
+        came.append(number)
+        typing.cancel()
+
+    for number in REASONS:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        show("you> ", end="")
+        await asyncio.wait([typing])
+    finally:
+        for number in REASONS:
+            loop.remove_signal_handler(number)
+        typing.cancel()
+    if came:
+        front.lines.drop()
+        return came[-1], None
+    if front.lines.gone:
+        front.service.visits.reason = REASONS[signal.SIGHUP]
+    return None, typing.result()
+
+
+async def session_of(options: argparse.Namespace, service: Service) -> str | None:
     if options.resume is not None:
         return await service.views.resolve(options.resume)
     return await service.views.latest() if options.latest else None
@@ -93,6 +113,7 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         complain(f"{error}; nothing was said; {'the next line begins a new session' if gone else advice(error)}")
         return None if gone else session, False
     with Leaving(front.service, admitted.session, admitted.seq) as leaving:
+        leaving.stopping = "left"
         events = front.service.turns.answer(admitted, leaving.event)
         await carry_out(front, admitted.session, events, leaving)
         return admitted.session, leaving.event.is_set()
@@ -103,6 +124,8 @@ def _greet(wiring: Wiring, session: str | None) -> None:
     show(f"steno · {spec}" + (f" · session {session}" if session else ""))
     if spec.startswith("local:"):
         show(LOCAL.format(config=wiring.where.config))
+    if wiring.ephemeral:
+        show(EPHEMERAL)
     show(HELP)
 
 

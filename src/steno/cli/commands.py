@@ -2,43 +2,75 @@
 
 import argparse
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Literal
 
 from steno import config as configuration
-from steno.cli import approving, detaching, editing, output, screen
-from steno.cli.leaving import Leaving
-from steno.cli.screen import complain, show
+from steno.cli import approving, detaching, editing, output, remembering, screen, wording
+from steno.cli.leaving import Leaving, in_time, visiting
+from steno.cli.screen import complain, note, show
 from steno.cli.turns import Front, carry_out
-from steno.cli.wording import advice
 from steno.config import ConfigError
 from steno.service import Misused, Service
+from steno.service.attachments import read_attachment
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Admitted
-from steno.wiring import Wiring
+from steno.wiring import RuntimeAsked, Wiring
 
 DONE, FAILED, USAGE = 0, 1, 2
+DEMO = (
+    "[no key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers, often wrongly; "
+    "set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real one]"
+)
+
+VISITING = (None, "run", "continue", "retry", "carry")
+"""Commands that open a session. The others look at one, or change something in passing."""
 
 
 def run(options: argparse.Namespace) -> int:
     try:
         where = configuration.place()
-        if options.verb != "doctor":
+        _check_ephemeral(options)
+        if options.verb != "doctor" and not options.ephemeral:
             configuration.prepare_home(where)
         config = configuration.load(where)
         if getattr(options, "prompt", None) == "-":
             options.prompt = screen.read_all()  # before there is a loop, so that Ctrl-C ends the reading
-        wiring = Wiring(config, where, getattr(options, "model", None), _approval(options), _allowed(options))
+        runtime = RuntimeAsked(getattr(options, "runtime", None), getattr(options, "new_thread", False))
+        model = getattr(options, "model", None)
+        wiring = Wiring(config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime)
+        wiring.recalls = getattr(options, "memory", True)
         return _dispatch(options, wiring)
     except (ConfigError, Misused) as error:
         complain(str(error))
         return USAGE
     except StoreError as error:
-        complain("; ".join(filter(None, (str(error), advice(error)))))
+        complain("; ".join(filter(None, (str(error), wording.advice(error)))))
         return FAILED
     except OSError as error:
         complain(f"{error.filename or 'steno'}: {error.strerror or error}")
         return FAILED
+    finally:
+        in_time()
+
+
+def _check_ephemeral(options: argparse.Namespace) -> None:
+    """Nothing but a new session, in this process, can be kept in its memory."""
+    if not options.ephemeral:
+        return
+    if options.verb not in (None, "run"):
+        raise Misused(f"--ephemeral goes with steno and with steno run, not with steno {options.verb}")
+    named = ("--resume", "--session", "--key", "--input-id")
+    given = [option for option in named if getattr(options, option[2:].replace("-", "_"), None) is not None]
+    given += ["--continue"] if options.latest else []
+    given += ["--detach"] if getattr(options, "detach", False) else []
+    given += ["--ask wait"] if getattr(options, "ask", None) == "wait" else []
+    if given:
+        raise Misused(
+            f"--ephemeral cannot go with {', '.join(given)}: the session is new, lives in the memory of this process "
+            "and cannot be found from elsewhere or later; nothing was stored"
+        )
 
 
 def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
@@ -84,9 +116,11 @@ def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
 
 
 async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
-    async with wiring.service("chat" if options.verb is None else "cli") as service:
+    visits = options.verb in VISITING
+    async with wiring.service("chat" if options.verb is None else "cli", visits) as service:
         try:
-            return await _act(options, wiring, service)
+            async with visiting(service) if visits else contextlib.nullcontext():
+                return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
             hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
@@ -97,9 +131,11 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
 async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     match options.verb:
         case None:
-            from steno.cli.chat import chat
-
-            return await chat(options, wiring, service)
+            await remembering.start_what_is_due(wiring, service)
+            try:
+                return await _chat(options, wiring, service)
+            finally:
+                await remembering.start_what_is_due(wiring, service)
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
@@ -108,6 +144,10 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             return output.approvals(await service.approvals.pending(), options.json)
         case "delete":
             return await editing.delete(options, service)
+        case "memory":
+            return await remembering.memory(options, service)
+        case "remember":
+            return await remembering.remember(wiring, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":
@@ -125,35 +165,83 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             return await _follow(options, wiring, service, id)
         case "carry":
             return await detaching.carry(options, wiring, service, id)
+        case "distill":
+            return await remembering.distill(options, service, id)
         case "approve" | "deny":
             return await approving.decide(options, service, id)
+        case "rules":
+            return await approving.rules(options, service, id)
         case "interrupt":
             turn = await service.turns.interrupt(id)
-            show("no turn is running" if turn is None else f"asked turn {turn} to stop")
+            if turn is not None:
+                show(f"asked turn {turn} to stop")
+            elif await service.turns.interrupt_helper(id):
+                show("asked the summary that is being made to stop")
+            else:
+                show("no turn is running")
             return DONE
     return await editing.edit(options, service, id)
 
 
+async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+    """On a full screen where there is one; else line by line."""
+    from steno.cli import chat
+
+    if options.plain or not screen.full_screen(configuration.terminal().kind):
+        return await chat.chat(options, wiring, service)
+    from steno.tui.running import run as run_full_screen
+
+    wiring.check()  # a model that cannot be used is refused before anything is stored
+    status, session = await run_full_screen(service, wiring, await chat.session_of(options, service))
+    if session is not None and not service.ephemeral:
+        with contextlib.suppress(screen.OutputLost):  # the window may have been closed
+            show(f"kept: steno --resume {session}")
+    return status
+
+
 async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
-    wiring.agent(None)  # a model that cannot be used is refused before anything is stored
+    wiring.check()  # a model that cannot be used is refused before anything is stored
     session = None if options.session is None else await service.views.resolve(options.session)
     if options.steer and session is None and options.key is None:
         raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
-    admitted = await service.admit(options.prompt, session, options.key, options.input_id, wiring.model_spec(), mode)
+    attachments = [read_attachment(Path(file)) for file in options.attach]
+    admitted = await service.admit(
+        options.prompt,
+        session,
+        options.key,
+        options.input_id,
+        wiring.model_spec(),
+        mode,
+        attachments,
+        visit=not options.detach,
+    )
+    if service.ephemeral:
+        note(f"[{wording.EPHEMERAL}]")
+    if options.model is None and wiring.is_demo():
+        await _label_demo(service, admitted.session)
     if options.detach:
         return detaching.detach(options, wiring, admitted)
     return await _answer(options, wiring, service, admitted)
 
 
+async def _label_demo(service: Service, session: str) -> None:
+    """Nobody chose the small local model, so say what it is, unless the session has another one."""
+    context = (await service.views.view(session)).state.context
+    if context is None or context.model.startswith("local:"):
+        note(DEMO)
+
+
 async def _answer(options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted) -> int:
+    if not admitted.first and not await service.turns.is_answered(admitted):
+        await service.visits.attend(admitted.session)
     with Leaving(service, admitted.session, admitted.seq) as leaving:
         events = service.turns.answer(admitted, leaving.event)
         return await carry_out(_front(options, wiring, service), admitted.session, events, leaving)
 
 
 async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
-    wiring.agent(None)
+    wiring.check()
     view = await service.views.view(id)
     if options.verb == "continue" and view.owner is None:
         if view.state.turn is not None:
@@ -162,6 +250,7 @@ async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service,
             return await _answer_pending(options, wiring, service, id, sorted(view.state.pending))
     again = service.turns.due_continuation if options.verb == "continue" else service.turns.failed_prompt
     opening = await again(id)
+    await service.visits.attend(id)
     with Leaving(service, id) as leaving:
         events = service.turns.resume(id, opening, leaving.event)
         return await carry_out(_front(options, wiring, service), id, events, leaving)
@@ -176,6 +265,7 @@ async def _carry_on(options: argparse.Namespace, wiring: Wiring, service: Servic
             f"steno deny {id} SEQ, or wait for that with --ask wait; nothing was changed"
         )
         return FAILED
+    await service.visits.attend(id)
     with Leaving(service, id) as leaving:
         leaving.turn = turn
         events = service.turns.carry_on(id, turn, leaving.event)

@@ -47,6 +47,8 @@ def detach(options: argparse.Namespace, wiring: Wiring, admitted: Admitted) -> i
 
 def _passed_on(options: argparse.Namespace) -> list[str]:
     words = [] if options.model is None else ["--model", options.model]
+    words += [] if options.runtime is None else ["--runtime", options.runtime]
+    words += ["--new-thread"] if options.new_thread else []
     words += ["--yes"] if options.yes else []
     for rule in options.allow:
         words += ["--allow", rule]
@@ -57,6 +59,21 @@ def _log(where: Place, session: str, input: int) -> Path:
     folder = where.home / "detached"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder / f"{session}-{input}.log"
+
+
+def start_remembering() -> None:
+    """Start a process that distils what is due. It writes down what goes wrong, and says nothing."""
+    _start([sys.executable, "-m", "steno", "remember"], Path(os.devnull))
+
+
+def write_down(where: Place, trouble: str) -> None:
+    """Add a line to the log of the background."""
+    folder = where.home / "detached"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(f"{trouble}\n")
 
 
 def _start(words: list[str], log: Path) -> int:
@@ -79,6 +96,7 @@ def _start(words: list[str], log: Path) -> int:
 async def carry(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
     """Carry the turn of an input to its end, or as far as a signal lets us. Everything that happens is in the store."""
     status = LEFT
+    await service.visits.attend(id)
     with Leaving(service, id, options.input) as leaving:
         async for event in service.turns.answer(Admitted(id, options.input, False), leaving.event):
             match event:

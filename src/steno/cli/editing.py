@@ -14,6 +14,8 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
     match options.verb:
         case "rename":
             await service.edits.rename(id, options.title)
+        case "goal":
+            await _goal(options, service, id)
         case "undo" | "rewind" if options.withdraw is not None:
             await service.edits.redo(id, options.withdraw)
             show(f"{options.verb} {options.withdraw} is taken back")
@@ -34,6 +36,20 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
     return DONE
 
 
+async def _goal(options: argparse.Namespace, service: Service, id: str) -> None:
+    """Set it, take it away, or say what it is."""
+    if options.none:
+        changed = await service.edits.set_goal(id, "")
+        show(f"session {id} has {'no goal any more' if changed else 'no goal'}")
+    elif options.text is None:
+        show((await service.views.view(id)).state.goal or f"session {id} has no goal; steno goal {id} TEXT sets one")
+    elif not options.text.strip():
+        raise Misused(f"the goal is empty; session {id!r} keeps the one it has; --none takes it away")
+    else:
+        await service.edits.set_goal(id, options.text)
+        show(f"the goal is part of every request from now on; steno goal {id} --none takes it away")
+
+
 async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
     changed = await service.edits.hide(id, options.seq, not options.show)
     already = "" if changed else "already "
@@ -50,9 +66,9 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
         return FAILED
     redaction = await service.edits.redact(id, options.seq)
     show(f"removed {what}; its place is kept. Backups that were made before still have it")
-    for summary in redaction.summaries:
+    for copy in redaction.copies:
         complain(
-            f"the summary at {summary} was made of it and may repeat it: steno redact {id} --seq {summary} removes that"
+            f"what is stored at {copy} was made of it and may repeat it: steno redact {id} --seq {copy} removes that"
         )
     return DONE
 
@@ -62,6 +78,8 @@ async def _compact(service: Service, id: str) -> int:
         came = await service.edits.compact(id, leaving.event)
     before, after = came.tokens
     match came.outcome:
+        case "done" if came.detail:
+            show(came.detail)
         case "done":
             show(f"a summary stands for the older part: about {before} tokens before, {after} after")
         case "nothing":

@@ -1,26 +1,76 @@
 """Signals: how a person or the system asks this process to stop.
 
-    SIGINT              stop the turn and keep what was shown; a second one within two seconds leaves at once
+    SIGINT              stop the turn and keep what was shown; a second one within two seconds leaves
     SIGTERM, SIGHUP     end the turn as terminated and leave
 
 Whoever only watches a turn leaves at any of them, and the turn goes on.
 
-None of it carries correctness: whatever was committed is in the journal without it.
+None of it carries correctness: whatever was committed is in the journal without it. So leaving has a deadline: what
+hangs then is left behind, but for the commands of tools, which are ended.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 
-from steno.cli.screen import note
+from steno.cli.screen import complain, note
+from steno.engine.ending import Reason
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.store.errors import StoreError
+from steno.tools.groups import end_all
 
 TWICE_S = 2.0
+LEAVE_S = 0.8
+"""From the signal to the end of this process, whatever hangs."""
+LEFT = 130
+
+REASONS: dict[signal.Signals, Reason] = {
+    signal.SIGINT: "signal",
+    signal.SIGTERM: "signal",
+    signal.SIGHUP: "closed_terminal",
+}
+
+
+@contextlib.asynccontextmanager
+async def visiting(service: Service) -> AsyncIterator[None]:
+    """While entered, sessions are opened, and what dead processes left is looked after. At the end they are let go."""
+    try:
+        async with service.visits.looking():
+            yield
+    finally:
+        for problem in await service.visits.leave():
+            complain(problem)
+
+
+_deadlines: list[threading.Timer] = []
+
+
+def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEFT) -> None:
+    """End this process in time, whatever hangs. No exit handler is needed for what was stored. `first` is for what is
+    not stored: the state of a terminal."""
+
+    def leave() -> None:
+        end_all()
+        if first is not None:
+            first()
+        os._exit(status)
+
+    timer = threading.Timer(LEAVE_S, leave)
+    timer.daemon = True
+    timer.start()
+    _deadlines.append(timer)
+
+
+def in_time() -> None:
+    """Nothing hangs any more."""
+    while _deadlines:
+        _deadlines.pop().cancel()
 
 
 class Leaving:
@@ -30,18 +80,20 @@ class Leaving:
     def __init__(self, service: Service, session: str, input: Seq | None = None, watching: bool = False) -> None:
         self.event = asyncio.Event()
         self.turn: Seq | None = None
+        self.stopping: Reason = "signal"
+        """Why its front end leaves if it does so with a turn that was stopped."""
         self._service = service
         self._session = session
         self._input = input
         self._watching = watching
         self._last_s = -TWICE_S
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> "Leaving":
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.event.set)
+            loop.add_signal_handler(number, self._leave, number)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -49,14 +101,24 @@ class Leaving:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
+    def _leave(self, number: signal.Signals) -> None:
+        self._service.visits.reason = REASONS[number]
+        if not self.event.is_set():
+            leave_by_deadline()
+        self._tasks.add(asyncio.create_task(self._let_go(tuple(self._tasks))))
+
+    async def _let_go(self, stopping: Iterable[asyncio.Task[None]]) -> None:
+        """A stop that was asked for is stored first: that a person wished the end counts more than how it came."""
+        await asyncio.gather(*stopping, return_exceptions=True)
+        self.event.set()
+
     def _interrupt(self) -> None:
-        if self._watching:
-            self.event.set()
-            return
         now_s = time.monotonic()
-        if now_s - self._last_s < TWICE_S:
-            os._exit(130)
+        if self._watching or now_s - self._last_s < TWICE_S:
+            self._leave(signal.SIGINT)
+            return
         self._last_s = now_s
+        self._service.visits.reason = self.stopping
         note("\nstopping; Ctrl-C again leaves at once")
         self._tasks.add(asyncio.create_task(self._stop()))
 

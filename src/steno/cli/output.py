@@ -5,6 +5,7 @@ from typing import Any
 
 from steno.cli.printers import to_json
 from steno.cli.screen import show
+from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
 from steno.service import Approval, Summary, View
@@ -25,7 +26,7 @@ def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
         origin = "" if row.forked_from is None else f" (fork of {row.forked_from.session} at {row.forked_from.seq})"
         lead = "    " * (depth - 1) + "└── " if depth else ""
         numbers = f"{row.messages:>5}  {_short_count(row.context):>6}"
-        show(f"{lead}{one.listed.id}  {_when(row.updated_ms)}  {numbers}  {state:<11}  {title}{origin if tree else ''}")
+        show(f"{lead}{one.listed.id}  {when(row.updated_ms)}  {numbers}  {state:<11}  {title}{origin if tree else ''}")
     return 0
 
 
@@ -46,7 +47,7 @@ def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
     return placed
 
 
-def _when(at_ms: int) -> str:
+def when(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -69,6 +70,7 @@ def _listed(one: Summary) -> dict[str, Any]:
         "turns": row.turns,
         "last_turn": row.last_turn,
         "running": one.listed.owner is not None,
+        "ended": row.ended,
         "waiting": one.waits,
         "context_tokens": row.context,
         "usage": None if row.usage is None else _usage(row.usage),
@@ -98,11 +100,15 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
         show(to_json(_transcript(id, view, context_max)))
         return 0
     show(f"{id}  {seen.title}")
+    if view.state.goal:
+        show(f"goal: {view.state.goal}")
     for message in seen.messages:
         mark = "" if message.state == "complete" else f" ({message.state})"
         mark += " (hidden)" if message.hidden else ""
         mark += " (undone)" if message.turn in undone else ""
         show(f"\n#{message.seq} {message.role}{mark}")
+        for part in message.attachments:
+            show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
         show(message.text)
         for call in message.tool_calls:
             show(f"  → {call.name} {call.arguments}")
@@ -115,6 +121,14 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
         for one in _approvals(id, view):
             decided = "" if one.decision is None else f" ({one.decision})"
             show(f"  #{one.seq} {one.tool} {one.arguments}{decided}")
+    if view.state.rules:
+        show("\nrules of this session")
+        for rule, verdict in view.state.rules.items():
+            show(f"  {verdict:<5}  {rule}")
+    if view.state.ended is not None:
+        show(f"\nended ({view.state.ended.reason})")
+    if (told := _told(view)) or view.distillates:
+        show(f"\n{len(told)} memories told, {len(view.distillates)} distillates: steno memory --session {id}")
     if view.owner is not None:
         show(f"\nrunning in {view.owner}")
     show(f"\n{_spent(view, context_max)}")
@@ -130,12 +144,26 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
     return {
         "id": id,
         "title": view.transcript.title,
+        "ended": None if view.state.ended is None else view.state.ended.reason,
+        "visitors": list(view.state.attending.values()),
+        "goal": view.state.goal or None,
+        "rules": [{"rule": rule, "verdict": verdict} for rule, verdict in view.state.rules.items()],
+        "memories": _told(view),
+        "distillates": [
+            {"seq": seq, "after": made.after, "upto": made.upto, "title": made.title, "summary": made.summary}
+            for seq, made in view.distillates.items()
+        ],
         "turns": turns,
         "messages": [_message(message) for message in view.transcript.messages],
         "approvals": [_approval(one) | {"decision": one.decision} for one in _approvals(id, view)],
         "context": {"tokens": view.context_tokens(), "max": context_max or None},
         "usage": _usage(view.usage),
     }
+
+
+def _told(view: View) -> list[str]:
+    """What the session was told of earlier ones."""
+    return [] if view.state.context is None else list(view.state.context.memories)
 
 
 def _spent(view: View, context_max: int) -> str:
@@ -160,7 +188,7 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
     if not waiting:
         show("nothing waits for approval")
     for one in waiting:
-        show(f"{one.session}  #{one.seq}  since {_when(one.since_ms)}  {one.tool} {one.arguments}")
+        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {one.tool} {one.arguments}")
     if waiting:
         show(f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno deny refuses it")
     return 0
@@ -185,9 +213,15 @@ def _message(message: Message) -> dict[str, Any]:
         "text": message.text,
         "state": message.state,
         "tool_calls": calls,
+        "attachments": [_attachment(part) for part in message.attachments],
         "tool_call_id": message.tool_call_id,
         "hidden": message.hidden,
     }
+
+
+def _attachment(part: Image | File) -> dict[str, Any]:
+    kind = "image" if isinstance(part, Image) else "file"
+    return {"type": kind, "name": part.name, "media_type": part.media_type, "size": part.size, "hash": part.hash}
 
 
 def report(found: Report, as_json: bool) -> int:

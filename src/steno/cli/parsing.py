@@ -14,12 +14,16 @@ def parser() -> argparse.ArgumentParser:
     verbs = root.add_subparsers(dest="verb", metavar="COMMAND")
     root.add_argument("--resume", metavar="ID", help="go on with this session")
     root.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest session")
+    root.add_argument("--ephemeral", action="store_true", help="a new session that leaves nothing on disk")
+    root.add_argument("--plain", action="store_true", help="the chat line by line, without a full screen")
+    _with_memory(root)
     root.add_argument("--version", action="store_true", help="say which steno this is")
     _with_agent(root, None)
     _add_turns(verbs)
     _add_looks(verbs)
     _add_approvals(verbs)
     _add_edits(verbs)
+    _add_memory(verbs)
     _add_keeping(verbs)
     return root
 
@@ -29,6 +33,13 @@ def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
     absent = default is argparse.SUPPRESS
     verb.add_argument(
         "--model", metavar="SPEC", default=default, help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2"
+    )
+    verb.add_argument("--runtime", choices=("native", "codex"), default=default, help="who runs the session's turns")
+    verb.add_argument(
+        "--new-thread",
+        action="store_true",
+        default=default if absent else False,
+        help="if codex has lost the session's thread, begin a new one with what the session says",
     )
     verb.add_argument(
         "--yes", action="store_true", default=default if absent else False, help="approve every tool call"
@@ -49,6 +60,16 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
     run.add_argument("--steer", action="store_true", help="into the running turn, at its next step, if there is one")
     run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
+    run.add_argument(
+        "--attach", metavar="FILE", action="append", default=[], help="send an image or a text file along; repeatable"
+    )
+    run.add_argument(
+        "--ephemeral",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="in a new session that leaves nothing on disk",
+    )
+    _with_memory(run)
     run.add_argument("--detach", action="store_true", help="return once the input is stored; the turn goes on alone")
     for verb, text in (("continue", "take up what was cut off or waits"), ("retry", "run a failed prompt again")):
         with_id(verbs.add_parser(verb, help=text))
@@ -83,12 +104,26 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     for verb, text in (("approve", "let a call run that waits"), ("deny", "refuse a call that waits")):
         decide = with_id(verbs.add_parser(verb, help=text))
         decide.add_argument("seq", type=int, nargs="?", metavar="SEQ", help="which, if more than one waits")
+        decide.add_argument(
+            "--always",
+            nargs="?",
+            const="",
+            metavar="RULE",
+            help="and from now on in this session: the same command or path, or what RULE says",
+        )
     verbs.choices["deny"].add_argument("--reason", default="", metavar="TEXT", help="what to tell the model")
+    rules = with_id(verbs.add_parser("rules", help="rules about tool calls that hold for one session"))
+    for verdict in ("allow", "ask", "deny", "remove"):
+        rules.add_argument(f"--{verdict}", metavar="RULE", action="append", default=[], help='TOOL or "TOOL:PATTERN"')
+    rules.add_argument("--json", action="store_true")
 
 
 def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     rename = with_id(verbs.add_parser("rename", help="give a session a title"))
     rename.add_argument("title")
+    goal = with_id(verbs.add_parser("goal", help="say what a session is for; the model is told with every request"))
+    goal.add_argument("text", nargs="?", metavar="TEXT", help="without it, the goal is printed")
+    goal.add_argument("--none", action="store_true", help="take the goal away")
     with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
     undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
     undo.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
@@ -109,6 +144,30 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     delete = with_id(verbs.add_parser("delete", help="remove a session for good"))
     delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
     delete.add_argument("--yes", action="store_true", help="without asking")
+
+
+def _with_memory(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--no-memory",
+        dest="memory",
+        action="store_false",
+        default=argparse.SUPPRESS,
+        help="a new session is told nothing of earlier ones",
+    )
+
+
+def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    distill = with_id(verbs.add_parser("distill", help="write down what is worth keeping of a session"))
+    distill.add_argument("--model", metavar="SPEC", default=argparse.SUPPRESS)
+    memory = verbs.add_parser("memory", help="what is remembered of sessions")
+    memory.add_argument("--session", metavar="ID", help="of this session, and what it was told of others")
+    memory.add_argument("--limit", type=_limit, default=200, metavar="N")
+    acts = memory.add_subparsers(dest="act", metavar="remove")
+    remove = acts.add_parser("remove", help="have something forgotten")
+    remove.add_argument("names", nargs="+", metavar="NAME", help="as steno memory prints it: ID:SEQ.N")
+    for look in (distill, memory):
+        look.add_argument("--json", action="store_true")
+    verbs.add_parser("remember")  # what a detached process runs; not for people
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:

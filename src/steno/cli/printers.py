@@ -41,7 +41,7 @@ class Printer(Protocol):
 class UntilLost:
     """A printer as long as its output is read. A reader that leaves does not stop the turn."""
 
-    def __init__(self, printer: Printer, session: str) -> None:
+    def __init__(self, printer: Printer, session: str | None) -> None:
         self.lost = False
         self._printer = printer
         self._session = session
@@ -62,13 +62,14 @@ class UntilLost:
             print()
         except OutputLost as error:
             self.lost = True
-            note(f"[nobody reads the output ({error}); the turn goes on, see steno show {self._session}]")
+            see = "" if self._session is None else f", see steno show {self._session}"
+            note(f"[nobody reads the output ({error}); the turn goes on{see}]")
 
 
 class TextPrinter:
-    """For people. Says on stderr what a person must know and the text does not tell."""
+    """For people. Says on stderr what a person must know and the text does not tell. `session` is where it is kept."""
 
-    def __init__(self, session: str, provider_of: Callable[[str], Provider | None]) -> None:
+    def __init__(self, session: str | None, provider_of: Callable[[str], Provider | None]) -> None:
         self._session = session
         self._provider_of = provider_of
         self._calls: dict[str, ToolCall] = {}
@@ -107,6 +108,8 @@ class TextPrinter:
                     self._say("the answer broke off")
                 elif sealed.ended == "length":
                     self._say("the answer was cut at the length limit; what there is of it is kept")
+                elif not text_of(sealed.parts) and not calls_in(sealed):
+                    self._say("the model answered without a word")
             case StepLost() as lost if lost.cause != "stopped":
                 self._say(wording.lost(lost.cause, lost.detail, self._provider_of(self._model)))
             case ToolStarted() as started:
@@ -139,12 +142,13 @@ class TextPrinter:
 class NdjsonPrinter:
     """For programs: one object a line."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, ephemeral: bool = False) -> None:
         self._session = session
+        self._ephemeral = ephemeral
         self._calls: dict[str, ToolCall] = {}
 
     def begin(self) -> None:
-        self._put({"type": "session", "id": self._session})
+        self._put({"type": "session", "id": self._session} | ({"ephemeral": True} if self._ephemeral else {}))
 
     def event(self, event: Event) -> None:
         match event:

@@ -84,6 +84,12 @@ def person_present() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def full_screen(kind: str) -> bool:
+    """Whether there is a terminal on which a full screen can be painted; `kind` is its name."""
+    here = sys.stdin.isatty() and sys.stdout.isatty() and sys.platform != "win32"
+    return here and kind not in ("", "dumb", "unknown")
+
+
 def read_all() -> str:
     """Standard input to its end, byte for byte."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
@@ -93,6 +99,8 @@ class Lines:
     """Standard input line by line, without keeping the loop from its work."""
 
     def __init__(self) -> None:
+        self.gone = False
+        """Whether the terminal was closed."""
         self._held = b""
 
     async def next(self) -> str | None:
@@ -100,6 +108,7 @@ class Lines:
         while b"\n" not in self._held:
             piece = await _read()
             if not piece:
+                self.gone = piece is None
                 line, self._held = self._held, b""
                 return _decoded(line) if line else None
             self._held += piece
@@ -120,7 +129,8 @@ def _decoded(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
 
 
-async def _read() -> bytes:
+async def _read() -> bytes | None:
+    """What is there; nothing at the end, None if there is nobody to come from."""
     import asyncio  # behind the parser, so that --help stays quick
 
     loop = asyncio.get_running_loop()
@@ -136,4 +146,4 @@ async def _read() -> bytes:
     try:
         return os.read(0, READ_BYTES)
     except OSError:
-        return b""  # the terminal is gone
+        return None

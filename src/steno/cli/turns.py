@@ -8,9 +8,10 @@ from steno.cli.leaving import Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.screen import Lines, complain, note
 from steno.config import ConfigError
-from steno.journal.facts import ApprovalAsked, ApprovalDecided, Record, TurnEnded, TurnStarted
+from steno.journal.facts import ApprovalAsked, ApprovalDecided, InputWithdrawn, Record, TurnEnded, TurnStarted
 from steno.journal.parts import Seq
 from steno.service import Service
+from steno.service.approvals import always
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Event
 from steno.wiring import Wiring
@@ -42,11 +43,14 @@ class Front:
 
 async def carry_out(front: Front, session: str, events: AsyncIterator[Event], leaving: Leaving) -> int:
     """Print a turn to its end; its exit status."""
-    plain = TextPrinter(session, front.wiring.provider)
-    printer = UntilLost(NdjsonPrinter(session) if front.style == "ndjson" else plain, session)
+    ephemeral = front.service.ephemeral
+    kept = None if ephemeral else session
+    plain = TextPrinter(kept, front.wiring.provider)
+    printer = UntilLost(NdjsonPrinter(session, ephemeral) if front.style == "ndjson" else plain, kept)
     questions = Questions(front, session)
     began = False
     ending: TurnEnded | None = None
+    withdrawn = False
     printer.begin()
     try:
         await questions.ask_what_waits()
@@ -62,6 +66,8 @@ async def carry_out(front: Front, session: str, events: AsyncIterator[Event], le
                     pass
                 case Record(fact=ApprovalAsked()):
                     questions.ask(event.seq)
+                case Record(fact=InputWithdrawn()):
+                    withdrawn = True
                 case Record(fact=ApprovalDecided() as decided):
                     questions.decided(decided.asked)
                 case _:
@@ -70,23 +76,32 @@ async def carry_out(front: Front, session: str, events: AsyncIterator[Event], le
         ending = TurnEnded(0, "interrupted", "deleted")
         printer.ended(ending)
     except (StoreError, ConfigError):
-        note(f"[what was stored of this turn is kept in session {session}: steno show {session}]")
+        if not ephemeral:
+            note(f"[what was stored of this turn is kept in session {session}: steno show {session}]")
         raise
     finally:
         await questions.close()
+    if withdrawn:
+        note(f"[the input was taken back before anybody answered it; steno show {session}]")
+        return LEFT
     if ending is None:
-        note(f"[left; everything is kept in session {session}: {await _what_stays(front, session, began)}]")
+        note(f"[left; {await _what_stays(front, session, began)}]")
         return OUTPUT_LOST if printer.lost else LEFT
     return OUTPUT_LOST if printer.lost and ending.outcome == "done" else EXIT[ending.outcome]
 
 
 async def _what_stays(front: Front, session: str, began: bool) -> str:
+    if front.service.ephemeral:
+        return "the session was in memory only, and is gone"
     view = await front.service.views.view(session)
+    kept = f"everything is kept in session {session}"
     if view.owner is not None and began:
-        return f"the turn goes on elsewhere, steno follow {session} shows it"
+        return f"{kept}: the turn goes on elsewhere, steno follow {session} shows it"
     if view.waits():
-        return f"the turn waits for approval: steno approve or steno deny decides, then steno continue {session}"
-    return f"the input waits there, and goes first when the session runs next; steno continue {session} runs it"
+        return (
+            f"{kept}: the turn waits for approval: steno approve or steno deny decides, then steno continue {session}"
+        )
+    return f"{kept}: the input waits there, and goes first when the session runs next; steno continue {session} runs it"
 
 
 class Questions:
@@ -130,8 +145,11 @@ class Questions:
                     if self._front.style == "text":
                         note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")
                     return
-                note(f"allow {call} ? [y/N] ", end="")
-                answer = await self._front.lines.next() or ""
-            await approvals.decide(self._session, asked, "allow" if answer.strip().lower() == "y" else "deny")
+                note(f"allow {call} ? [y/N] (a: always in this session) ", end="")
+                answer = (await self._front.lines.next() or "").strip().lower()
+            rule = always(waiting[asked]) if answer == "a" else ""
+            if rule:
+                note(f"[allowed in this session from now on: {rule}; steno rules {self._session} has all]")
+            await approvals.decide(self._session, asked, "allow" if answer in ("y", "a") else "deny", rule=rule)
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")

@@ -10,12 +10,23 @@ from steno.store.errors import (
     StoreLocked,
     StoreReadOnly,
     StoreTooNew,
+    StoreUnopenable,
 )
 from steno.wiring import Provider
 
+EPHEMERAL = (
+    "this session is ephemeral: it lives in memory and leaves nothing on disk. When this process ends or is killed\n"
+    "it is gone, and what is promised about storing (promises 1, 2, 5 and 37) does not apply to it"
+)
 
-def ending(ended: TurnEnded, session: str, model: str, provider: Provider | None) -> str:
-    """What to tell a person about a turn that is not done."""
+
+def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider | None) -> str:
+    """What to tell a person about a turn that is not done. `session` is None if it is kept nowhere."""
+    if session is None:
+        what, mend = _failure(ended, model, provider)
+        if ended.outcome == "interrupted":
+            return "stopped" if ended.cause == "user" else f"the turn was interrupted ({ended.cause})"
+        return "; ".join(filter(None, (f"the turn failed: {what}", mend)))
     if ended.outcome == "interrupted":
         return _interrupted(ended.cause, session)
     what, mend = _failure(ended, model, provider)
@@ -53,7 +64,7 @@ def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[s
             where = "" if provider is None else f" at {provider.url}"
             return f"there is no model {model or 'of this name'}{where}{because}", "choose another with --model"
         case "too_long":
-            return f"the conversation is longer than {model} takes{because}", ""
+            return f"the conversation is longer than {model or 'the model'} takes{because}", ""
         case "timeout" | "dropped":
             return f"no answer came from {address}{because}", ""
         case "rate_limited" | "overloaded" | "server_error":
@@ -75,17 +86,22 @@ def advice(error: StoreError) -> str:
     """What to do about an error of the store, where that does not say so itself."""
     match error:
         case SessionBusy():
-            return f"wait for it, or stop it with steno interrupt {error.session}"
+            return (
+                f"nothing was changed; wait for it (steno follow {error.session} shows it), or stop it with "
+                f"steno interrupt {error.session}"
+            )
         case KeyReused():
             return "another prompt needs another --input-id"
         case StoreFull():
-            return "nothing of this was stored; make room and try again"
+            return "make room and try again"
         case StoreReadOnly():
-            return "nothing of this was stored; mend the permissions and try again"
+            return "mend the permissions and try again"
         case StoreLocked():
-            return "nothing of this was stored; try again"
+            return "try again"
         case StoreTooNew():
             return "nothing was touched; use the newer steno"
+        case StoreUnopenable():
+            return "nothing was changed; mend that and try again"
         case JournalCorrupt():
             return (
                 "nothing was changed; steno verify says what is damaged, steno restore FILE puts a backup in its place"

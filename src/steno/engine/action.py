@@ -23,7 +23,6 @@ from steno.journal.state import OpenCall, OpenTurn, State
 RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout"))
 """Causes of a lost attempt that another attempt may mend."""
 
-WITHDRAWALS_MAX = 3
 WAIT_MS_MAX = 120_000
 """A provider that asks for a longer wait than a person sits through fails the turn, and the person is told how long."""
 
@@ -202,8 +201,9 @@ def _steering(state: State) -> tuple[Seq, ...]:
 
 
 def due_continuation(state: State) -> str | None:
-    """The key of a cut-off turn that no request has taken up yet."""
-    cut = state.cut_off
-    if cut is None or not cut.waits() or cut.withdrawn > WITHDRAWALS_MAX:
+    """The key of a cut-off turn that no request has taken up yet. A turn that takes it up says so in each attempt."""
+    cut, turn = state.cut_off, state.turn
+    if cut is None or cut.acknowledged_by is not None or cut.undone_by:
         return None
-    return cut.key
+    again = turn is not None and turn.seq in cut.withdrawn
+    return cut.key if again or not cut.given_up() else None

@@ -1,11 +1,12 @@
 """Whether a call may run, by the rules that a person has set.
 
-A rule names a tool, or a tool and what it is called with: `shell`, `shell:git status*`. `*` stands for any text.
+A rule names a tool, or a tool and what it is called with: `shell`, `shell:git status*`. `*` stands for any text, and
+`\\*` for a star.
 
-1. A rule that denies wins.
-2. What this run was told to allow comes next.
-3. Then the most specific rule: one with a pattern before one without, the longer before the shorter; of two that are
-   equally specific, the one that asks.
+1. A rule that denies wins, wherever it was set.
+2. What this run was told to allow comes next, then the rules of the session, then those of the configuration.
+3. Among rules of one place the most specific counts: one with a pattern before one without, the longer before the
+   shorter; of two that are equally specific, the one that asks.
 4. Where no rule fits, the tool says whether it needs approval.
 
 A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of any other. A command
@@ -16,9 +17,18 @@ denies meets each part of a command, too. These are rules against accidents, not
 import json
 import posixpath
 import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+STAR = r"\*"
+"""In a pattern: a star, and not any text."""
+
+_STARS = re.compile(r"(\\\*|\*)")
+_MEANING = {"*": ".*", STAR: re.escape("*")}
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -64,27 +74,48 @@ class Call(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """`allowed` holds for this run alone."""
+    """`rules` are the configuration's, `session` holds for one session, `allowed` for this run alone."""
 
     rules: tuple[Rule, ...] = ()
     allowed: tuple[Rule, ...] = ()
+    session: tuple[Rule, ...] = ()
+
+    def within(self, rules: Mapping[str, Verdict]) -> "Policy":
+        """The policy in a session that has these rules."""
+        return replace(self, session=tuple(Rule.parse(rule, verdict) for rule, verdict in rules.items()))
 
     def decide(self, tool: str, arguments: str, default: Verdict) -> tuple[Verdict, Rule | None]:
         """The verdict about a call, and the rule that it comes from."""
         call = Call.of(tool, arguments)
-        fitting = [rule for rule in self.rules if _fits(rule, call)]
-        if (denied := next((rule for rule in fitting if rule.verdict == "deny"), None)) is not None:
-            return "deny", denied
-        if (allowed := next((rule for rule in self.allowed if _fits(rule, call)), None)) is not None:
-            return "allow", allowed
-        if not fitting:
-            return default, None
-        closest = max(fitting, key=_closeness)
-        return closest.verdict, closest
+        places = [[rule for rule in rules if _fits(rule, call)] for rules in (self.allowed, self.session, self.rules)]
+        for rule in chain.from_iterable(places):
+            if rule.verdict == "deny":
+                return "deny", rule
+        for fitting in places:
+            if fitting:
+                closest = max(fitting, key=_closeness)
+                return closest.verdict, closest
+        return default, None
+
+    def decide_all(self, calls: Sequence[tuple[str, str]], default: Verdict) -> tuple[Verdict, Rule | None]:
+        """About a call that stands for others. Whatever denies one of them denies it; a rule for the call itself, the
+        first, comes next; without one, it is asked about if one of the others is."""
+        decided = [self.decide(tool, arguments, default) for tool, arguments in calls]
+        if (denied := next((one for one in decided if one[0] == "deny"), None)) is not None:
+            return denied
+        if decided[0][1] is not None or len(decided) == 1:
+            return decided[0]
+        return next((one for one in decided[1:] if one[0] == "ask"), decided[1])
+
+
+def rule_for(tool: str, arguments: str) -> str:
+    """The rule that meets this call and those like it: the same command or path; else every call of the tool."""
+    call = Call.of(tool, arguments)
+    return tool if call.kind == "other" else f"{tool}:{call.text.replace('*', STAR)}"
 
 
 def _closeness(rule: Rule) -> tuple[bool, int, bool, int, bool]:
-    pattern = rule.pattern or ""
+    pattern = (rule.pattern or "").replace(STAR, "+")
     return (
         rule.pattern is not None,
         len(pattern) - pattern.count("*"),
@@ -100,7 +131,7 @@ def _fits(rule: Rule, call: Call) -> bool:
     if rule.pattern is None:
         return True
     if rule.verdict == "allow":
-        return _matches(rule.pattern, call.text) and ("*" not in rule.pattern or _plain(call))
+        return _matches(rule.pattern, call.text) and (_exact(rule.pattern) or _plain(call))
     parts = [call.text]
     if call.kind == "command":
         parts += [part.strip() for part in _BETWEEN_COMMANDS.split(call.text)]
@@ -118,5 +149,10 @@ def _plain(call: Call) -> bool:
             return True
 
 
+def _exact(pattern: str) -> bool:
+    return "*" not in pattern.replace(STAR, "")
+
+
 def _matches(pattern: str, text: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+    wanted = (_MEANING.get(some, re.escape(some)) for some in _STARS.split(pattern))
+    return re.fullmatch("".join(wanted), text, re.DOTALL) is not None

@@ -18,6 +18,7 @@ from steno.journal.parts import (
     File,
     Image,
     Interrupted,
+    Opaque,
     Outcome,
     Reasoning,
     Redacted,
@@ -87,10 +88,10 @@ def portions(plan: Plan, chars_max: int) -> list[str]:
     """
     lines: list[str] = []
     for entry_chars in _ENTRY_CHARS:
-        lines = [_shorten(line, entry_chars) for entry in plan.entries if (line := _told(entry))]
+        lines = [shorten(line, entry_chars) for entry in plan.entries if (line := _told(entry))]
         if sum(len(line) + 1 for line in lines) <= chars_max * CALLS_MAX:
             break
-    return _packed(_without_middle(lines, chars_max * CALLS_MAX), chars_max)
+    return _packed(without_middle(lines, chars_max * CALLS_MAX), chars_max)
 
 
 def ask(model: str, portion: str, before: str) -> Request:
@@ -112,7 +113,7 @@ def _packed(lines: Sequence[str], chars_max: int) -> list[str]:
     return ["\n".join(some) for some in packed]
 
 
-def _without_middle(lines: list[str], chars_max: int) -> list[str]:
+def without_middle(lines: list[str], chars_max: int) -> list[str]:
     if sum(len(line) + 1 for line in lines) <= chars_max:
         return lines
     first: list[str] = []
@@ -132,7 +133,7 @@ def _without_middle(lines: list[str], chars_max: int) -> list[str]:
     return [*first, f"[{j - i} messages are left out here]", *reversed(last)]
 
 
-def _shorten(line: str, chars_max: int) -> str:
+def shorten(line: str, chars_max: int) -> str:
     if len(line) <= chars_max:
         return line
     half = chars_max // 2
@@ -187,6 +188,8 @@ def _part(part: Content) -> str:
             return f"[{part.name or part.media_type}]"
         case Redacted():
             return "[redacted]"
+        case Opaque():
+            return f"[{part.runtime} item {part.kind}]"
         case Reasoning():
             return ""
         case unreachable:

@@ -27,8 +27,9 @@ def build(history: History, takes: Sequence[Seq] = (), note: str = "") -> Reques
 
 
 def system_text(context: ContextSet) -> str:
-    """The system prompt with the memories that were offered to this session."""
-    if not context.memories:
-        return context.system
-    memories = "\n".join(f"- {memory}" for memory in context.memories)
-    return f"{context.system}\n\nFrom earlier sessions:\n{memories}"
+    """The system prompt with the memories that were offered to this session, and its goal."""
+    text = context.system
+    if context.memories:
+        memories = "\n".join(f"- {memory}" for memory in context.memories)
+        text = f"{text}\n\nFrom earlier sessions:\n{memories}"
+    return f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}" if context.goal else text

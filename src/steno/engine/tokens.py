@@ -1,10 +1,10 @@
 """How long a request is, in tokens: the provider's own count as far as it goes, an estimate for the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from steno.journal.facts import ContextSet
 from steno.journal.history import Answered, Closed, Entry, History, Settled, Summarised
-from steno.journal.parts import Content, File, Image, Redacted, Refused, ToolCall, outcome_parts
+from steno.journal.parts import Content, File, Image, Opaque, Redacted, Refused, ToolCall, outcome_parts
 
 PER_ENTRY = 6
 """What a message costs beside its words."""
@@ -40,19 +40,37 @@ def of_entries(entries: Iterable[Entry]) -> int:
 def of_request(history: History) -> int:
     """The next request, about. What the provider has counted is not estimated again."""
     entries = history.entries()
-    if history.counted is not None:
-        step, counted = history.counted
-        for i in reversed(range(len(entries))):
-            entry = entries[i]
-            if isinstance(entry, Answered) and entry.seq == step:
-                return counted + of_entries(entries[i + 1 :])
-    return of_entries(entries) + (0 if history.context is None else of_context(history.context))
+    since = _counted(history, entries)
+    if since is None or history.counted is None:
+        return of_entries(entries) + (0 if history.context is None else of_context(history.context))
+    return history.counted[1] + of_entries(entries[since:])
+
+
+def per_estimated(history: History) -> float:
+    """How many tokens the provider counts where we estimate one; 1 where it has counted nothing, or fewer than we."""
+    entries = history.entries()
+    since = _counted(history, entries)
+    if since is None or history.counted is None:
+        return 1.0
+    estimated = of_entries(entries[:since]) + (0 if history.context is None else of_context(history.context))
+    return max(history.counted[1] / max(estimated, 1), 1.0)
+
+
+def _counted(history: History, entries: Sequence[Entry]) -> int | None:
+    """Where the entries begin that the provider has not counted; None if it has counted none."""
+    if history.counted is None:
+        return None
+    for i in reversed(range(len(entries))):
+        entry = entries[i]
+        if isinstance(entry, Answered) and entry.seq == history.counted[0]:
+            return i + 1
+    return None
 
 
 def of_context(context: ContextSet) -> int:
-    """The system prompt, the memories and the tools."""
+    """The system prompt, the memories, the goal and the tools."""
     tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
-    return estimate(context.system) + sum(map(estimate, context.memories)) + tools
+    return estimate(context.system) + estimate(context.goal) + sum(map(estimate, context.memories)) + tools
 
 
 def _of_parts(parts: tuple[Content, ...]) -> int:
@@ -73,5 +91,7 @@ def _of_part(part: Content) -> int:
             return part.size // CHARS_PER_TOKEN
         case Redacted():
             return 1
+        case Opaque():
+            return estimate(part.json)
         case _:
             return estimate(part.text)

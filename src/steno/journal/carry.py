@@ -11,11 +11,16 @@ from steno.journal.facts import (
     Compacted,
     ContextSet,
     Continues,
+    GoalSet,
+    HookAttempted,
+    HookDone,
+    HookOwed,
     InputAdmitted,
     MessageHidden,
     Record,
     RewindWithdrawn,
     Rewound,
+    RuleSet,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
@@ -37,6 +42,8 @@ class Carry(Struct):
     _said_in: Seq = 0
     _hidden: dict[Seq, Seq] = {}
     _rewinds: set[Seq] = set()
+    _ended: tuple[Seq, ...] = ()
+    _hooks: dict[Seq, list[Seq]] = {}
 
     def apply(self, record: Record) -> None:
         seq, fact, before = record.seq, record.fact, self._state.turn
@@ -46,15 +53,26 @@ class Carry(Struct):
             self._turns.setdefault(turn.seq, []).append(seq)
         match fact:
             case SessionStarted():
-                kept = ("context", "title", "compacted")
-                self._latest = {name: at for name, at in self._latest.items() if name in kept}
+                kept = ("context", "title", "compacted", "goal", "rule")
+                self._latest = {name: at for name, at in self._latest.items() if name.split(" ")[0] in kept}
                 self._latest["started"] = seq
+                self._ended, self._hooks = (), {}
             case ContextSet():
                 self._latest["context"] = seq
             case SessionRenamed():
                 self._latest["title"] = seq
-            case SessionEnded():
-                self._latest["ended"] = seq
+            case GoalSet():
+                self._latest["goal"] = seq
+            case RuleSet():
+                self._latest.pop(f"rule {fact.rule}", None)
+                if fact.verdict is not None:
+                    self._latest[f"rule {fact.rule}"] = seq
+            case SessionEnded(attended=attended) if self._state.ended is fact:
+                self._ended = (seq,) if attended is None else (attended, seq)
+            case HookOwed():
+                self._hooks[seq] = [*self._ended, seq] if fact.attended is not None else [seq]
+            case HookAttempted() | HookDone():
+                self._hooks.get(fact.owed, []).append(seq)
             case Compacted():
                 self._latest["compacted"] = seq
             case ThreadBound():
@@ -80,7 +98,10 @@ class Carry(Struct):
         state = self._state
         if state.cut_off is not None:
             return None
-        kept = {*self._latest.values(), *state.pending, *state.deliveries, *state.hooks, *state.helpers}
+        kept = {*self._latest.values(), *self._ended, *state.pending, *state.deliveries, *state.helpers}
+        kept.update(state.attending)
+        for hook in state.hooks:
+            kept.update(self._hooks[hook])
         for seqs in self._turns.values():
             kept.update(seqs)
         kept.update(seq for seq in self._rewinds if seq > self._said_in)
@@ -88,7 +109,10 @@ class Carry(Struct):
         return tuple(sorted(kept))
 
     def _forget(self) -> None:
-        """Facts of turns before the one that took the last input, but not of the last turn that ended."""
+        """Facts of turns before the one that took the last input, but not of the last turn that ended; and of hooks
+        that are done."""
+        if len(self._hooks) > len(self._state.hooks):
+            self._hooks = {hook: seqs for hook, seqs in self._hooks.items() if hook in self._state.hooks}
         last = self._state.last_turn
         keep = 0 if last is None else last.turn.seq
         if any(turn < self._said_in and turn != keep for turn in self._turns):

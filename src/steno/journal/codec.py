@@ -34,6 +34,8 @@ class UnknownFact(DecodeError):
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
+_listing_decoder: msgspec.json.Decoder[ListingRow] = msgspec.json.Decoder(ListingRow)
+"""Made here, and not where they are first used: msgspec crashes when two threads first meet a type at once."""
 
 TAGS: frozenset[str] = frozenset(kind.__struct_config__.tag for kind in get_args(AnyFact))
 
@@ -74,7 +76,9 @@ def decode(body: bytes) -> AnyFact:
 
 def decode_listing(body: bytes) -> ListingRow:
     try:
-        return msgspec.convert(_each_text(msgspec.json.decode(body), unescape), ListingRow)
+        if _MARK_BYTES not in body:
+            return _listing_decoder.decode(body)
+        return msgspec.convert(_each_text(msgspec.json.decode(body), unescape), ListingRow, str_keys=True)
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"not a listing row: {error}") from error
 

@@ -45,8 +45,9 @@ def streams_of(fact: AnyFact) -> tuple[Draft, ...]:
             parts = fact.parts if fact.shown is None else fact.shown
             whole = [Draft(Stream(fact.step, "reasoning"), reasoning_of(parts))]
             whole.append(Draft(Stream(fact.step, "text"), text_of(parts)))
-        case ToolSettled(started=int() as started) if not _by_payload(fact):
-            whole = [Draft(Stream(started, "output"), text_of(outcome_parts(fact.outcome)))]
+        case ToolSettled(started=int() as started) if fact.shown is not None or not _by_payload(fact):
+            parts = outcome_parts(fact.outcome) if fact.shown is None else fact.shown
+            whole = [Draft(Stream(started, "output"), text_of(parts))]
         case _:
             return ()
     return tuple(draft for draft in whole if draft.text)

@@ -15,12 +15,13 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from steno.journal.distillates import Distilled, ItemAt, MemoryRemoved
+from steno.journal.fact import Fact as Fact
 from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
-
-
-class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Base of all facts: strict when read, compact when written."""
-
+from steno.journal.threads import PlanStep as PlanStep
+from steno.journal.threads import PlanUpdated as PlanUpdated
+from steno.journal.threads import ThreadBound as ThreadBound
+from steno.journal.threads import ThreadCompacted as ThreadCompacted
 
 # --- the session ----------------------------------------------------------------------------------------------
 
@@ -43,11 +44,24 @@ class SessionRenamed(Fact, frozen=True, tag="session.renamed"):
     title: str
 
 
+class SessionAttended(Fact, frozen=True, tag="session.attended"):
+    """A front end opened the session: a visit, until a `session.ended` names it. `by` is the owner of the visitor's
+    store, which dies with its process: then somebody else ends the visit."""
+
+    by: str
+    platform: str
+
+
 class SessionEnded(Fact, frozen=True, tag="session.ended"):
-    """Somebody left. Any later fact resumes the session; there is no fact for that."""
+    """Somebody left. It is the end of the session unless other visits are open. A later visit, input or turn resumes
+    the session; there is no fact for that.
+
+    `attended` is the visit that is over; `last_turn` is how the last turn had ended, or will be closed by recovery.
+    """
 
     reason: str
     last_turn: Literal["none", "done", "interrupted", "failed"] = "none"
+    attended: Seq | None = None
 
 
 # --- what shapes a request --------------------------------------------------------------------------------------
@@ -63,12 +77,23 @@ class ToolSpec(Fact, frozen=True):
 
 
 class ContextSet(Fact, frozen=True, tag="context.set"):
-    """Holds for every later request until the next one: the whole context, not a difference."""
+    """Holds for every later request until the next one: the whole context, not a difference. `recalled` says where
+    each of the memories came from."""
 
     model: str
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     memories: tuple[str, ...] = ()
+    recalled: tuple[ItemAt, ...] = ()
+    goal: str = ""
+
+
+class GoalSet(Fact, frozen=True, tag="goal.set"):
+    """What this session is for, in a person's words, until the next one; "" is no goal. The next request's context
+    tells a model."""
+
+    goal: str
+    by: str = "user"
 
 
 # --- inputs and turns -------------------------------------------------------------------------------------------
@@ -82,6 +107,13 @@ class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
     key: str | None = None
     author: str | None = None
     mode: Literal["queue", "steer"] = "queue"
+
+
+class InputWithdrawn(Fact, frozen=True, tag="input.withdrawn"):
+    """Whoever said it took it back while it was pending. No turn takes it any more; people still read it."""
+
+    input: Seq
+    by: str = "user"
 
 
 class Takes(Fact, frozen=True, tag="takes"):
@@ -109,7 +141,7 @@ class TurnEnded(Fact, frozen=True, tag="turn.ended"):
 
 
 class InterruptAsked(Fact, frozen=True, tag="interrupt.asked"):
-    """Names the turn it means, so that it can never stop a later one."""
+    """Names the turn it means, so that it can never stop a later one; or a helper call that runs outside any turn."""
 
     turn: Seq
     by: str = "user"
@@ -158,6 +190,13 @@ class StepSealed(Fact, frozen=True, tag="step.sealed"):
     shown: tuple[Content, ...] | None = None
 
 
+class UsageReported(Fact, frozen=True, tag="usage.reported"):
+    """What an answer cost, told after it was sealed."""
+
+    step: Seq
+    usage: Usage
+
+
 class StepLost(Fact, frozen=True, tag="step.lost"):
     """A request of which nothing came back. `sent` says whether the provider may have received it, `wait_ms` how long
     it asked us to wait before another attempt."""
@@ -182,12 +221,21 @@ class ToolStarted(Fact, frozen=True, tag="tool.started"):
 
 
 class ToolSettled(Fact, frozen=True, tag="tool.settled"):
-    """The outcome of one call. `started` is None for a call that never ran. Seals the draft of `started`."""
+    """The outcome of one call. `started` is None for a call that never ran. Seals the draft of `started`. `shown` is
+    what was shown where that differs from the outcome."""
 
     step: Seq
     call: str
     outcome: Outcome
     started: Seq | None = None
+    shown: tuple[Content, ...] | None = None
+
+
+class OutputLate(Fact, frozen=True, tag="output.late"):
+    """Output of a call that came after its outcome was stored. It was never shown with it."""
+
+    started: Seq
+    text: str
 
 
 class ApprovalAsked(Fact, frozen=True, tag="approval.asked"):
@@ -201,6 +249,15 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     decision: Literal["allow", "deny"]
     by: str
     reason: str = ""
+
+
+class RuleSet(Fact, frozen=True, tag="rule.set"):
+    """Which calls of this session may run: `rule` is a tool, or a tool and a pattern. It holds until the next fact
+    about the same rule; the verdict None takes it back."""
+
+    rule: str
+    verdict: Literal["allow", "ask", "deny"] | None
+    by: str = "user"
 
 
 # --- helper calls -------------------------------------------------------------------------------------------------
@@ -276,13 +333,6 @@ class RewindWithdrawn(Fact, frozen=True, tag="rewind.withdrawn"):
 # --- the outside world ------------------------------------------------------------------------------------------
 
 
-class ThreadBound(Fact, frozen=True, tag="thread.bound"):
-    """An external runtime keeps a thread of its own for this session."""
-
-    runtime: str
-    thread: str
-
-
 class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
     """The message at `target` must reach `address` on `channel`; `key` is the id we give it there."""
 
@@ -320,14 +370,31 @@ class DeliverySettled(Fact, frozen=True, tag="delivery.settled"):
 
 
 class HookOwed(Fact, frozen=True, tag="hook.owed"):
-    """A plugin must be told. `key` stays the same however often it is told; `arguments` is JSON text."""
+    """Plugins must be told. `key` stays the same however often they are; `arguments` is JSON text.
+
+    `by` is the owner who tells them, all in `plugins` once. With `attended` it is owed only if the end of that visit,
+    stored with it, was the end of the session.
+    """
 
     hook: str
     key: str
     arguments: str = "{}"
+    plugins: tuple[str, ...] = ()
+    attended: Seq | None = None
+    by: str = ""
+
+
+class HookAttempted(Fact, frozen=True, tag="hook.attempted"):
+    """Somebody takes it over from an owner who is dead, and tells those plugins that nobody has recorded as told."""
+
+    owed: Seq
+    by: str
 
 
 class HookDone(Fact, frozen=True, tag="hook.done"):
+    """A plugin was told, or will not be; `error` is what it raised, or why it was not. Without `plugin`: all of
+    them."""
+
     owed: Seq
     plugin: str = ""
     error: str = ""
@@ -335,14 +402,20 @@ class HookDone(Fact, frozen=True, tag="hook.done"):
 
 FreeFact = (
     SessionRenamed
+    | SessionAttended
     | SessionEnded
+    | InputWithdrawn
     | InterruptAsked
     | ApprovalDecided
+    | RuleSet
+    | GoalSet
     | MessageHidden
+    | MemoryRemoved
     | DeliveryOwed
     | DeliveryAttempted
     | DeliverySettled
     | HookOwed
+    | HookAttempted
     | HookDone
 )
 """May be added by anyone, at any time, with no lease."""
@@ -353,16 +426,21 @@ TurnFact = (
     | TurnEnded
     | StepStarted
     | StepSealed
+    | UsageReported
     | StepLost
     | ToolStarted
     | ToolSettled
+    | OutputLate
     | ApprovalAsked
     | HelperStarted
     | HelperEnded
     | Compacted
+    | Distilled
     | Rewound
     | RewindWithdrawn
     | ThreadBound
+    | ThreadCompacted
+    | PlanUpdated
 )
 """Need the session's lease."""
 
@@ -383,7 +461,19 @@ class Record(Struct, frozen=True, gc=False):
     fact: AnyFact
 
 
+def taken_by(fact: AnyFact) -> tuple[Seq, ...]:
+    """The inputs that a fact takes."""
+    match fact:
+        case TurnStarted(origin=Takes(input=input)):
+            return (input,)
+        case StepStarted():
+            return fact.takes
+        case _:
+            return ()
+
+
 _WITH_PARTS = frozenset((InputAdmitted, StepSealed, ToolSettled))
+_BY_HASH = (Image, File)
 
 
 def parts_of(fact: AnyFact) -> tuple[Content, ...]:
@@ -394,7 +484,7 @@ def parts_of(fact: AnyFact) -> tuple[Content, ...]:
         case StepSealed():
             return fact.parts + (fact.shown or ())
         case ToolSettled():
-            return outcome_parts(fact.outcome)
+            return outcome_parts(fact.outcome) + (fact.shown or ())
         case _:
             return ()
 
@@ -403,4 +493,8 @@ def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
     """The payloads that a fact refers to by hash."""
     if type(fact) not in _WITH_PARTS:
         return ()
-    return tuple(part.hash for part in parts_of(fact) if isinstance(part, Image | File))
+    hashes: tuple[Hash, ...] = ()
+    for part in parts_of(fact):
+        if isinstance(part, _BY_HASH):
+            hashes += (part.hash,)
+    return hashes

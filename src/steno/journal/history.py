@@ -195,9 +195,20 @@ class History(Struct):
         self._slots.append(_Slot(at, entry, self._turn, step))
 
     def _settle(self, seq: Seq, entry: Settled, step: Seq) -> None:
+        """An outcome follows its answer and the other outcomes of it, also where another answer came in between: calls
+        of an external runtime overlap."""
         answer = next((slot for slot in reversed(self._slots) if slot.entry.seq == step and slot.answer is None), None)
         at = seq if answer is None else answer.at
-        self._slots.append(_Slot(at, entry, self._turn, step, answer=answer))
+        self._slots.insert(self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer))
+
+    def _behind(self, answer: "_Slot | None") -> int:
+        """The place after an answer and the outcomes of it. A summary that was made meanwhile stays before it."""
+        place = len(self._slots)
+        while answer is not None and isinstance(self._slots[place - 1].entry, Said | Answered | Settled):
+            if self._slots[place - 1] is answer or self._slots[place - 1].answer is answer:
+                return place
+            place -= 1
+        return len(self._slots)
 
     def _settle_open(self, seq: Seq) -> None:
         """In a fork nobody knows what came of a call that was open where it begins: that is its parent's."""

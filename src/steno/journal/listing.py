@@ -1,33 +1,46 @@
 """One row per session for lists: what a person needs to find it again."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from steno.journal.facts import (
     Compacted,
     ContextSet,
     ForkPoint,
     HelperEnded,
+    HookAttempted,
+    HookDone,
+    HookOwed,
     InputAdmitted,
+    InputWithdrawn,
     Record,
+    SessionAttended,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
     StepLost,
     StepSealed,
+    StepStarted,
     ToolSettled,
     TurnEnded,
     TurnOutcome,
+    TurnStarted,
+    UsageReported,
+    taken_by,
 )
+from steno.journal.memory import Memory
+from steno.journal.owed import Owed
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
 
 TITLE_LEN_MAX = 80
+SCRIPTED = frozenset(("cli", "library", "delegate"))
+"""Platforms of programs: they get the requests that they asked for and no others."""
 
 
 class ListingRow(Struct, omit_defaults=True):
     """`messages` counts what the transcript shows; `titled` is the fact that the title comes from. `usage` is of the
     session's own facts, and None in a row that an earlier steno began: then it is not known. `context` is how long the
-    last request was with its answer, as far as the provider said."""
+    last request was with its answer, as far as the provider said. `pending` are the inputs that wait to be taken."""
 
     platform: str = ""
     model: str = ""
@@ -46,15 +59,20 @@ class ListingRow(Struct, omit_defaults=True):
     """The last fact with a summary; 0 if there is none."""
     usage: UsageTotal | None = None
     context: int | None = None
+    owed: Owed = field(default_factory=Owed)
+    pending: list[Seq] = []
+    memory: Memory = field(default_factory=Memory)
 
     def apply(self, record: Record) -> bool:
         """Take one fact in; whether the row changed."""
         fact = record.fact
         if self.usage is not None:
             self.usage.apply(record)
+        remembered = self.memory.apply(record)
         match fact:
             case InputAdmitted():
                 self.messages += 1
+                self.pending.append(record.seq)
                 self.ended = None
                 if not self.title and not self.named and (title := title_of(fact.parts)):
                     self.title, self.titled = title, record.seq
@@ -62,6 +80,10 @@ class ListingRow(Struct, omit_defaults=True):
                 self.messages += 1
                 known = usage is not None and usage.input is not None
                 self.context = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+            case TurnStarted() | StepStarted():
+                return self._no_longer_pending(taken_by(fact))
+            case InputWithdrawn():
+                return self._no_longer_pending((fact.input,))
             case StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
@@ -71,16 +93,22 @@ class ListingRow(Struct, omit_defaults=True):
                 self._start(record, fact)
             case SessionRenamed():
                 self.title, self.named, self.titled = fact.title, True, record.seq
+            case SessionAttended():
+                self.ended = None
+                self.owed.apply(record.seq, fact)
             case SessionEnded():
-                self.ended = fact.reason
+                self.ended = fact.reason if self.owed.apply(record.seq, fact) else self.ended
+            case HookOwed() | HookAttempted() | HookDone():
+                self.owed.apply(record.seq, fact)
+                return True
             case ContextSet():
                 self.model = fact.model
-            case HelperEnded():
+            case HelperEnded() | UsageReported():
                 return self.usage is not None
             case Compacted():
                 self.compacted, self.context = record.seq, None
             case _:
-                return False
+                return remembered
         self.updated_ms = record.at_ms
         return True
 
@@ -89,7 +117,19 @@ class ListingRow(Struct, omit_defaults=True):
         self.model = fact.model or self.model
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
-        self.ended = None
+        self.owed, self.ended = Owed(), None
+        self.pending = []
+        self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
+
+    def _no_longer_pending(self, inputs: tuple[Seq, ...]) -> bool:
+        before = len(self.pending)
+        if inputs:
+            self.pending = [seq for seq in self.pending if seq not in inputs]
+        return len(self.pending) < before
+
+    def due(self) -> bool:
+        """Whether enough was said since the last distillate that another one should be made, unasked."""
+        return self.platform not in SCRIPTED and self.memory.due()
 
 
 def title_of(parts: tuple[Content, ...]) -> str:

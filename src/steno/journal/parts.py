@@ -67,7 +67,15 @@ class Redacted(Part, frozen=True, tag="redacted"):
     chars: int
 
 
-Content = Text | Reasoning | Image | File | ToolCall | Redacted
+class Opaque(Part, frozen=True, tag="opaque"):
+    """Something that an external runtime said and that we do not understand: kept as it came. `json` is JSON text."""
+
+    runtime: str
+    kind: str
+    json: str
+
+
+Content = Text | Reasoning | Image | File | ToolCall | Redacted | Opaque
 
 
 class Returned(Part, frozen=True, tag="returned"):

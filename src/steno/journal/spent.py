@@ -13,6 +13,7 @@ from steno.journal.facts import (
     ToolStarted,
     TurnStarted,
     Usage,
+    UsageReported,
 )
 from steno.journal.parts import Seq, Unknown
 
@@ -43,6 +44,8 @@ class Spent(Struct):
             case StepSealed():
                 self._count(fact.usage)
                 self._close(fact.step, record.at_ms, fact.ended != "interrupted")
+            case UsageReported():
+                self._count(fact.usage)
             case StepLost():
                 self._close(fact.step, record.at_ms, fact.cause != "killed")
             case ToolSettled(started=int() as started):

@@ -5,7 +5,7 @@ It holds only what is still open, so its size does not grow with the session.
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from steno.journal.facts import (
     AnyFact,
@@ -17,15 +17,19 @@ from steno.journal.facts import (
     DeliveryOwed,
     DeliveryRefused,
     DeliverySettled,
+    GoalSet,
     HelperEnded,
     HelperStarted,
-    HookDone,
-    HookOwed,
     InputAdmitted,
+    InputWithdrawn,
     InterruptAsked,
+    MessageHidden,
+    MessageRedacted,
     Record,
     RewindWithdrawn,
     Rewound,
+    RuleSet,
+    SessionAttended,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
@@ -39,8 +43,10 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
+from steno.journal.owed import Owed, OwedHook
 from steno.journal.parts import Seq, ToolCall
 
+WITHDRAWALS_MAX = 3
 STOPS = frozenset(("user",))
 """Causes that are a person's wish. Nothing takes up what a person stopped."""
 
@@ -87,7 +93,8 @@ class CutOff(Struct):
     """A turn that something other than a person cut off, and whether a request has taken it up.
 
     `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries the continuation;
-    a lost step withdraws it, `withdrawn` counts how often. `undone_by` are the standing rewinds that reach into the
+    a lost step withdraws it. `withdrawn` are the turns in which that happened: a bounded number, or a turn that kills
+    whoever takes it up would be taken up for ever. `undone_by` are the standing rewinds that reach into the
     turn: nobody takes up what a person has taken out of view. `at` is where it ended; the inputs in `later`
     waited then.
     """
@@ -95,17 +102,24 @@ class CutOff(Struct):
     ended: EndedTurn
     key: str
     acknowledged_by: Seq | None = None
-    withdrawn: int = 0
+    withdrawn: frozenset[Seq] = frozenset()
     at: Seq = 0
     later: frozenset[Seq] = frozenset()
     undone_by: frozenset[Seq] = frozenset()
 
     def waits(self) -> bool:
         """Whether it can still be taken up."""
-        return self.acknowledged_by is None and not self.undone_by
+        return self.acknowledged_by is None and not self.undone_by and not self.given_up()
+
+    def given_up(self) -> bool:
+        return len(self.withdrawn) > WITHDRAWALS_MAX
 
 
 class State(Struct):
+    """`stopping` is an open helper call that somebody wants to stop. `rules` are those of this session alone, in the
+    order in which they were set. `threads` are those that external runtimes keep, by runtime; those in `behind` do not
+    know all that counts: a model of another runtime answered since, or what was said before was edited."""
+
     head: Seq = 0
     started: SessionStarted | None = None
     title: str = ""
@@ -117,9 +131,22 @@ class State(Struct):
     compacted: Seq | None = None
     helpers: dict[Seq, HelperStarted] = {}
     threads: dict[str, str] = {}
+    behind: frozenset[str] = frozenset()
     deliveries: dict[Seq, DeliveryOwed] = {}
-    hooks: dict[Seq, HookOwed] = {}
+    owed: Owed = field(default_factory=Owed)
     ended: SessionEnded | None = None
+    rules: dict[str, Literal["allow", "ask", "deny"]] = {}
+    goal: str = ""
+    stopping: Seq | None = None
+
+    @property
+    def attending(self) -> dict[Seq, str]:
+        """The visits that are open, and whose they are."""
+        return self.owed.attending
+
+    @property
+    def hooks(self) -> dict[Seq, OwedHook]:
+        return self.owed.hooks
 
     def apply(self, record: Record) -> None:
         self.head = record.seq
@@ -139,6 +166,8 @@ class State(Struct):
             case InterruptAsked():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self.turn.interrupted = fact
+                elif fact.turn in self.helpers:
+                    self.stopping = fact.turn
             case TurnEnded():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self._end_turn(self.turn, fact)
@@ -158,13 +187,22 @@ class State(Struct):
     def _end_turn(self, turn: OpenTurn, fact: TurnEnded) -> None:
         """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes that away."""
         self.last_turn, self.turn = EndedTurn(turn, fact), None
-        if fact.outcome == "interrupted" and fact.cause not in STOPS:
+        if fact.outcome == "interrupted" and fact.cause not in STOPS and not self._still_cut_off(turn):
             self.cut_off = CutOff(self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending))
         elif self.cut_off is not None and (self._taken_up(fact) or fact.cause in STOPS):
             self.cut_off = None
 
+    def _still_cut_off(self, turn: OpenTurn) -> bool:
+        """Whether a turn that was to take up what was cut off came to nothing: then that is what waits, as before."""
+        cut = self.cut_off
+        if cut is None or turn.last is not None or turn.inputs or turn.origin != Continues(cut.ended.turn.seq):
+            return False
+        cut.acknowledged_by, cut.withdrawn = None, cut.withdrawn | {turn.seq}
+        return True
+
     def _taken_up(self, fact: TurnEnded) -> bool:
-        """Whether what was cut off is behind us: a request took it up, or it was undone and an answer came since."""
+        """Whether what was cut off is behind us: a request took it up, or it was undone or given up and an answer came
+        since."""
         cut = self.cut_off
         return cut is not None and (cut.acknowledged_by is not None or (not cut.waits() and fact.outcome == "done"))
 
@@ -179,6 +217,7 @@ class State(Struct):
         match fact:
             case StepStarted():
                 turn.step, turn.steps = seq, turn.steps + 1
+                self._fall_behind(fact.model.partition(":")[0])
                 if self.cut_off is not None and fact.acknowledges == self.cut_off.key:
                     self.cut_off.acknowledged_by = seq
                 for taken in fact.takes:
@@ -190,60 +229,83 @@ class State(Struct):
                 turn.settled, turn.compaction = [], None
                 if fact.ended == "complete":
                     calls = (part for part in fact.parts if isinstance(part, ToolCall))
-                    turn.calls = {call.id: OpenCall(call, fact.step) for call in calls}
+                    turn.calls |= {call.id: OpenCall(call, fact.step) for call in calls}
             case StepLost():
                 turn.step, turn.last_lost = None, fact
                 turn.lost += 1
                 if self.cut_off is not None and self.cut_off.acknowledged_by == fact.step:
                     self.cut_off.acknowledged_by = None
-                    self.cut_off.withdrawn += 1
+                    self.cut_off.withdrawn |= {turn.seq}
 
     def _keep(self, seq: Seq, fact: AnyFact) -> None:
         match fact:
             case SessionStarted():
                 self._start_session(fact)
+            case InputWithdrawn():
+                self.pending.pop(fact.input, None)
             case SessionRenamed():
                 self.title = fact.title
-            case SessionEnded():
-                self.ended = fact
+            case SessionAttended():
+                self.ended = None
+                self.owed.apply(seq, fact)
             case ContextSet():
                 self.context = fact
+            case RuleSet():
+                self._rule(fact)
+            case GoalSet():
+                self.goal = fact.goal
             case Compacted():
                 self.compacted = seq
+                self._fall_behind()
                 if self.turn is not None:
                     self.turn.compaction, self.turn.lost, self.turn.last_lost = "done", 0, None
             case Rewound():
                 self._rewind(seq, fact.to)
+                self._fall_behind()
+            case MessageHidden() | MessageRedacted():
+                self._fall_behind()
             case RewindWithdrawn():
+                self._fall_behind()
                 if self.cut_off is not None:
                     self.cut_off.undone_by -= {fact.rewind}
             case HelperStarted():
                 self.helpers[seq] = fact
             case HelperEnded():
                 helper = self.helpers.pop(fact.started, None)
+                self.stopping = None
                 failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
                 if self.turn is not None and failed:
                     self.turn.compaction = "failed"
             case ThreadBound():
                 self.threads[fact.runtime] = fact.thread
+                self.behind -= {fact.runtime}
             case DeliveryOwed():
                 self.deliveries[seq] = fact
             case DeliverySettled():
                 if not (isinstance(fact.outcome, DeliveryRefused) and not fact.outcome.final):
                     self.deliveries.pop(fact.owed, None)
-            case HookOwed():
-                self.hooks[seq] = fact
-            case HookDone():
-                self.hooks.pop(fact.owed, None)
+            case SessionEnded():
+                self.ended = fact if self.owed.apply(seq, fact) else self.ended
             case _:
-                pass
+                self.owed.apply(seq, fact)
+
+    def _rule(self, fact: RuleSet) -> None:
+        self.rules.pop(fact.rule, None)
+        if fact.verdict is not None:
+            self.rules[fact.rule] = fact.verdict
 
     def _start_session(self, fact: SessionStarted) -> None:
-        """A fork inherits what was said, not what was under way: that is its parent's to finish."""
+        """A fork inherits what was said, not what was under way: that is its parent's to finish. What was allowed was
+        allowed to its parent; what is forbidden stays forbidden."""
         self.started = fact
-        self.turn = self.cut_off = None
-        self.pending, self.deliveries, self.hooks, self.threads, self.helpers = {}, {}, {}, {}, {}
-        self.ended = None
+        self.turn = self.cut_off = self.stopping = None
+        self.rules = {rule: verdict for rule, verdict in self.rules.items() if verdict != "allow"}
+        self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}
+        self.owed, self.ended, self.behind = Owed(), None, frozenset()
+
+    def _fall_behind(self, but: str = "") -> None:
+        """No external thread knows of this, but that of the runtime which did it."""
+        self.behind |= self.threads.keys() - {but}
 
 
 def continuation_key(turn: OpenTurn) -> str:

@@ -14,6 +14,7 @@ from steno.journal.facts import (
     AnyFact,
     Continues,
     InputAdmitted,
+    InputWithdrawn,
     MessageHidden,
     Record,
     SessionRenamed,
@@ -32,7 +33,10 @@ from steno.journal.listing import title_of
 from steno.journal.parts import (
     Content,
     Failed,
+    File,
+    Image,
     Interrupted,
+    Opaque,
     Outcome,
     Redacted,
     Refused,
@@ -45,7 +49,7 @@ from steno.journal.parts import (
 )
 
 Role = Literal["user", "assistant", "tool"]
-MessageState = Literal["pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed"]
+MessageState = Literal["pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed", "withdrawn"]
 
 
 class Message(Struct):
@@ -64,6 +68,11 @@ class Message(Struct):
     @property
     def text(self) -> str:
         return "".join(_shown(part) for part in self.parts)
+
+    @property
+    def attachments(self) -> tuple[Image | File, ...]:
+        """Bytes beside the text: what a person sent along, what a tool gave back."""
+        return tuple(part for part in self.parts if isinstance(part, Image | File))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -143,11 +152,22 @@ class Transcript(Struct):
         said = self._inputs.get(seq)
         if said is not None:
             if said.state == "pending":
-                first = self._waiting()
-                at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
-                self.messages.insert(first, self.messages.pop(at))
+                self._to_front(said)
             said.turn, said.state = self._open_turn(), "complete"
             self._taken.append(said)
+
+    def _withdraw(self, seq: Seq) -> None:
+        said = self._inputs.get(seq)
+        if said is not None and said.state == "pending":
+            said.state = "withdrawn"
+            self.messages = [message for message in self.messages if message is not said]
+            self._place(said)
+
+    def _to_front(self, said: Message) -> None:
+        """An input that waits no longer stands before those that still do."""
+        first = self._waiting()
+        at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
+        self.messages.insert(first, self.messages.pop(at))
 
     def _settle(self, record: Record, fact: ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
@@ -170,6 +190,8 @@ class Transcript(Struct):
                 self._inputs.clear()
                 if self.turns and self.turns[-1].outcome is None:
                     self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
+            case InputWithdrawn():
+                self._withdraw(fact.input)
             case SessionRenamed():
                 self.title, self._named = fact.title, True
             case MessageHidden():
@@ -236,5 +258,7 @@ def _shown(part: Content) -> str:
             return part.text
         case Redacted():
             return f"[{part.chars} characters redacted]"
+        case Opaque():
+            return f"[{part.runtime} item {part.kind}: {part.json}]"
         case _:
             return ""

@@ -76,7 +76,7 @@ class Turns(Struct):
         taken = self._taken[input][-1]
         chain = [taken.turn]
         for turn, origin in self.origins.items():
-            if isinstance(origin, Continues) and origin.turn == chain[-1]:
+            if isinstance(origin, Continues) and origin.turn in chain:
                 chain.append(turn)
         return (taken.at, *chain[1:])
 

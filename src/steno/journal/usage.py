@@ -2,7 +2,10 @@
 
 from msgspec import Struct
 
-from steno.journal.facts import Compacted, HelperEnded, Record, StepLost, StepSealed, Usage
+from steno.journal.facts import Compacted, HelperEnded, Record, StepLost, StepSealed, Usage, UsageReported
+
+_COUNTED = frozenset((StepSealed, UsageReported, HelperEnded, Compacted, StepLost))
+_UNKNOWN = Usage()
 
 
 class UsageTotal(Struct, omit_defaults=True):
@@ -17,8 +20,14 @@ class UsageTotal(Struct, omit_defaults=True):
     reasoning: int | None = None
 
     def apply(self, record: Record) -> None:
+        if type(record.fact) not in _COUNTED:
+            return
         match record.fact:
             case StepSealed():
+                self._count(record.fact.usage)
+            case UsageReported():
+                self.unreported -= 1
+                self.calls -= 1
                 self._count(record.fact.usage)
             case HelperEnded(sent="yes" | "unknown"):
                 self._count(record.fact.usage)
@@ -31,7 +40,7 @@ class UsageTotal(Struct, omit_defaults=True):
 
     def _count(self, usage: Usage | None) -> None:
         self.calls += 1
-        if usage is None or usage == Usage():
+        if usage is None or usage == _UNKNOWN:
             self.unreported += 1
             return
         self.input = _plus(self.input, usage.input)

@@ -147,7 +147,7 @@ def _block(block: Thought | Words | Call) -> dict[str, Any] | None:
 
 def _thought(thought: Thought) -> dict[str, Any] | None:
     try:
-        seal = msgspec.json.decode(thought.data, type=_Seal)
+        seal = _seals.decode(thought.data)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     if seal.redacted:
@@ -178,6 +178,10 @@ class _Seal(Struct, omit_defaults=True):
 
     signature: str = ""
     redacted: str = ""
+
+
+_seals = msgspec.json.Decoder(_Seal)
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
 
 
 class _Counts(Struct):

@@ -24,6 +24,7 @@ from steno.journal.parts import (
     File,
     Hash,
     Image,
+    Opaque,
     Outcome,
     Reasoning,
     Redacted,
@@ -221,6 +222,8 @@ class _Telling:
             case File():
                 text = self._text_of(part) if whole_files else None
                 return Words(wording.stub(part) if text is None else wording.file_text(part, text))
+            case Opaque():
+                return Words(wording.opaque(part))
             case Reasoning() | ToolCall():
                 return None
             case unreachable:
@@ -257,6 +260,8 @@ class _Telling:
                     _join(blocks, wording.REDACTED)
                 case Image() | File():
                     _join(blocks, wording.stub(part))
+                case Opaque():
+                    _join(blocks, wording.opaque(part))
                 case unreachable:
                     assert_never(unreachable)
         said = [block for block in blocks if not isinstance(block, Words) or block.text.strip()]

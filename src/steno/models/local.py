@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from steno.engine.request import Request
 from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
-from steno.journal.parts import Hash, outcome_parts, text_of
+from steno.journal.parts import File, Hash, outcome_parts, text_of
 from steno.models.answer import finished
 from steno.models.conversation import (
     Call,
@@ -58,7 +58,7 @@ class LocalModel:
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         budget = CONTEXT_TOKENS - self._max_tokens - _tokens(request.system) - _tokens(request.note)
         entries = _window(request.entries, budget)
-        told = conversation(replace(request, entries=entries), {}, self.provider, _ANY_ID)
+        told = conversation(replace(request, entries=entries), payloads, self.provider, _ANY_ID)
         system = [{"role": "system", "content": request.system}] if request.system.strip() else []
         limits = {"max_tokens": self._max_tokens, "stream": True, "stream_options": {"include_usage": True}}
         return encode({**limits, "messages": [*system, *(_plain(message) for message in told.messages())]})
@@ -165,7 +165,10 @@ def _window(entries: tuple[Entry, ...], budget: int) -> tuple[Entry, ...]:
 
 def _cost(entry: Entry) -> int:
     match entry:
-        case Said() | Answered():
+        case Said():
+            files = sum(part.size for part in entry.parts if isinstance(part, File))
+            return _tokens(text_of(entry.parts)) + files // 3 + ENTRY_TOKENS
+        case Answered():
             text = text_of(entry.parts)
         case Settled():
             text = text_of(outcome_parts(entry.outcome))

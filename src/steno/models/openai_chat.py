@@ -132,7 +132,7 @@ def _assistant(message: Plain | FromModel) -> "_Spoken | dict[str, Any]":
 
 def _beside(thought: Thought) -> "_Beside":
     try:
-        return msgspec.json.decode(thought.data, type=_Beside)
+        return _besides.decode(thought.data)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return _Beside()
 
@@ -157,6 +157,10 @@ class _Beside(Struct, omit_defaults=True):
 
     field: str = ""
     extra_content: Any = None
+
+
+_besides = msgspec.json.Decoder(_Beside)
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
 
 
 class _Function(Struct):

@@ -114,7 +114,7 @@ def _item(block: Thought | Words | Call) -> Any:
 
 def _thinking(data: str) -> "_Thinking | None":
     try:
-        return msgspec.json.decode(data, type=_Thinking)
+        return _thoughts.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
 
@@ -175,6 +175,10 @@ class _Thinking(Struct):
     summary: list[_Summary]
     encrypted_content: str
     type: Literal["reasoning"] = "reasoning"
+
+
+_thoughts = msgspec.json.Decoder(_Thinking)
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
 
 
 class _InputDetails(Struct):

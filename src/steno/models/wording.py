@@ -7,7 +7,7 @@ from typing import assert_never
 
 from steno.journal.facts import StepEnding
 from steno.journal.history import Closed
-from steno.journal.parts import GONE, Failed, File, Image, Interrupted, Outcome, Refused, Returned, Unknown
+from steno.journal.parts import GONE, Failed, File, Image, Interrupted, Opaque, Outcome, Refused, Returned, Unknown
 
 REDACTED = GONE
 EMPTY_MESSAGE = "[empty message]"
@@ -69,6 +69,11 @@ def stub(part: Image | File) -> str:
     kind = "image" if isinstance(part, Image) else "file"
     name = f" {part.name}" if part.name else ""
     return f"[{kind}{name}, {part.media_type}, {part.size} bytes, not shown]"
+
+
+def opaque(part: Opaque) -> str:
+    """Stands for what another runtime said there and only that one understands."""
+    return f"[{part.runtime} {part.kind}, not shown]"
 
 
 def file_text(part: File, text: str) -> str:

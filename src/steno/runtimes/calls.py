@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from steno.engine.approval import Policy
 from steno.journal.drafts import Stream
 from steno.journal.facts import ApprovalAsked, ToolSettled, ToolStarted
 from steno.journal.parts import Failed, Outcome, Refused, Text
 from steno.journal.state import OpenCall
+from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession
 from steno.tools.protocol import BadArguments, Prepared, Tool
 
@@ -18,6 +21,13 @@ DENIED = "not run: the user denied it"
 
 Permission = Refused | Literal["given", "left"]
 """Whether a call may run. "left": nobody decided, because this process is leaving."""
+
+
+class _Kind(Struct, frozen=True):
+    """What holds for a call where no rule does, and the calls that it stands for."""
+
+    default: Literal["allow", "ask"]
+    edits: tuple[tuple[str, str], ...] = ()
 
 
 class Calls:
@@ -46,49 +56,67 @@ class Calls:
     async def _one(self, call: OpenCall) -> None:
         tool = self._tools.get(call.call.name)
         if tool is None:
-            await self._settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
+            await self.settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
             return
-        match await self._permission(call, tool):
+        match await self.permission(call, "allow" if tool.approval == "none" else "ask"):
             case "left":
                 return
             case Refused() as refused:
-                await self._settle(call, refused)
+                await self.settle(call, refused)
                 return
             case "given":
                 pass
         try:
             prepared = await self._prepared(call, tool)
         except BadArguments as error:
-            await self._settle(call, Failed((Text(str(error)),)))
+            await self.settle(call, Failed((Text(str(error)),)))
             return
         if prepared is None:
-            await self._settle(call, STOPPED)
+            await self.settle(call, STOPPED)
             return
         await self._carry_out(call, tool, prepared)
 
-    async def _permission(self, call: OpenCall, tool: Tool) -> Permission:
-        """A rule that denies comes first. Then what a person decided, also while nobody ran the session, counts before
-        what this run was told."""
+    async def permission(
+        self, call: OpenCall, default: Literal["allow", "ask"], edits: tuple[tuple[str, str], ...] = ()
+    ) -> Permission:
+        """A rule that denies comes first, then a plugin. Then what a person decided, also while nobody ran the session,
+        counts before what this run was told. `edits` are calls that this one stands for: rules for them count, too."""
+        kind = _Kind(default, edits)
+        ruled = self._without_asking(call, kind)
+        objection = None if isinstance(ruled, Refused) else await self._objection(call)
         if self._held.letting_go():
             return "left"
         if self._held.asked_to_stop():
             return STOPPED
-        default: Literal["allow", "ask"] = "allow" if tool.approval == "none" else "ask"
-        verdict, rule = self._policy.decide(call.call.name, call.call.arguments, default)
-        if verdict == "deny":
-            return Refused(f"not run: the rule {str(rule)!r} denies it")
-        if call.decision is not None:
-            return _as_decided(call)
-        if verdict == "allow" or self._approval == "allow":
-            return "given"
+        if objection is not None:
+            return objection
+        if (settled := self._without_asking(call, kind)) is not None:
+            return settled
         if self._approval == "refuse":
             return NOBODY
         if not call.asked:
             await self._held.record(ApprovalAsked(call.step, call.call.id))
-        return await self._decision(call)
+        return await self._decision(call, kind)
 
-    async def _decision(self, call: OpenCall) -> Permission:
-        """Wait until somebody, anywhere, decides, or asks for a stop. If it is we who leave, the question stays."""
+    async def _objection(self, call: OpenCall) -> Refused | None:
+        told: dict[str, object] = {"tool": call.call.name, "arguments": call.call.arguments, "call": call.call.id}
+        for plugin, reason in await consult(self._held, "before_tool", told):
+            return Refused(f"not run: the plugin {plugin} denies it: {reason}")
+        return None
+
+    def _without_asking(self, call: OpenCall, kind: "_Kind") -> Permission | None:
+        """What rules, a decision or this run say by now; None if a person must be asked."""
+        policy = self._policy.within(self._held.state.rules)
+        verdict, rule = policy.decide_all(((call.call.name, call.call.arguments), *kind.edits), kind.default)
+        if verdict == "deny":
+            return Refused(f"not run: the rule {str(rule)!r} denies it")
+        if call.decision is not None:
+            return _as_decided(call)
+        return "given" if verdict == "allow" or self._approval == "allow" else None
+
+    async def _decision(self, call: OpenCall, kind: "_Kind") -> Permission:
+        """Wait until somebody, anywhere, decides, sets a rule that does, or asks for a stop. If it is we who leave, the
+        question stays."""
         while True:
             self._held.decided.clear()
             await self._held.catch_up()
@@ -98,8 +126,8 @@ class Calls:
                 return "left"
             if self._held.asked_to_stop() or open_call is None:
                 return STOPPED
-            if open_call.decision is not None:
-                return _as_decided(open_call)
+            if (settled := self._without_asking(open_call, kind)) is not None:
+                return settled
             waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
@@ -135,13 +163,13 @@ class Calls:
             raise
         finally:
             stopper.cancel()
-        await self._settle(call, outcome, started)
+        await self.settle(call, outcome, started)
 
     async def _stop_when_asked(self, prepared: Prepared) -> None:
         await self._held.stopped.wait()
         await prepared.stop()
 
-    async def _settle(self, call: OpenCall, outcome: Outcome, started: int | None = None) -> None:
+    async def settle(self, call: OpenCall, outcome: Outcome, started: int | None = None) -> None:
         await self._held.record(ToolSettled(call.step, call.call.id, outcome, started))
 
 

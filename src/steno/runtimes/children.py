@@ -2,9 +2,10 @@
 
 import asyncio
 
-from steno.journal.facts import InputAdmitted, SessionStarted, StepSealed, TurnEnded, TurnStarted
+from steno.journal.facts import InputAdmitted, RuleSet, SessionStarted, StepSealed, TurnEnded, TurnStarted
 from steno.journal.parts import Text, text_of
-from steno.runtimes.native import Native
+from steno.runtimes import opening
+from steno.runtimes.protocol import Runtime
 from steno.store.protocol import Admission, Store
 from steno.tools.delegate import PLATFORM, Report
 
@@ -12,20 +13,26 @@ PAGE = 1_000
 
 
 class ChildSessions:
-    """`model` answers in them. The author of a child's first input names the parent: `session:ID`."""
+    """`model` answers in them. The author of a child's first input names the parent: `session:ID`. The parent's rules
+    hold for its children, so that nobody gets round them by delegating."""
 
-    def __init__(self, store: Store, native: Native, model: str) -> None:
+    def __init__(self, store: Store, runtime: Runtime, model: str) -> None:
         self._store = store
-        self._native = native
+        self._runtime = runtime
         self._model = model
 
     async def begin(self, parent: str, prompt: str) -> str:
-        said = InputAdmitted((Text(prompt),), PLATFORM, author=f"session:{parent}")
-        admitted = await self._store.admit(Admission(input=said, create=SessionStarted(PLATFORM, self._model)))
-        return admitted.session
+        by = f"session:{parent}"
+        rules = (await opening.state(self._store, parent)).rules
+        child = await self._store.create(SessionStarted(PLATFORM, self._model))
+        if rules:
+            await self._store.add(child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()])
+        said = InputAdmitted((Text(prompt),), PLATFORM, author=by)
+        await self._store.admit(Admission(input=said, session=child))
+        return child
 
     async def run(self, child: str, leaving: asyncio.Event) -> Report:
-        await self._native.run(child, lambda state: not state.pending, leaving)
+        await self._runtime.run(child, lambda state: not state.pending, leaving)
         return await self._report(child)
 
     async def _report(self, child: str) -> Report:

@@ -13,7 +13,6 @@ from steno.engine.action import Limits, Room
 from steno.engine.compaction import Plan
 from steno.engine.request import Request
 from steno.journal.facts import Compacted, HelperEnded, HelperStarted
-from steno.journal.history import History
 from steno.journal.parts import text_of
 from steno.models.protocol import Finished, Model, ModelError
 from steno.runtimes.held import HeldSession
@@ -37,24 +36,32 @@ class Compaction(Struct, frozen=True):
     tokens: tuple[int, int] = (0, 0)
 
 
-def room(history: History, limits: Limits) -> Room:
-    return Room(tokens.of_request(history), _plan(history, limits) is not None)
+def room(held: HeldSession, limits: Limits) -> Room:
+    return Room(tokens.of_request(held.history), _plan(held, limits) is not None)
 
 
-def _plan(history: History, limits: Limits) -> Plan | None:
-    keep = (limits.context_max or CONTEXT_UNSAID) // KEPT
-    return compaction.plan(history.placed(), keep)
+def _plan(held: HeldSession, limits: Limits) -> Plan | None:
+    return compaction.plan(held.history.placed(), _takes(held, limits) // KEPT)
+
+
+def _takes(held: HeldSession, limits: Limits) -> int:
+    """What the model takes, in tokens as we estimate them. A request that the provider refused as too long is more than
+    that, whatever anybody said; and where the provider counts more tokens than we do, fewer of ours fit."""
+    takes = limits.context_max or CONTEXT_UNSAID
+    lost = None if held.state.turn is None else held.state.turn.last_lost
+    if lost is not None and lost.cause == "too_long":
+        takes = min(takes, tokens.of_request(held.history))
+    return int(takes / tokens.per_estimated(held.history))
 
 
 async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction:
     """Have the older part of a session summarised. An interrupt that was asked for before or comes meanwhile leaves
     everything as it was."""
     before = tokens.of_request(held.history)
-    made = _plan(held.history, limits)
+    made = _plan(held, limits)
     if made is None:
         return Compaction("nothing", "there is nothing to summarise", (before, before))
-    context = limits.context_max or CONTEXT_UNSAID
-    chars = min(context * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
+    chars = min(_takes(held, limits) * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
     deadline_s = time.monotonic() + limits.summary_s
     summary = made.before
     stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)

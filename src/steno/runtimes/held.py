@@ -9,22 +9,41 @@ import time
 
 from steno.engine.recover import close, recover, waits_for_approval
 from steno.journal.drafts import Stream
-from steno.journal.facts import ApprovalDecided, InterruptAsked, Record, SpentSoFar, TurnEnded, TurnFact
+from steno.journal.facts import (
+    ApprovalDecided,
+    HelperEnded,
+    HelperStarted,
+    InputAdmitted,
+    InterruptAsked,
+    MessageRedacted,
+    Record,
+    RuleSet,
+    SpentSoFar,
+    TurnEnded,
+    TurnFact,
+)
 from steno.journal.history import History
 from steno.journal.parts import Seq
 from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, State
+from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes import opening
-from steno.store.errors import StoreError
+from steno.runtimes.news import news
+from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Cursor, Lease, Store
 from steno.tools.groups import end_group
 
 PAGE = 1_000
 TICK_S = 0.25
+GIVE_WAY_S = 2.0
+GIVE_WAY_PAUSE_S = 0.01
+TAIL = 64
+"""Where the beginning of a helper call is looked for: little else is added while it runs."""
 
 
 class HeldSession:
-    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop, and when its time is up."""
+    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop, and when its time is up;
+    `said`, when an input comes. `redacted` says that text was removed from the session since we hold it."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.id = lease.session
@@ -33,19 +52,24 @@ class HeldSession:
         self.spent = Spent()
         self.stopped = asyncio.Event()
         self.decided = asyncio.Event()
+        self.said = asyncio.Event()
+        self.redacted = False
         self.lost: StoreError | None = None
         self.leaving = False
         self.overdue = False
+        self.plugins: Plugins = NoPlugins()
         self._store = store
         self._lease = lease
         self._recording = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, store: Store, id: str, lease_ms: int, to_run: bool = False) -> "HeldSession":
+    async def open(
+        cls, store: Store, id: str, lease_ms: int, to_run: bool = False, insist: bool = True
+    ) -> "HeldSession":
         """Take the lease, fold, and close what the last writer left open, once. Whoever does not come to run it ends
         a turn that waits for approval, too: nothing may be edited while a turn is open."""
-        held = cls(store, await store.acquire(id))
+        held = cls(store, await (acquire(store, id) if insist else store.acquire(id)))
         try:
             await held._fold()
             await held._recover(to_run)
@@ -63,7 +87,10 @@ class HeldSession:
             for record in added.foreign:
                 self._apply(record)
             for seq, fact in enumerate(facts, start=added.first):
-                self._apply(Record(seq, int(time.time() * 1000), fact))
+                record = Record(seq, int(time.time() * 1000), fact)
+                if self.plugins.names and (hook := news(self.id, self.state, record)) is not None:
+                    self.plugins.tell(*hook)
+                self._apply(record)
             return added.first
 
     async def draft(self, stream: Stream, text: str) -> int:
@@ -158,9 +185,11 @@ class HeldSession:
         self.state.apply(record)
         self.history.apply(record)
         self.spent.apply(record)
-        asked = self.state.turn is not None and self.state.turn.interrupted is not None
+        turn = self.state.turn
+        asked = self.state.stopping is not None or (turn is not None and turn.interrupted is not None)
         if isinstance(record.fact, TurnEnded):
             self.overdue = False
+        self.redacted |= isinstance(record.fact, MessageRedacted)
         if asked or self.leaving or self.overdue or self.lost is not None:
             self.stopped.set()
         else:
@@ -171,11 +200,14 @@ class HeldSession:
         async for event in self._store.follow(self.id, Cursor(self.state.head), drafts=False):
             if not isinstance(event, Record):
                 continue
-            if isinstance(event.fact, InterruptAsked) and self.state.turn is not None:
-                if event.fact.turn == self.state.turn.seq:
+            if isinstance(event.fact, InterruptAsked):
+                turn = None if self.state.turn is None else self.state.turn.seq
+                if event.fact.turn == turn or event.fact.turn in self.state.helpers:
                     self.stopped.set()
-            elif isinstance(event.fact, ApprovalDecided):
+            elif isinstance(event.fact, ApprovalDecided | RuleSet):
                 self.decided.set()
+            elif isinstance(event.fact, InputAdmitted):
+                self.said.set()
 
     async def _renew(self, lease_ms: int) -> None:
         """Keep the lease while we live. Losing it stops the turn: nothing more can be stored."""
@@ -187,6 +219,38 @@ class HeldSession:
                 self.lost = error
                 self.stopped.set()
                 return
+
+
+async def acquire(store: Store, id: str) -> Lease:
+    """Take the lease. Who only distils the session is asked to give way, and does so at once."""
+    deadline_s = time.monotonic() + GIVE_WAY_S
+    asked = False
+    while True:
+        try:
+            return await store.acquire(id)
+        except SessionBusy:
+            asked = asked or await _ask_to_give_way(store, id)
+            if not asked or time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(GIVE_WAY_PAUSE_S)
+
+
+async def _ask_to_give_way(store: Store, id: str) -> bool:
+    """Whether what is under way is a distillation: then it is asked to end."""
+    head = (await store.glance(id)).head
+    open: Seq | None = None
+    for record in await store.read(id, max(head - TAIL, 0), TAIL):
+        match record.fact:
+            case HelperStarted(purpose="distillation"):
+                open = record.seq
+            case HelperEnded(started=started) if started == open:
+                open = None
+            case _:
+                pass
+    if open is None:
+        return False
+    await store.add(id, [InterruptAsked(open, by="runner")], key=f"interrupt:{open}")
+    return True
 
 
 async def _end_groups(calls: list[OpenCall]) -> None:

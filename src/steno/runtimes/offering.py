@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from steno.engine.request import Request
 from steno.journal.facts import ContextSet
-from steno.journal.parts import Hash
+from steno.journal.history import Settled
+from steno.journal.parts import Hash, Outcome
 from steno.runtimes.held import HeldSession
 from steno.store.protocol import Store
 from steno.tools.output import excerpt, excerpted, outputs_of, to_text
@@ -26,21 +27,26 @@ SessionTools = Callable[[str, ContextSet | None], Awaitable[Mapping[str, Tool]]]
 
 async def with_session_tools(held: HeldSession, agent: "Agent") -> "Agent":
     """The agent with the tools of this session. If we are told to leave meanwhile, nothing is waited for."""
-    if agent.session_tools is None:
+    tools = None if agent.session_tools is None else await tools_of(held, agent.session_tools)
+    if tools is None:
         return agent
-    asking = asyncio.ensure_future(agent.session_tools(held.id, held.state.context))
+    specs = tuple(tool.spec for tool in tools.values())
+    return replace(agent, tools=tools, context=replace(agent.context, tools=specs))
+
+
+async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[str, Tool] | None:
+    """None if we were told to leave first."""
+    asking = asyncio.ensure_future(session_tools(held.id, held.state.context))
     leaving = asyncio.create_task(held.stopped.wait())
     try:
         await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if held.letting_go() and not asking.done():
-            return agent
-        tools = await asking
+            return None
+        return await asking
     finally:
         for task in (asking, leaving):
             task.cancel()
         await asyncio.gather(asking, leaving, return_exceptions=True)
-    specs = tuple(tool.spec for tool in tools.values())
-    return replace(agent, tools=tools, context=replace(agent.context, tools=specs))
 
 
 class Excerpts:
@@ -52,6 +58,12 @@ class Excerpts:
 
     async def put_into(self, request: Request) -> Request:
         return excerpted(request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))})
+
+    async def of_outcome(self, outcome: Outcome) -> Outcome:
+        """The outcome with an excerpt in the place of each text that lies in a payload."""
+        entries = await self.put_into(Request("", "", (), (Settled(0, "", outcome),)))
+        [entry] = entries.entries
+        return entry.outcome if isinstance(entry, Settled) else outcome
 
     async def _of(self, hash: Hash) -> str:
         if hash not in self._cut:

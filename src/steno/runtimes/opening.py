@@ -9,6 +9,7 @@ from steno.journal.carry import Carry, needs_everything
 from steno.journal.facts import Compacted, Record, SpentSoFar
 from steno.journal.parts import Seq
 from steno.journal.spent import Spent
+from steno.journal.state import State
 from steno.store.protocol import Store
 
 PAGE = 1_000
@@ -35,7 +36,7 @@ class Begin(Struct, frozen=True):
 
 async def last_summary(store: Store, id: str) -> Begin:
     """The last summary that can be begun from; the beginning if there is none."""
-    at = (await store.glance(id)).compacted
+    at = (await store.glance(id)).row.compacted
     if not at:
         return Begin()
     [record] = await store.read(id, at - 1, 1)
@@ -69,6 +70,17 @@ async def carried(store: Store, id: str, seqs: Sequence[Seq]) -> AsyncIterator[R
     for run in runs:
         for record in await store.read(id, run[0] - 1, len(run)):
             yield record
+
+
+async def state(store: Store, id: str) -> State:
+    """What a runner would decide from, for somebody who does not run the session."""
+    begin, _ = await to_run(store, id)
+    folded = State()
+    async for record in carried(store, id, begin.carries):
+        folded.apply(record)
+    async for record in everything(store, id, begin.upto):
+        folded.apply(record)
+    return folded
 
 
 async def to_carry(store: Store, id: str, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:

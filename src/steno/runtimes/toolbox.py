@@ -7,7 +7,7 @@ from msgspec import Struct
 from steno.journal.facts import ContextSet, SessionStarted
 from steno.journal.parts import Hash
 from steno.runtimes.children import ChildSessions
-from steno.runtimes.native import Native
+from steno.runtimes.protocol import Runtime
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.delegate import PLATFORM, Delegate
@@ -32,7 +32,7 @@ class Toolbox:
     """`workspace` is looked up when a session needs tools; `children` runs the sessions that are delegated to."""
 
     def __init__(
-        self, store: Store, workspace: Callable[[], Workspace], children: Native, settings: ToolboxSettings
+        self, store: Store, workspace: Callable[[], Workspace], children: Runtime, settings: ToolboxSettings
     ) -> None:
         self._store = store
         self._workspace = workspace

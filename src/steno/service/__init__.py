@@ -1,39 +1,58 @@
 """What a person can do with sessions, for every front end: the only way from a front end to the store.
 
-    service.admit       accept an input; then
+    service.admit       accept an input (or withdraw it while it waits); then
     service.turns       run it, follow it, continue, retry, stop
     service.approvals   decide about calls
     service.edits       undo, rewind, hide, redact, fork, rename, compact
+    service.visits      come and leave: ends, and what they owe to plugins
     service.views       look
+    service.memories    distil, list and remove what sessions have to remember
 
 Misused   what was asked means nothing; nothing was stored; say what would
 """
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from steno.journal.facts import InputAdmitted, SessionStarted
-from steno.journal.parts import Text
-from steno.runtimes.native import Native
+from steno.journal.facts import InputAdmitted, InputWithdrawn, SessionStarted
+from steno.journal.parts import Seq, Text
+from steno.plugins.protocol import NoPlugins, Plugins
+from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
+from steno.service.attachments import Attachment, check_together
 from steno.service.editing import Edits
+from steno.service.memory import Memories
 from steno.service.misuse import Misused
+from steno.service.pages import Page
+from steno.service.soundness import Soundness
 from steno.service.turns import Running
-from steno.service.views import Approval, Summary, View, Views
+from steno.service.views import Approval, Summary, Tail, View, Views
+from steno.service.visits import Visits
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Store
 
-__all__ = ["Approval", "Misused", "Service", "Summary", "View"]
+__all__ = ["Approval", "Attachment", "Misused", "Page", "Service", "Summary", "Tail", "View"]
 
 
 class Service:
-    def __init__(self, store: Store, native: Native, platform: str, lease_ms: int) -> None:
+    """`ephemeral`: its sessions live in the memory of this process, and end with it. `memories`: what sessions have to
+    remember, distilled by whoever the composition root names."""
+
+    ephemeral = False
+    memories: Memories
+
+    def __init__(
+        self, store: Store, runtime: Runtime, platform: str, lease_ms: int, plugins: Plugins | None = None
+    ) -> None:
         self.views = Views(store)
-        self.turns = Running(store, native, self.views)
+        self.visits = Visits(store, self.views, plugins or NoPlugins(), platform)
+        self.turns = Running(store, runtime, self.views)
         self.approvals = Approvals(store, self.views)
-        self.edits = Edits(store, native, self.views, platform, lease_ms)
+        self.edits = Edits(store, runtime, self.views, platform, lease_ms)
         self._store = store
+        self._soundness = Soundness(store)
         self._platform = platform
 
     async def close(self) -> None:
@@ -47,17 +66,33 @@ class Service:
         key: str | None,
         model: str,
         mode: Literal["queue", "steer"] = "queue",
+        attachments: Sequence[Attachment] = (),
+        visit: bool = True,
     ) -> Admitted:
-        """Accept an input. When this returns, it is stored."""
+        """Accept an input. When this returns, it is stored, with its attachments. If this front end has not opened the
+        session yet, its visit begins with it."""
         if not text.strip():
             raise Misused("the prompt is empty; nothing was stored")
         if name is not None and not name.strip():
             raise Misused("the name of a session is empty; nothing was stored")
         if key == "":
             raise Misused("the id of an input is empty; nothing was stored")
-        said = InputAdmitted((Text(text),), self._platform, key, mode=mode)
+        check_together(attachments)
+        await self._soundness.check(session, name)
+        parts = (*(one.part for one in attachments), Text(text))
+        said = InputAdmitted(parts, self._platform, key, mode=mode)
         create = None if session is not None else SessionStarted(self._platform, model, name)
-        return await self._store.admit(Admission(input=said, session=session, create=create))
+        payloads = tuple({one.part.hash: one.data for one in attachments}.values())
+        came = self.visits.opening(session) if visit else None
+        admitted = await self._store.admit(
+            Admission(input=said, session=session, create=create, payloads=payloads, visit=came)
+        )
+        self.visits.began(admitted.session, admitted.visit)
+        return admitted
+
+    async def withdraw(self, session: str, input: Seq) -> None:
+        """Take an input back that waits. `NotPending` if it was taken first: then it is being answered."""
+        await self._store.add(session, [InputWithdrawn(input)], key=f"withdrawn:{input}")
 
     async def delete(self, id: str, with_forks: bool) -> int:
         """Remove a session for good; how many went. For one that is gone already, remove what a kill left of it."""

@@ -1,10 +1,14 @@
-"""Deciding about calls, from any process. What is asked and what is decided are facts, so both outlive everybody."""
+"""Deciding about calls, from any process: about one that waits, or by a rule about all that are like it. What is asked,
+what is decided and what rules a session has are facts, so all of it outlives everybody."""
 
 import contextlib
+from collections.abc import Mapping
 from typing import Literal
 
-from steno.journal.facts import ApprovalDecided
+from steno.engine.approval import Verdict, rule_for
+from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
 from steno.journal.parts import Seq
+from steno.service.misuse import Misused
 from steno.service.views import Approval, Views
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
 from steno.store.protocol import Store
@@ -39,11 +43,42 @@ class Approvals:
             raise NotAllowed(f"say which: {there} wait in session {session!r}; nothing was changed")
         raise NotAllowed(f"nothing waits at {seq} in session {session!r}, but {there}; nothing was changed")
 
-    async def decide(self, session: str, asked: Seq, decision: Literal["allow", "deny"], reason: str = "") -> bool:
-        """Say whether a call may run. The first word counts: False if somebody had decided otherwise before."""
+    async def decide(
+        self, session: str, asked: Seq, decision: Literal["allow", "deny"], reason: str = "", rule: str = ""
+    ) -> bool:
+        """Say whether a call may run, and with a `rule` the same of all later calls of this session that it meets, in
+        one commit. The first word counts: False if somebody had decided otherwise before; then no rule is set."""
+        facts: list[FreeFact] = [ApprovalDecided(asked, decision, by="user", reason=reason)]
+        if rule:
+            facts.append(RuleSet(_checked(rule), decision))
         try:
-            decided = ApprovalDecided(asked, decision, by="user", reason=reason)
-            await self._store.add(session, [decided], key=f"decided:{asked}")
+            await self._store.add(session, facts, key=f"decided:{asked}")
         except KeyReused:
             return False
         return True
+
+    async def rules(self, session: str) -> dict[str, Verdict]:
+        """The rules of a session, in the order in which they were set."""
+        return (await self._views.view(session)).state.rules
+
+    async def set_rules(self, session: str, rules: Mapping[str, Verdict | None]) -> None:
+        """Set rules for one session, or take them back (None), all in one commit. A call that waits and that one of
+        them meets is decided by it."""
+        there = await self.rules(session)
+        for rule, verdict in rules.items():
+            if verdict is None and rule not in there:
+                raise NotAllowed(f"session {session!r} has no rule {rule!r}; nothing was changed")
+        changes = [RuleSet(_checked(rule), said) for rule, said in rules.items() if there.get(rule) != said]
+        if changes:
+            await self._store.add(session, changes)
+
+
+def always(one: Approval) -> str:
+    """The rule for this call and all that are like it: what "always" means where nobody says more."""
+    return rule_for(one.tool, one.arguments)
+
+
+def _checked(rule: str) -> str:
+    if not rule.partition(":")[0].strip():
+        raise Misused(f"the rule {rule!r} names no tool; nothing was stored")
+    return rule

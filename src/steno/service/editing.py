@@ -5,13 +5,24 @@ import asyncio
 import contextlib
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from steno.journal.facts import MessageHidden, RewindWithdrawn, Rewound, SessionRenamed, SessionStarted
+from steno.engine.approval import rule_for
+from steno.journal.facts import (
+    ContextSet,
+    GoalSet,
+    MessageHidden,
+    RewindWithdrawn,
+    Rewound,
+    SessionRenamed,
+    SessionStarted,
+)
 from steno.journal.parts import Seq
 from steno.journal.transcript import Message
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.held import HeldSession
-from steno.runtimes.native import Native
+from steno.runtimes.holding import context_of, refuse_waiting
+from steno.runtimes.protocol import Runtime
 from steno.service.misuse import Misused
 from steno.service.views import View, Views
 from steno.store.errors import NotAllowed, SessionBusy
@@ -19,16 +30,17 @@ from steno.store.protocol import Store
 
 
 class Redaction(Struct, frozen=True):
-    """`at` is the fact that says so; `summaries` were made of the text and may repeat it."""
+    """`at` is the fact that says so; `copies` were made of the text and may repeat it: summaries, and rules about the
+    same calls."""
 
     at: Seq
-    summaries: tuple[Seq, ...]
+    copies: tuple[Seq, ...]
 
 
 class Edits:
-    def __init__(self, store: Store, native: Native, views: Views, platform: str, lease_ms: int) -> None:
+    def __init__(self, store: Store, runtime: Runtime, views: Views, platform: str, lease_ms: int) -> None:
         self._store = store
-        self._native = native
+        self._runtime = runtime
         self._views = views
         self._platform = platform
         self._lease_ms = lease_ms
@@ -37,6 +49,13 @@ class Edits:
         if not title.strip():
             raise Misused(f"the title is empty; session {session!r} keeps the one it has")
         await self._store.add(session, [SessionRenamed(title)])
+
+    async def set_goal(self, session: str, goal: str) -> bool:
+        """Say what a session is for; "" takes it away. False if it was so before."""
+        if (await self._views.view(session)).state.goal == goal.strip():
+            return False
+        await self._store.add(session, [GoalSet(goal.strip())])
+        return True
 
     async def undo(self, session: str) -> tuple[Seq, Seq]:
         """Take the last turn that is not undone out of the model's view; that turn, and the fact that says so."""
@@ -87,6 +106,10 @@ class Edits:
         view = await self._views.view(session)
         if seq in view.summaries:
             return f"the summary at {seq}"
+        if seq in view.distillates:
+            return f"the distillate at {seq}"
+        if seq in view.said_of:
+            return f"the text of what was set at {seq}"
         message = _message(view, session, seq)
         if message.state == "streaming":
             raise NotAllowed(f"message {seq} of session {session!r} is being written; stop the turn first")
@@ -95,9 +118,13 @@ class Edits:
     async def redact(self, session: str, seq: Seq) -> Redaction:
         """Take the text of one message, or of a summary, out of the store for good."""
         await self._settle(session)
-        at = await self._store.redact(session, seq)
-        summaries = (await self._views.view(session)).summaries
-        return Redaction(at, tuple(one for one, upto in summaries.items() if upto >= seq and one != seq))
+        view = await self._views.view(session)
+        message = view.message(seq)
+        calls = () if message is None else message.tool_calls
+        made_of = {rule_for(call.name, call.arguments) for call in calls} | {view.said_of.get(seq, "")}
+        copies = [one for one, upto in view.summaries.items() if upto >= seq and one != seq]
+        copies += [one for one, text in view.said_of.items() if text in made_of and one != seq]
+        return Redaction(await self._store.redact(session, seq), tuple(copies))
 
     async def fork(self, session: str, at: Seq) -> str:
         """A session of its own with everything up to the end of a message or of a turn; its id."""
@@ -110,7 +137,19 @@ class Edits:
         return await self._store.fork(session, end, started)
 
     async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
-        return await self._native.compact(session, leaving)
+        return await self._runtime.compact(session, leaving)
+
+    async def choose_model(self, session: str, model: str) -> None:
+        """Have another model answer from the next request on. That is a fact, so it holds in every process."""
+        held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
+        try:
+            refuse_waiting(held)
+            before = context_of(held.state)
+            await held.record(ContextSet(model) if before is None else replace(before, model=model))
+            while not await held.release():
+                pass
+        finally:
+            await held.leave()
 
     async def _settle(self, session: str) -> None:
         """Store what closes a turn that a dead process left open, so that its facts can be addressed. A session that

@@ -6,11 +6,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 
 from msgspec import Struct
 
-from steno.journal.facts import Continues, InterruptAsked, Record, StepStarted, Takes, TurnEnded, TurnStarted
+from steno.journal.facts import (
+    Continues,
+    InputWithdrawn,
+    InterruptAsked,
+    Record,
+    StepStarted,
+    Takes,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.parts import Seq
-from steno.runtimes.native import Native
+from steno.runtimes.protocol import Runtime
 from steno.service.misuse import Misused
-from steno.service.views import View, Views
+from steno.service.views import Tail, View, Views
 from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, StoreError
 from steno.store.protocol import Admitted, Cursor, Event, Store
 
@@ -36,16 +45,17 @@ class _Wanted(Struct, frozen=True):
 
 
 class Running:
-    def __init__(self, store: Store, native: Native, views: Views) -> None:
+    def __init__(self, store: Store, runtime: Runtime, views: Views) -> None:
         self._store = store
-        self._native = native
+        self._runtime = runtime
         self._views = views
 
     async def answer(self, admitted: Admitted, leaving: asyncio.Event) -> AsyncIterator[Event]:
         """Everything of the turn that takes an input, as it is stored, wherever it runs; here if nowhere else.
 
-        The last event is the turn's end. Older inputs go first and are not part of it. An input that was admitted
-        before gives the answer that it got last, with what took it up where it was cut off.
+        The last event is the turn's end, or says that the input was taken back. Older inputs go first and are not part
+        of it. An input that was admitted before gives the answer that it got last, with what took it up where it was
+        cut off.
         """
         session, input = admitted.session, admitted.seq
         wanted = _waiting(session, input)
@@ -57,11 +67,16 @@ class Running:
             async for event in events:
                 yield event
 
+    async def is_answered(self, admitted: Admitted) -> bool:
+        """Whether a turn took an input, and none is open."""
+        view = await self._views.view(admitted.session)
+        return view.state.turn is None and bool(view.turns.answer_to(admitted.seq))
+
     async def resume(self, session: str, opening: TurnStarted, leaving: asyncio.Event) -> AsyncIterator[Event]:
         """Run a turn that continues or retries, and everything of it as it is stored."""
         head = (await self._views.view(session)).state.head
         wanted = _Wanted(session, head, lambda record: record.fact == opening)
-        driving = self._native.run(session, lambda state: True, leaving, opening)
+        driving = self._runtime.run(session, lambda state: True, leaving, opening)
         async with contextlib.aclosing(self._turn(wanted, driving, leaving, asyncio.Event())) as events:
             async for event in events:
                 yield event
@@ -69,7 +84,7 @@ class Running:
     async def carry_on(self, session: str, turn: Seq, leaving: asyncio.Event) -> AsyncIterator[Event]:
         """Go on with an open turn that waits for approval; everything of it, from its beginning."""
         wanted = _Wanted(session, turn - 1, lambda record: record.seq == turn)
-        driving = self._native.run(session, lambda state: True, leaving)
+        driving = self._runtime.run(session, lambda state: True, leaving)
         async with contextlib.aclosing(self._turn(wanted, driving, leaving, asyncio.Event())) as events:
             async for event in events:
                 yield event
@@ -96,6 +111,31 @@ class Running:
         if turn in view.ends:
             ended = next(one for one in view.transcript.turns if one.seq == turn)
             yield Record(view.ends[turn], 0, TurnEnded(turn, ended.outcome or "interrupted", ended.cause, ended.detail))
+
+    async def watch(self, session: str, end: Tail) -> AsyncIterator[Event]:
+        """Everything of a session after its end as it was seen, as it is stored, whoever runs it. It goes on for ever,
+        unless the session is deleted."""
+        offsets = tuple((draft.stream, len(draft.text)) for draft in end.drafts)
+        async for event in self._store.follow(session, Cursor(end.head, offsets)):
+            yield event
+
+    async def run_pending(self, session: str, leaving: asyncio.Event) -> None:
+        """Run a session until it rests. While somebody else runs it, wait in case they die before what is pending is
+        taken."""
+        while not leaving.is_set():
+            try:
+                await self._runtime.run(session, lambda state: False, leaving)
+            except SessionBusy:
+                if not (await self._store.glance(session)).row.pending:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(leaving.wait(), LOOK_AGAIN_S)
+            else:
+                return
+
+    async def run_again(self, session: str, opening: TurnStarted, leaving: asyncio.Event) -> None:
+        """Run a turn that continues or retries, and then what is pending."""
+        await self._runtime.run(session, lambda state: False, leaving, opening)
 
     async def _to_follow(self, session: str, input: Seq | None) -> _Wanted:
         view = await self._views.view(session)
@@ -141,7 +181,7 @@ class Running:
         """Run the session until the input is taken care of; while somebody else runs it, wait in case they die."""
         while not (leaving.is_set() or over.is_set()):
             try:
-                await self._native.run(session, lambda state: input not in state.pending, leaving)
+                await self._runtime.run(session, lambda state: input not in state.pending, leaving)
             except SessionBusy:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(over.wait(), LOOK_AGAIN_S)
@@ -162,6 +202,11 @@ class Running:
                 seen = event.seq if isinstance(event, Record) else seen
                 if isinstance(event, Record) and turn is None and wanted.begins(event):
                     turn = await self._turn_at(wanted.session, event.seq)
+                if isinstance(event, Record) and event.fact == InputWithdrawn(wanted.input or 0):
+                    yield event
+                    over.set()
+                    await _settled(driver, pump, inbox)
+                    return
                 if turn is None:
                     continue
                 ended = isinstance(event, Record) and isinstance(event.fact, TurnEnded) and event.fact.turn == turn
@@ -222,6 +267,11 @@ class Running:
         cut = view.state.cut_off
         if cut is not None and cut.undone_by:
             raise NotAllowed(f"the turn of session {session!r} that was cut off is undone; take the undo back first")
+        if cut is not None and cut.given_up():
+            raise NotAllowed(
+                f"the turn of session {session!r} that was cut off was taken up {len(cut.withdrawn)} times and nothing "
+                f"came back; there is nothing to continue. It is kept: steno retry {session} runs its prompt again"
+            )
         if cut is None or not cut.waits():
             raise NotAllowed(f"session {session!r} has no turn that was cut off; there is nothing to continue")
         return TurnStarted(Continues(cut.ended.turn.seq))
@@ -250,13 +300,20 @@ class Running:
 
     async def interrupt(self, session: str, input: Seq | None = None, turn: Seq | None = None) -> Seq | None:
         """Ask the running turn to stop, if it took `input` and is `turn`, where they are named; the turn, or None."""
-        running = (await self._views.view(session)).state.turn
+        running = (await self._views.now(session)).turn
         if running is None or (input is not None and input not in running.inputs):
             return None
         if turn is not None and turn != running.seq:
             return None
         await self._store.add(session, [InterruptAsked(running.seq)], key=f"interrupt:{running.seq}")
         return running.seq
+
+    async def interrupt_helper(self, session: str) -> bool:
+        """Ask a summary that is being made outside any turn to stop; whether there was one."""
+        helper = next(iter((await self._views.view(session)).state.helpers), None)
+        if helper is not None:
+            await self._store.add(session, [InterruptAsked(helper)], key=f"interrupt:{helper}")
+        return helper is not None
 
 
 def _waiting(session: str, input: Seq) -> _Wanted:

@@ -9,13 +9,28 @@ from msgspec.structs import replace
 
 from steno.engine import tokens
 from steno.engine.recover import recover, waits_for_approval
-from steno.journal.facts import ApprovalAsked, Compacted, ContextSet, Record, SessionStarted, TurnEnded, TurnStarted
+from steno.journal.distillates import Distilled
+from steno.journal.drafts import Draft
+from steno.journal.facts import (
+    ApprovalAsked,
+    Compacted,
+    ContextSet,
+    GoalSet,
+    Record,
+    RuleSet,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.history import History
+from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
 from steno.journal.usage import UsageTotal
+from steno.service.pages import FACTS, Page, page
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
 from steno.tools.output import unfold
@@ -42,7 +57,7 @@ class Approval(Struct, frozen=True):
 
 class View:
     """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
-    `models` answered from a seq on."""
+    `models` answered from a seq on; `said_of` are the rules and goals that facts hold."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -54,7 +69,9 @@ class View:
         self.asked_ms: dict[Seq, int] = {}
         self.ends: dict[Seq, Seq] = {}
         self.summaries: dict[Seq, Seq] = {}
+        self.distillates: dict[Seq, Distilled] = {}
         self.models: dict[Seq, str] = {}
+        self.said_of: dict[Seq, str] = {}
 
     def apply(self, record: Record) -> None:
         for fold in (self.state, self.transcript, self.turns, self.usage, self.history):
@@ -64,10 +81,16 @@ class View:
                 self.asked_ms[record.seq] = record.at_ms
             case ContextSet(model=model):
                 self.models[record.seq] = model
+                if record.fact.goal:
+                    self.said_of[record.seq] = record.fact.goal
             case TurnEnded(turn=turn):
                 self.ends[turn] = record.seq
             case Compacted(upto=upto):
                 self.summaries[record.seq] = upto
+            case Distilled():
+                self.distillates[record.seq] = record.fact
+            case RuleSet(rule=text) | GoalSet(goal=text):
+                self.said_of[record.seq] = text
             case _:
                 pass
 
@@ -90,12 +113,34 @@ class Summary(Struct, frozen=True):
     waits: bool
 
 
+class Tail(Struct, frozen=True):
+    """The end of a session, of one moment: its last page, the text being streamed, its row for lists and who runs it.
+    `closing` is what will close a turn that a dead process left open: it is shown, and stored by the next runner."""
+
+    page: Page
+    head: Seq
+    drafts: tuple[Draft, ...]
+    row: ListingRow
+    owner: str | None
+    closing: tuple[Record, ...]
+
+
 class Views:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def view(self, session: str) -> View:
         """A session as it stands. What a dead process left open is shown as the next one will close it."""
+        while True:
+            view, head = await self._view(session)
+            killed = await self._killed(view.state.attending)
+            if not killed or (await self._store.glance(session)).head == head:  # else they left in order meanwhile
+                break
+        for ended in killed:
+            view.apply(Record(view.state.head + 1, 0, ended))
+        return view
+
+    async def _view(self, session: str) -> tuple[View, Seq]:
         view = View()
         glance = await self._store.glance(session)
         async for record in self._records(session, 0, glance.head):
@@ -106,7 +151,7 @@ class Views:
         else:
             for seq, fact in enumerate(recover(view.state, glance.drafts), start=glance.head + 1):
                 view.apply(Record(seq, 0, fact))
-        return view
+        return view, glance.head
 
     async def whole(self, session: str) -> View:
         """A session as it stands, with the long outputs of its tools in full."""
@@ -117,6 +162,33 @@ class Views:
     async def tail(self, session: str, upto: Seq) -> State:
         """What is open at a fact, folded from the last fact up to it that began or ended a turn."""
         return _folded(await self._tail(session, upto))
+
+    async def now(self, session: str) -> State:
+        """What is open in a session as it stands, without reading all of it."""
+        glance = await self._store.glance(session)
+        state = await self.tail(session, glance.head)
+        if glance.owner is None:
+            for seq, fact in enumerate(recover(state, glance.drafts), start=glance.head + 1):
+                state.apply(Record(seq, 0, fact))
+        return state
+
+    async def end(self, session: str, facts_min: int = FACTS) -> Tail:
+        """The end of a session as it stands. What is before it is read with `before`."""
+        glance = await self._store.glance(session)
+        last = await page(self._store, session, glance.head, facts_min)
+        closing: tuple[Record, ...] = ()
+        if glance.owner is None:
+            facts = recover(_folded([*last.waited, *last.records]), glance.drafts)
+            closing = tuple(Record(seq, 0, fact) for seq, fact in enumerate(facts, start=glance.head + 1))
+        return Tail(last, glance.head, glance.drafts, glance.row, glance.owner, closing)
+
+    async def before(self, session: str, later: Page, facts_min: int = FACTS) -> Page | None:
+        """The page before a page; None if that is the first."""
+        return None if later.first <= 1 else await page(self._store, session, later.first - 1, facts_min)
+
+    async def owner(self, session: str) -> str | None:
+        """Who runs a session."""
+        return await self._store.running(session)
 
     async def approvals(self, session: str) -> list[Approval]:
         """The calls of a session that a person was asked about and that have not run."""
@@ -163,10 +235,9 @@ class Views:
         return difflib.get_close_matches(id, ids, n=3, cutoff=0.5)
 
     async def _as_it_stands(self, listed: Listed) -> Summary:
-        """A row with what is not in it: what came since, what is being streamed, what will close an open turn."""
-        glance, row = await self._store.glance(listed.id), listed.row
-        async for record in self._records(listed.id, listed.head, glance.head):
-            row.apply(record)
+        """A row with what is not in it: what is being streamed, and what will close an open turn or a dead visit."""
+        glance = await self._store.glance(listed.id)
+        row = glance.row
         state = await self.tail(listed.id, glance.head)
         waits = state.turn is not None and waits_for_approval(state.turn)
         if glance.owner is not None:
@@ -174,7 +245,17 @@ class Views:
         else:
             for seq, fact in enumerate(recover(state, glance.drafts), start=glance.head + 1):
                 row.apply(Record(seq, row.updated_ms, fact))
+        killed = await self._killed(row.owed.attending)
+        if killed and (await self._store.glance(listed.id)).head != glance.head:  # they left in order meanwhile
+            return await self._as_it_stands(listed)
+        for ended in killed:
+            row.apply(Record(glance.head + 1, row.updated_ms, ended))
         return Summary(replace(listed, head=glance.head, owner=glance.owner, row=row), waits)
+
+    async def _killed(self, attending: dict[Seq, str]) -> list[SessionEnded]:
+        """The ends that the next start will store, for visitors that are dead."""
+        dead = [seq for seq, by in attending.items() if not await self._store.alive(by)]
+        return [SessionEnded("killed", attended=seq) for seq in dead]
 
     async def _tail(self, session: str, upto: Seq) -> list[Record]:
         length = TAIL

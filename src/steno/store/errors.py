@@ -8,6 +8,7 @@ StoreError
   NotAllowed         this verb may not write this fact; mend the caller
   ShownTextDropped   a sealing fact lacks text that was already shown; mend the caller
   UnknownPayload     no payload has this hash; put it first
+  NotPending         the input was taken, or taken back, meanwhile; nothing was stored; look again
   ForksRemain        other sessions refer to this one; delete them too, or keep it
   StoreClosed        this store was closed, or the process was forked since; open it again
   StoreUnwritable    nothing was stored; tell the person why
@@ -60,6 +61,10 @@ class ShownTextDropped(StoreError):
 
 
 class UnknownPayload(StoreError):
+    pass
+
+
+class NotPending(StoreError):
     pass
 
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import FreeFact, InputAdmitted, Record, SessionStarted, TurnFact
+from steno.journal.facts import FreeFact, InputAdmitted, Record, SessionAttended, SessionStarted, TurnFact
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 
@@ -37,20 +37,23 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Admission(Struct, frozen=True, kw_only=True):
-    """An input and where it goes: to `session`, or to the session bound to `create.name`, made if absent."""
+    """An input and where it goes: to `session`, or to the session bound to `create.name`, made if absent. With `visit`,
+    the visit begins in the same commit, before the input."""
 
     input: InputAdmitted
     session: str | None = None
     create: SessionStarted | None = None
     payloads: tuple[bytes, ...] = ()
+    visit: SessionAttended | None = None
 
 
 class Admitted(Struct, frozen=True):
-    """`first` is False if this key had been admitted before: then nothing was stored again."""
+    """`first` is False if this key had been admitted before: then nothing was stored again, and no visit began."""
 
     session: str
     seq: Seq
     first: bool
+    visit: Seq | None = None
 
 
 class Lease(Struct, frozen=True):
@@ -106,13 +109,13 @@ class Listed(Struct, frozen=True):
 
 
 class Glance(Struct, frozen=True):
-    """What is under way in a session: its head, who runs it, the text being streamed, and the last fact with a summary
-    (0 if there is none), all of one moment."""
+    """What is under way in a session: its head, who runs it, the text being streamed, and its row for lists, all of one
+    moment."""
 
     head: Seq
     owner: str | None
     drafts: tuple[Draft, ...]
-    compacted: Seq = 0
+    row: ListingRow
 
 
 class Damage(Struct, frozen=True):
@@ -130,6 +133,11 @@ class Report(Struct, frozen=True):
 
 class Store(Protocol):
     """The verbs. All of them are safe to call from many tasks at once."""
+
+    @property
+    def owner(self) -> str:
+        """This open store, to others: its name for leases and visits. Never used twice."""
+        ...
 
     async def admit(self, admission: Admission) -> Admitted: ...
     async def create(self, started: SessionStarted, session: str | None = None) -> str: ...
@@ -150,6 +158,10 @@ class Store(Protocol):
     async def glance(self, session: str) -> Glance: ...
     def follow(self, session: str, cursor: Cursor | None = None, drafts: bool = True) -> AsyncIterator[Event]: ...
     async def find(self, name: str) -> str | None: ...
+    async def owing(self, limit: int = 100, after: int = 0) -> list[Listed]: ...
+    async def alive(self, owner: str) -> bool: ...
+    async def due(self, limit: int = 10) -> list[Listed]: ...
+    async def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]: ...
     async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]: ...
 
     async def put(self, session: str, payload: bytes) -> Hash: ...

@@ -35,6 +35,10 @@ Ending = Literal["ended", "gone", "foreign", "owned", "unverified"]
 spared. owned: a live process of ours looks after it; spared. unverified: this system cannot tell; spared."""
 
 
+_running: set[int] = set()
+"""The groups of this process that run a command."""
+
+
 class _Process(NamedTuple):
     """`started` is in ticks since boot; with it, a pid that was given away again is told from the first one."""
 
@@ -46,6 +50,20 @@ def mark(group: int | None) -> str:
     """What a command of this process carries. `group` is None while it is not spawned."""
     pid = os.getpid()
     return f"{'' if group is None else group}:{pid}:{_start_of(pid)}"
+
+
+def began(group: int) -> None:
+    _running.add(group)
+
+
+def over(group: int) -> None:
+    _running.discard(group)
+
+
+def end_all() -> None:
+    """End what this process runs, at once: for one who leaves and waits for nobody."""
+    for group in tuple(_running):
+        signal_group(group, signal.SIGKILL)
 
 
 async def end_group(group: int, grace_s: float = GRACE_S) -> Ending:

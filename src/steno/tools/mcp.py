@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from steno.tools import mcp_http, mcp_stdio
+from steno.tools.child import Child, Command
 from steno.tools.environment import Scrub
-from steno.tools.mcp_stdio import Child, Command
 
 if TYPE_CHECKING:
     from mcp.client import Client

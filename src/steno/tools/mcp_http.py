@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from steno.tools.mcp_stdio import LINE_BYTES_MAX
+from steno.tools.child import LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     import httpx2

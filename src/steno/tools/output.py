@@ -163,7 +163,7 @@ async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[by
     """Put outputs that lie in payloads back into the messages, whole, as far as they fit; else say where they are."""
     room = SHOWN_BYTES_MAX
     for message in messages:
-        if not any(_is_output(part) for part in message.parts):
+        if message.role != "tool" or not any(_is_output(part) for part in message.parts):
             continue
         parts: list[Content] = []
         for part in message.parts:

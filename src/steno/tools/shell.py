@@ -108,6 +108,7 @@ def spawn_gate(command: str, workspace: Workspace) -> Gate:
         )
     except OSError as error:
         raise BadArguments(f"the shell cannot be started: {error}") from error
+    groups.began(process.pid)
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both were asked for as pipes")
     return Gate(process, process.stdin, process.stdout)
@@ -196,6 +197,7 @@ class ShellCall:
         self._gate.go.close()
         self._gate.said.close()
         await groups.until(self._has_exited, _REAP_WAIT_S)
+        groups.over(self._process.pid)
         self._process.poll()
 
     def _outcome(self, pump: "Pump", in_time: bool, left: int) -> Outcome:

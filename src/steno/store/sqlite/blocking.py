@@ -5,7 +5,8 @@ import os
 import time
 import weakref
 from base64 import b32encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -40,11 +41,10 @@ from steno.store.protocol import (
     Report,
     Settings,
 )
-from steno.store.sqlite import backup, database, migrate, operations, reading, verify
-from steno.store.sqlite.checkpoint import Checkpointer
-from steno.store.sqlite.locks import Locks
+from steno.store.sqlite import backup, forgetting, operations, reading, verify
 from steno.store.sqlite.operations import Moment
 from steno.store.sqlite.pipeline import Pipeline
+from steno.store.sqlite.places import InMemory, Memory, OnDisk, Owners
 from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
@@ -55,33 +55,39 @@ _FOLLOW_PAUSE_S = 0.01
 class BlockingStore:
     """Every verb of the store protocol, as a plain method. Safe to use from many threads."""
 
-    def __init__(self, path: Path, settings: Settings | None = None) -> None:
-        self.path = path.absolute()
+    def __init__(self, where: Path | Memory, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
-        self.locks = Locks(self.path, _owner(), self.settings.lock_wait_ms)
+        if isinstance(where, Memory):
+            self._place: OnDisk | InMemory = InMemory(where, self.settings, _owner())
+        else:
+            self._place = OnDisk(where.absolute(), self.settings, _owner())
+        self.path = self._place.path
+        self.locks = self._place.owners
         self._readers: list[apsw.Connection] = []
         self._listeners: list[Callable[[Changes], None]] = []
         self._leases: set[tuple[str, int]] = set()
         self._closed = False
         self._pid = os.getpid()
-        try:
-            migrate.open_path(self.path, self.settings, self.locks)
-            self.locks.hold_owner()
-            self._writer = database.connect(self.path, self.settings)
-        except BaseException:
-            self.locks.close()
-            raise
-        self.pipeline = Pipeline(Transaction(self._writer, self.locks.turnstile), self._committed)
-        self._checkpointer = Checkpointer(self.path, self.settings, self._writer, self.pipeline)
+        self._writer = self._place.open()
+        self.pipeline = Pipeline(Transaction(self._writer, self._place.turns), self._committed)
+        self._remains = self._place.remains(self._writer, self.pipeline)
         _close_in_forks(self.locks)
-        with contextlib.suppress(StoreUnwritable, OutcomeUnknown):  # a full disk is no reason not to read
-            self._sweep()
+        try:
+            with contextlib.suppress(StoreUnwritable, OutcomeUnknown):  # a full disk is no reason not to read
+                self._sweep()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> "BlockingStore":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def owner(self) -> str:
+        return self.locks.owner
 
     # --- what needs no lease
 
@@ -175,7 +181,7 @@ class BlockingStore:
             row = reading.session(connection, session)
             listing = reading.listing(connection, row)
             drafts = reading.drafts(connection, row)
-        return row, Glance(row.head, row.owner, tuple(drafts), listing.compacted)
+        return row, Glance(row.head, row.owner, tuple(drafts), listing)
 
     def renew(self, lease: Lease) -> Lease:
         expires_ms = self.now_ms() + self.settings.lease_ms
@@ -238,10 +244,34 @@ class BlockingStore:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.bound(connection, name)
 
+    def due(self, limit: int = 10) -> list[Listed]:
+        """Sessions of which enough was said since their last distillate, the most recently changed first."""
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.due(connection, limit)
+
+    def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]:
+        """Sessions that have something to remember, the most recently changed first."""
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.remembered(connection, limit, before)
+
+    def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
+        """Sessions that owe something to somebody outside them, by number. Ask the next page with the last `mark`."""
+        with self.reader() as connection, reading.snapshot(connection):
+            found = reading.owing(connection, limit, after)
+        return self._with_runners(found)
+
+    def _with_runners(self, found: list[Listed]) -> list[Listed]:
+        return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
+
     def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
         with self.reader() as connection, reading.snapshot(connection):
             found = reading.listed(connection, limit, before)
-        return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
+        return self._with_runners(found)
+
+    def alive(self, owner: str) -> bool:
+        """Whether the process behind an owner still runs. Where file locks cannot be trusted, nobody can tell, and
+        every owner counts as alive."""
+        return self.settings.allow_network_file_system or self.locks.alive(owner)
 
     # --- payloads
 
@@ -259,7 +289,9 @@ class BlockingStore:
     def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
         with self.reader() as connection, reading.snapshot(connection):
             at = reading.redactable(connection, reading.session(connection, session), target)
+        self._forget_text(*at)
         seq = self.pipeline.run(lambda tx: operations.redact(tx, session, target, at, by, self.moment()))
+        self._forget_text(*at)
         self._erase()
         return seq
 
@@ -274,6 +306,24 @@ class BlockingStore:
         self._erase()
         return count
 
+    def _forget_text(self, holder: str, seq: Seq) -> None:
+        """Have other sessions forget what was distilled from a fact. Before it goes, so that a kill between the two
+        leaves no copy that nobody looks for; and after, for those who were told meanwhile."""
+        with self.reader() as connection, reading.snapshot(connection):
+            family = reading.family(connection, reading.session(connection, holder), seq)
+            doomed = {row.id: forgetting.covering(connection, row, seq) for row in family}
+        gone = {(id, record.seq) for id, records in doomed.items() for record in records}
+        if gone:
+            self._forget(doomed, lambda at: (at.session, at.seq) in gone)
+
+    def _forget(self, sources: Iterable[str], gone: forgetting.Gone) -> None:
+        for source in sources:
+            with self.reader() as connection, reading.snapshot(connection):
+                told = [reading.session(connection, id) for id in reading.told(connection, source)]
+                told = [row for row in told if forgetting.has_memories(connection, row, gone)]
+            for row in told:
+                self.pipeline.run(partial(forgetting.forget_memories, id=row.id, gone=gone))
+
     def _was_deleted(self, session: str) -> bool:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.was_deleted(connection, session)
@@ -282,13 +332,13 @@ class BlockingStore:
         """Leave nothing of what was removed in any file. If that fails, the same call again goes on from here."""
         try:
             self._sweep()
-            self._checkpointer.scrub()
+            self._remains.scrub()
         except (StoreUnwritable, OutcomeUnknown, OSError) as error:
             raise OutcomeUnknown(f"removed from the journal, but not from every file yet: {error}") from error
 
     def vacuum(self) -> None:
         """Write the store anew, without the room that removed facts left. Holds writers up meanwhile."""
-        self._checkpointer.vacuum()
+        self._remains.vacuum()
 
     def verify(self) -> Report:
         with self.reader() as connection:
@@ -305,7 +355,7 @@ class BlockingStore:
         self._closed = True
         if os.getpid() != self._pid:
             return  # a forked child: everything here is its parent's
-        self._checkpointer.close()
+        self._remains.close()
         self.pipeline.close()
         while self._readers:
             self._readers.pop().close()
@@ -330,7 +380,7 @@ class BlockingStore:
         try:
             connection = self._readers.pop()
         except IndexError:
-            connection = database.connect(self.path, self.settings, query_only=True)
+            connection = self._place.reader()
         try:
             yield connection
         finally:
@@ -350,8 +400,10 @@ class BlockingStore:
 
     def _sweep(self) -> None:
         with self.reader() as connection, reading.snapshot(connection):
-            if not reading.unswept(connection):
-                return
+            deleted = reading.unswept(connection)
+        if not deleted:
+            return
+        self._forget(deleted, lambda at: at.session in deleted)
         while self.pipeline.run(operations.sweep):
             pass
 
@@ -372,10 +424,10 @@ def _owner() -> str:
     return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"
 
 
-def _close_in_forks(locks: Locks) -> None:
+def _close_in_forks(owners: Owners) -> None:
     if not hasattr(os, "register_at_fork"):
         return
-    reference = weakref.ref(locks)
+    reference = weakref.ref(owners)
 
     def forget() -> None:
         held = reference()

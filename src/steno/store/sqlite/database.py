@@ -29,7 +29,7 @@ from steno.store.protocol import Settings
 from steno.store.sqlite.sql import SCHEMA
 
 APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
-VERSION = 2
+VERSION = 3
 CHECKSUM_BYTES = 8
 """At the end of every page, for `checked_pages`."""
 
@@ -43,12 +43,15 @@ _NETWORK = frozenset(
 )
 
 
-def connect(path: Path, settings: Settings, *, query_only: bool = False, check_pages: bool = True) -> apsw.Connection:
-    """One connection to an existing store."""
+def connect(
+    path: Path, settings: Settings, *, query_only: bool = False, check_pages: bool = True, make: bool = False
+) -> apsw.Connection:
+    """One connection to an existing store, or to one that this connection makes."""
     if settings.durability not in _SYNCHRONOUS:
         raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
     with translated(f"cannot open {path}"):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=settings.vfs or checked_pages())
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
+        connection = apsw.Connection(str(path), flags=flags, vfs=settings.vfs or checked_pages())
         if not check_pages:
             connection.pragma("checksum_verification", False)
         connection.set_busy_handler(patience(settings.lock_wait_ms))
@@ -144,6 +147,11 @@ def _is_empty(connection: apsw.Connection) -> bool:
 def _create(connection: apsw.Connection) -> None:
     connection.reserve_bytes(reserve=CHECKSUM_BYTES)
     connection.pragma("journal_mode", "wal")
+    make_tables(connection)
+
+
+def make_tables(connection: apsw.Connection) -> None:
+    """Unless somebody has made them."""
     connection.execute("begin immediate")
     if _is_empty(connection):
         connection.execute(SCHEMA).fetchall()
@@ -202,6 +210,8 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
             return StoreLocked(f"{doing}: another process has been writing to the store for too long")
         case apsw.FullError():
             return StoreFull(f"{doing}: the disk is full")
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+            return StoreFull(f"{doing}: the disk is full (there is no room for the log's index)")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return StoreReadOnly(f"{doing}: the store is read-only ({error})")
         case apsw.NotADBError():

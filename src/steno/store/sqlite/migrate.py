@@ -2,9 +2,9 @@
 
 A step is a script that runs in one transaction together with the change of the version number: a kill leaves the store
 before the step or after it, readable by the steno that knows that version, and the next start goes on from there. With
-each step the rows for lists are made anew from the facts, since what they hold may have changed as well. Then
-the pages get room for their checksums if they have none, which SQLite does in one transaction too. All of it runs only
-while no other process has the store open.
+the step to the version that this code knows the rows for lists are made anew from the facts, since what they hold may
+have changed as well. Then the pages get room for their checksums if they have none, which SQLite does in one
+transaction too. All of it runs only while no other process has the store open.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ class Step(Struct, frozen=True):
     script: str
 
 
-STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")),)
+STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")), Step(3, text("to_3.sql")))
 """In order, without a gap, ending at `database.VERSION`."""
 
 
@@ -56,7 +56,8 @@ def _migrate(path: Path, settings: Settings) -> None:
                 if connection.pragma("user_version") == step.version - 1:
                     connection.execute(step.script).fetchall()
                     connection.pragma("user_version", step.version)
-                    _relist(connection)
+                    if step.version >= database.VERSION:
+                        _relist(connection)
                 connection.execute("commit")
             _check_pages(connection)
     finally:
@@ -74,7 +75,9 @@ def _relist(connection: apsw.Connection) -> None:
                 listing.apply(record)
             upto = page[-1].seq
         row.listing_raw, row.listed = codec.encode(listing), row.head
-        connection.execute(STATEMENTS["relist"], (row.listing_raw.decode(), row.listed, row.sum(), row.n)).fetchall()
+        row.owes, row.memory = int(listing.owed.anything()), reading.memory_mark(listing)
+        values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
+        connection.execute(STATEMENTS["relist"], values).fetchall()
 
 
 def _check_pages(connection: apsw.Connection) -> None:

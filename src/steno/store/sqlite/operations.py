@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from steno.journal.codec import encode, escape
+from steno.journal.codec import escape
 from steno.journal.drafts import Draft, Stream, keeps, sealed_by
 from steno.journal.facts import (
     FREE_FACTS,
@@ -17,6 +17,7 @@ from steno.journal.facts import (
     ForkPoint,
     FreeFact,
     InputAdmitted,
+    InputWithdrawn,
     MessageRedacted,
     Record,
     SessionRenamed,
@@ -24,14 +25,14 @@ from steno.journal.facts import (
     ToolSettled,
     TurnFact,
     payloads_of,
+    taken_by,
 )
 from steno.journal.listing import ListingRow, title_of
 from steno.journal.parts import GONE, File, Hash, Redacted, Seq, outcome_parts
 from steno.journal.redaction import redact as without_text
-from steno.store.errors import ForksRemain, KeyReused, NotAllowed, ShownTextDropped
+from steno.store.errors import ForksRemain, KeyReused, NotAllowed, NotPending, ShownTextDropped
 from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
-from steno.store.sqlite import reading
-from steno.store.sqlite.rows import fact_crc
+from steno.store.sqlite import forgetting, reading
 from steno.store.sqlite.sql import STATEMENTS
 from steno.store.sqlite.transaction import Session, Transaction
 
@@ -61,16 +62,18 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
     if before is not None:
         return _admitted_before(tx, before, said)
     id, started = _target(tx, admission, moment)
-    brought = {sha256(body).hexdigest(): body for body in admission.payloads}
-    written = tx.written([said], frozenset(brought))
+    brought = {sha256(body).hexdigest(): body for body in admission.payloads} if admission.payloads else {}
+    visit = admission.visit
+    written = tx.written((said,) if visit is None else (visit, said), brought)
     session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
     for hash, body in brought.items():
         tx.run("insert_payload", (hash, body))
         tx.run("own_payload", (hash, session.row.n, 0))
-    seq = tx.insert(session, written, moment.now_ms)
+    first = tx.insert(session, written, moment.now_ms)
+    seq = first if visit is None else first + 1
     if said.key is not None:
         _keep_key(tx, said.source, said.key, session, seq, 1)
-    return Admitted(id, seq, True)
+    return Admitted(id, seq, True, None if visit is None else first)
 
 
 def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str, SessionStarted | None]:
@@ -170,6 +173,9 @@ def add(tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, mo
         if count != len(facts) or [_record(tx, session, first + i).fact for i in range(count)] != list(facts):
             raise KeyReused(f"key {key!r} was used before in {id!r}, with other facts; nothing was stored")
         return Appended(first, first + len(facts) - 1, ())
+    for fact in facts:
+        if isinstance(fact, InputWithdrawn) and fact.input not in session.listing.pending:
+            raise NotPending(f"input {fact.input} of session {id!r} does not wait any more; nothing was changed")
     first = tx.insert(session, tx.written(facts), moment.now_ms)
     if key is not None:
         _keep_key(tx, source, key, session, first, len(facts))
@@ -237,19 +243,26 @@ def append(tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, 
     session = tx.owned(lease)
     _check_kinds(facts, TURN_FACTS, "is not a turn fact")
     written = tx.written(facts)
-    sealed = [_sealable(tx, session, fact) for fact in facts if sealed_by(fact) is not None]
+    sealed = [_sealable(tx, session, fact, at) for fact in facts if (at := sealed_by(fact)) is not None]
     foreign = tx.since(session, head)
+    _refuse_withdrawn(id=session.row.id, facts=facts, foreign=foreign)
+    forgetting.check(tx, facts, foreign)
     for started, drafts in sealed:
         tx.seal(session, started, drafts)
     first = tx.insert(session, written, moment.now_ms)
     return Appended(first, session.row.head, foreign)
 
 
-def _sealable(tx: Transaction, session: Session, fact: TurnFact) -> tuple[Seq, list[Draft]]:
+def _refuse_withdrawn(id: str, facts: Sequence[TurnFact], foreign: Sequence[Record]) -> None:
+    """A runner that has not seen yet that an input was taken back may not take it."""
+    taken = {seq for fact in facts for seq in taken_by(fact)}
+    withdrawn = {record.fact.input for record in foreign if isinstance(record.fact, InputWithdrawn)}
+    if taken & withdrawn:
+        raise NotPending(f"input {min(taken & withdrawn)} of session {id!r} was taken back; nothing was stored")
+
+
+def _sealable(tx: Transaction, session: Session, fact: TurnFact, started: Seq) -> tuple[Seq, list[Draft]]:
     """The drafts that a fact seals, once it is sure that it keeps every character of them."""
-    started = sealed_by(fact)
-    if started is None:
-        raise NotAllowed(f"{type(fact).__name__} seals nothing")
     drafts = tx.drafts_at(session, started)
     for draft in drafts:
         if not keeps(fact, draft) and not _in_payload(tx, fact, draft):
@@ -299,14 +312,14 @@ def redact(tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, 
     emptied = without_text(record.fact)
     if emptied is None:
         raise NotAllowed(f"session {id!r} has no text to redact at {target}")
-    body = encode(emptied)
-    n, seq = holder.row.n, record.seq
-    tx.run("replace_fact", (fact_crc(n, seq, record.at_ms, body), body.decode(), n, seq))
+    forgetting.replace_fact(tx, holder, record, emptied)
     for hash in payloads_of(record.fact):
         tx.run("own_payload", (hash, holder.row.n, -1))
         tx.run("disown_payload", (hash, holder.row.n))
         tx.run("delete_payload_unowned", (hash,))
-    for heir in _family(tx, holder, record.seq):
+    family = _family(tx, holder, record.seq)
+    forgetting.empty_distillates(tx, family, record.seq)
+    for heir in family:
         _retitle(tx, heir, record.seq, emptied)
     seq = tx.insert(session, tx.written([MessageRedacted(target, by)]), moment.now_ms)
     _keep_key(tx, source, key, session, seq, 1)

@@ -50,14 +50,16 @@ class Ticket(Generic[T]):
 
     __slots__ = ("answer", "done", "error", "future", "size", "verb", "waiter")
 
-    def __init__(self, verb: Callable[[Transaction], T], waiter: Waiter | None = None, size: int = 0) -> None:
+    def __init__(
+        self, verb: Callable[[Transaction], T], waiter: Waiter | None = None, size: int = 0, future: object = None
+    ) -> None:
         self.verb = verb
         self.waiter = waiter
         self.size = size
+        self.future = future
         self.answer: T | None = None
         self.error: Exception | None = None
         self.done = False
-        self.future: object = None
 
     def result(self) -> T:
         if self.error is not None:
@@ -148,9 +150,10 @@ class Pipeline:
         batch: list[Ticket[object]] = []
         try:
             while self._queue and len(batch) < BATCH_MAX:
-                batch.append(self._queue[0])
+                if not self._queue[0].done:
+                    batch.append(self._queue[0])
                 self._queue.popleft()
-            self._commit_batch([ticket for ticket in batch if not ticket.done])
+            self._commit_batch(batch)
         except BaseException:
             self._transaction.rollback()
             _fail(batch, OutcomeUnknown("interrupted while storing; the same call with the same key settles it"))

@@ -41,19 +41,27 @@ class SessionRow(Struct):
     listing_raw: bytes
     listed: Seq
     crc: int = 0
+    owes: int = 0
+    memory: int = 0
     head: Seq = 0
     """Of the facts, not of the row."""
 
     def sum(self) -> int:
         """The checksum that the row should have."""
         plain = f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.listed} {self.token} {self.owner}"
-        return crc32(self.listing_raw, crc32(f"{plain} {self.expires_ms} {self.touched}".encode()))
+        marks = f"{self.expires_ms} {self.touched} {self.owes} {self.memory}"
+        return crc32(self.listing_raw, crc32(f"{plain} {marks}".encode()))
 
     def listing(self) -> ListingRow:
         try:
             return codec.decode_listing(self.listing_raw)
         except codec.DecodeError as error:
             raise JournalCorrupt(f"session {self.id!r}: its row for lists is damaged: {error}") from error
+
+
+def memory_mark(listing: ListingRow) -> int:
+    """1: a distillate is due; 2: there is something to remember; 3: both."""
+    return int(listing.due()) + 2 * bool(listing.memory.at)
 
 
 class Segment(Struct):
@@ -204,16 +212,74 @@ def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[
     fresh: dict[str, int] = dict(connection.execute(STATEMENTS["sessions_since"], (upto,)))
     order = sorted(((top, id) for id, top in fresh.items() if top < mark), reverse=True)[:limit]
     found = [_listed(connection, session(connection, id), top) for top, id in order]
-    for raw in connection.execute(STATEMENTS["sessions_before"], (mark, limit - len(found) + len(fresh))):
+    rows = connection.execute(STATEMENTS["sessions_before"], (mark, limit + len(fresh)))
+    while len(found) < limit and (raw := rows.fetchone()) is not None:
         row = checked(raw)
         if row.id in fresh:
             continue
         if row.touched >= mark:
             raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
         mark = row.touched
-        if len(found) < limit:
-            found.append(_listed(connection, row, row.touched))
+        found.append(_listed(connection, row, row.touched))
     return found
+
+
+def owing(connection: apsw.Connection, limit: int, after: int) -> list[Listed]:
+    """Sessions that owe something, by number: of those that are marked and those with facts that no row has yet."""
+    found: list[Listed] = []
+    while len(found) < limit and (rows := _may_owe(connection, limit, after)):
+        listed = (_listed(connection, row, row.n) for row in rows)
+        found += [one for one in listed if one.row.owed.anything()]
+        after = rows[-1].n
+    return found[:limit]
+
+
+def _may_owe(connection: apsw.Connection, limit: int, after: int) -> list[SessionRow]:
+    upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
+    marked = [checked(raw) for raw in connection.execute(STATEMENTS["sessions_owing"], (after, limit))]
+    fresh = connection.execute(STATEMENTS["owing_since"], (upto, after, limit)).fetchall()
+    known = {row.n for row in marked}
+    marked += [session(connection, str(id)) for n, id in fresh if n not in known]
+    return sorted(marked, key=lambda row: row.n)[:limit]
+
+
+def due(connection: apsw.Connection, limit: int) -> list[Listed]:
+    """Sessions that should be distilled, the most recently changed first."""
+    found = _by_memory(connection, "sessions_due", limit, None)
+    return [one for one in found if one.row.due()][:limit]
+
+
+def remembered(connection: apsw.Connection, limit: int, before: int | None) -> list[Listed]:
+    """Sessions with something to remember, the most recently changed first."""
+    found = _by_memory(connection, "sessions_remembered", limit, before)
+    return [one for one in found if one.row.memory.at][:limit]
+
+
+def _by_memory(connection: apsw.Connection, name: str, limit: int, before: int | None) -> list[Listed]:
+    """Those that are marked, and those with facts that no row has yet: in order, and at least `limit` of the marked."""
+    mark = (1 << 62) if before is None else before
+    upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
+    fresh: dict[str, int] = dict(connection.execute(STATEMENTS["sessions_since"], (upto,)))
+    found = [_listed(connection, session(connection, id), top) for id, top in fresh.items() if top < mark]
+    for raw in connection.execute(STATEMENTS[name], (mark, limit + len(fresh))):
+        row = checked(raw)
+        if row.id not in fresh:
+            found.append(_listed(connection, row, row.touched))
+    return sorted(found, key=lambda one: one.mark, reverse=True)
+
+
+def told(connection: apsw.Connection, source: str) -> list[str]:
+    """Sessions that may have been told something that another one has to remember."""
+    upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
+    fresh = [str(id) for id, _ in connection.execute(STATEMENTS["sessions_since"], (upto,))]
+    quoted = msgspec.json.encode(codec.escape(source)).decode()
+    return sorted({*fresh, *(str(id) for (id,) in connection.execute(STATEMENTS["sessions_told"], (quoted,)))})
+
+
+def of_type(connection: apsw.Connection, row: SessionRow, tag: str) -> list[Record]:
+    """A session's own facts of one type."""
+    seqs = [int(seq) for (seq,) in connection.execute(STATEMENTS["facts_of_type"], (row.n, tag))]
+    return [records(connection, row, seq - 1, 1)[0] for seq in seqs]
 
 
 def _listed(connection: apsw.Connection, row: SessionRow, touched: int) -> Listed:
@@ -259,5 +325,15 @@ def was_deleted(connection: apsw.Connection, id: str) -> bool:
     return connection.execute(STATEMENTS["deletion"], (codec.escape(id),)).fetchone() is not None
 
 
-def unswept(connection: apsw.Connection) -> bool:
-    return connection.execute(STATEMENTS["deletions_unswept"]).fetchone() is not None
+def unswept(connection: apsw.Connection) -> list[str]:
+    """Deleted sessions of which something may be left."""
+    return [str(id) for (id,) in connection.execute(STATEMENTS["deleted_unswept"])]
+
+
+def family(connection: apsw.Connection, row: SessionRow, seq: Seq) -> list[SessionRow]:
+    """A session and all forks that have its fact `seq`."""
+    found = [row]
+    for member in found:
+        children = connection.execute(STATEMENTS["children_of"], (member.n,)).fetchall()
+        found += [heir for (child,) in children if (heir := session(connection, str(child))).base >= seq]
+    return found

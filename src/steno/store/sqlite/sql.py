@@ -31,10 +31,11 @@ class ManyRows:
     def __init__(self, name: str, width: int) -> None:
         row = "(" + ", ".join("?" * width) + ")"
         self._sized = [(size, STATEMENTS[name].format(rows=", ".join([row] * size))) for size in _SIZES]
+        self.one = self._sized[-1][1]
 
     def split(self, rows: "Sequence[tuple[SQLiteValue, ...]]") -> "Iterator[tuple[str, Sequence[SQLiteValue]]]":
         if len(rows) == 1:
-            yield self._sized[-1][1], rows[0]
+            yield self.one, rows[0]
             return
         at = 0
         for size, statement in self._sized:

@@ -1,12 +1,12 @@
 -- Every statement that the store runs, by name. `{rows}` is a list of value rows, made by the loader in a few sizes.
 
 -- name: session_by_id
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
     coalesce((select max(seq) from facts where session = n), base)
 from sessions where id = ?
 
 -- name: session_by_n
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
     coalesce((select max(seq) from facts where session = n), base)
 from sessions where n = ?
 
@@ -32,24 +32,54 @@ values (?, ?, ?, ?, 0, null, 0, ?, ?, ?, 0)
 returning n
 
 -- name: save_sessions
-insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc) values {rows}
+insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc, owes, memory)
+values {rows}
 on conflict (n) do update set
     token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing, listed = excluded.listed, crc = excluded.crc
+    listing = excluded.listing, listed = excluded.listed, crc = excluded.crc,
+    owes = excluded.owes, memory = excluded.memory
 
 -- name: move_sessions
-insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc) values {rows}
+insert into sessions (n, id, base, token, owner, expires_ms, touched, listing, listed, crc, owes, memory)
+values {rows}
 on conflict (n) do update set
     token = excluded.token, owner = excluded.owner, expires_ms = excluded.expires_ms,
-    listing = excluded.listing, listed = excluded.listed, touched = excluded.touched, crc = excluded.crc
+    listing = excluded.listing, listed = excluded.listed, touched = excluded.touched, crc = excluded.crc,
+    owes = excluded.owes, memory = excluded.memory
 
 -- name: relist
-update sessions set listing = ?, listed = ?, crc = ? where n = ?
+update sessions set listing = ?, listed = ?, crc = ?, owes = ?, memory = ? where n = ?
 
 -- name: sessions_before
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc,
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
     coalesce((select max(seq) from facts where session = n), base) from sessions
 where touched < ? order by touched desc limit ?
+
+-- name: sessions_owing
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
+    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_owing
+where owes = 1 and n > ? order by n limit ?
+
+-- name: owing_since
+select distinct s.n, s.id from facts f not indexed cross join sessions s on s.n = f.session
+where f.id > ? and s.n > ? and f.body ->> 'type' in ('session.attended', 'hook.owed')
+order by s.n limit ?
+
+-- name: sessions_due
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
+    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_due
+where memory in (1, 3) and touched < ? order by touched desc limit ?
+
+-- name: sessions_remembered
+select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
+    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_remembered
+where memory in (2, 3) and touched < ? order by touched desc limit ?
+
+-- name: sessions_told
+select id from sessions where instr(listing, '"from_sessions"') and instr(listing, ?)
+
+-- name: facts_of_type
+select seq from facts where session = ? and body glob '{"type":"' || ? || '"*' order by seq
 
 -- name: children_of
 select id from sessions where parent = ?
@@ -163,6 +193,9 @@ insert into deletions (n, id, at_ms, base, head, swept) values (?, ?, ?, ?, ?, 0
 
 -- name: deletions_unswept
 select n, base, head from deletions where swept = 0 order by n limit 1
+
+-- name: deleted_unswept
+select id from deletions where swept = 0 order by n
 
 -- name: deletion_swept
 update deletions set swept = 1 where n = ?

@@ -29,6 +29,7 @@ from steno.store.protocol import (
 from steno.store.sqlite import operations, reading
 from steno.store.sqlite.blocking import BlockingStore, log_fenced
 from steno.store.sqlite.pipeline import Ticket
+from steno.store.sqlite.places import Memory
 from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
@@ -89,16 +90,18 @@ class SqliteStore:
 
     def __init__(self, blocking: BlockingStore) -> None:
         self.blocking = blocking
+        self._pipeline = blocking.pipeline
         self._loop = asyncio.get_running_loop()
         self._queued = 0
+        self._queued_max = blocking.settings.queue_bytes_max
         self._room = asyncio.Event()
         self._followers: dict[str, set[_Follower]] = {}
         self._watching: asyncio.Task[None] | None = None
         blocking.listen(self._committed)
 
     @classmethod
-    async def open(cls, path: Path, settings: Settings | None = None) -> "SqliteStore":
-        return cls(await asyncio.to_thread(BlockingStore, path, settings))
+    async def open(cls, where: Path | Memory, settings: Settings | None = None) -> "SqliteStore":
+        return cls(await asyncio.to_thread(BlockingStore, where, settings))
 
     async def __aenter__(self) -> "SqliteStore":
         return self
@@ -106,13 +109,18 @@ class SqliteStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def owner(self) -> str:
+        return self.blocking.owner
+
     # --- verbs that go straight to the pipeline
 
     async def admit(self, admission: Admission) -> Admitted:
         moment = self.blocking.moment()
+        size = _weight((admission.input,))
         for payload in admission.payloads:
             self.blocking.check_size(payload)
-        size = _weight([admission.input]) + sum(len(payload) for payload in admission.payloads)
+            size += len(payload)
         return await self._submit(lambda tx: operations.admit(tx, admission, moment), size)
 
     async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
@@ -167,6 +175,18 @@ class SqliteStore:
 
     async def find(self, name: str) -> str | None:
         return await self._thread(BlockingStore.find, name)
+
+    async def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
+        return await self._thread(BlockingStore.owing, limit, after)
+
+    async def alive(self, owner: str) -> bool:
+        return await self._thread(BlockingStore.alive, owner)
+
+    async def due(self, limit: int = 10) -> list[Listed]:
+        return await self._thread(BlockingStore.due, limit)
+
+    async def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]:
+        return await self._thread(BlockingStore.remembered, limit, before)
 
     async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
         return await self._thread(BlockingStore.list, limit, before)
@@ -271,14 +291,13 @@ class SqliteStore:
     async def _submit(self, verb: Callable[[Transaction], T], size: int = 0) -> T:
         """Queue a verb and wait until it is durable. A full queue makes the caller wait first."""
         size += _TICKET_BYTES
-        while self._queued > self.blocking.settings.queue_bytes_max:
+        while self._queued > self._queued_max:
             self._room.clear()
             await self._room.wait()
         self._queued += size
-        ticket = Ticket(verb, self, size)
         future: asyncio.Future[T] = self._loop.create_future()
-        ticket.future = future
-        self.blocking.pipeline.submit(ticket)
+        ticket = Ticket(verb, self, size, future)
+        self._pipeline.submit(ticket)
         try:
             return await future
         except LeaseLost as error:
@@ -303,4 +322,8 @@ class SqliteStore:
 
 def _weight(facts: Sequence[AnyFact]) -> int:
     """About how much memory queued facts hold."""
-    return sum(len(getattr(part, "text", "")) for fact in facts for part in parts_of(fact))
+    weight = 0
+    for fact in facts:
+        for part in parts_of(fact):
+            weight += len(getattr(part, "text", ""))
+    return weight

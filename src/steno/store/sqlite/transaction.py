@@ -10,7 +10,7 @@ A verb checks first and adds after: once it has added anything it may not refuse
 stand in a batch beside others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -27,7 +27,7 @@ from steno.store.sqlite import reading
 from steno.store.sqlite.reading import SessionRow
 from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, to_drafts
 from steno.store.sqlite.sql import STATEMENTS, ManyRows
-from steno.store.sqlite.turnstile import Turnstile
+from steno.store.sqlite.turnstile import Turns
 
 if TYPE_CHECKING:
     from apsw import SQLiteValue
@@ -49,8 +49,8 @@ None."""
 
 _INSERT_FACTS = ManyRows("insert_facts", 6)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
-_SAVE_SESSIONS = ManyRows("save_sessions", 10)
-_MOVE_SESSIONS = ManyRows("move_sessions", 10)
+_SAVE_SESSIONS = ManyRows("save_sessions", 12)
+_MOVE_SESSIONS = ManyRows("move_sessions", 12)
 
 
 class Session:
@@ -71,8 +71,9 @@ class Session:
 class Transaction:
     """Begins, collects, flushes, commits; then the same again."""
 
-    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turns) -> None:
         self.connection = connection
+        self._cursor = connection.cursor()  # for what gives no rows: a cursor for each statement would cost more
         self.turnstile = turnstile
         self.changes: Changes = {}
         self._sessions: dict[str, Session] = {}
@@ -87,7 +88,7 @@ class Transaction:
 
     def begin(self) -> None:
         self.turnstile.enter()
-        self.connection.execute("begin immediate")
+        self._cursor.execute("begin immediate")
         self.changes = {}
         if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
@@ -98,14 +99,17 @@ class Transaction:
 
     def flush(self) -> None:
         """Write what was collected. The transaction can be committed after it, or go on."""
-        self._flush_facts()
-        self._flush_drafts()
+        if self._facts:
+            self._flush_facts()
+        if self._drafts:
+            self._flush_drafts()
         if self._top - self._upto >= LISTS_BEHIND_MAX:
             self._update_lists()
-        self._flush_sessions()
+        if self._dirty:
+            self._flush_sessions()
 
     def commit(self) -> None:
-        self.connection.execute("commit")
+        self._cursor.execute("commit")
         self._version = self.connection.data_version()
         self.turnstile.leave()
 
@@ -188,7 +192,7 @@ class Transaction:
 
     # --- facts
 
-    def written(self, facts: Iterable[AnyFact], brought: frozenset[Hash] = frozenset()) -> list[Written]:
+    def written(self, facts: Iterable[AnyFact], brought: Container[Hash] = ()) -> list[Written]:
         """Facts as they will be stored, once it is sure that they can be."""
         ready = []
         for fact in facts:
@@ -275,16 +279,18 @@ class Transaction:
             self.run("delete_drafts", (session.row.n, started))
         if session.streams is not None:
             session.streams.discard(started)
-        session.ends = {stream: end for stream, end in session.ends.items() if stream.started != started}
+        if session.ends:
+            session.ends = {stream: end for stream, end in session.ends.items() if stream.started != started}
 
     # --- flushing
 
     def _flush_facts(self) -> None:
-        if not self._facts:
-            return
         facts, self._facts = self._facts, []
+        if len(facts) == 1:
+            self._cursor.execute(_INSERT_FACTS.one, facts[0])
+            return
         for statement, values in _INSERT_FACTS.split(facts):
-            self.connection.execute(statement, values)
+            self._cursor.execute(statement, values)
 
     def _flush_drafts(self) -> None:
         if not self._drafts:
@@ -296,7 +302,7 @@ class Transaction:
             crc = draft_crc(n, stream, start, text.encode())
             rows.append((n, stream.started, stream.kind, start, crc, text))
         for statement, values in _INSERT_DRAFTS.split(rows):
-            self.connection.execute(statement, values)
+            self._cursor.execute(statement, values)
 
     def _update_lists(self) -> None:
         """Write every fact that no list row has yet into its session's."""
@@ -314,11 +320,12 @@ class Transaction:
         for session in dirty.values():
             row = session.row
             row.listing_raw, row.listed = codec.encode(session.listing), row.head
+            row.owes = int(session.listing.owed.anything())
+            row.memory = reading.memory_mark(session.listing)
             row.crc = row.sum()
             lease = (row.token, row.owner, row.expires_ms)
-            (moved if session.moved else saved).append(
-                (row.n, row.id, row.base, *lease, row.touched, row.listing_raw.decode(), row.listed, row.crc)
-            )
+            listed = (row.touched, row.listing_raw.decode(), row.listed, row.crc, row.owes, row.memory)
+            (moved if session.moved else saved).append((row.n, row.id, row.base, *lease, *listed))
             session.moved = False
         if saved:
             for statement, values in _SAVE_SESSIONS.split(saved):

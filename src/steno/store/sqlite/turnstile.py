@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Protocol
 
 from steno.store.errors import StoreFull, StoreLocked, StoreReadOnly
 
@@ -43,6 +44,13 @@ class _Wait:
             with self._decide:
                 self.left = not self._arrived.is_set()
         return not self.left
+
+
+class Turns(Protocol):
+    """Lets one writer in at a time."""
+
+    def enter(self) -> None: ...
+    def leave(self) -> None: ...
 
 
 class Turnstile:

@@ -104,7 +104,8 @@ def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> li
             stored = row.listing()
             if stored.usage is None:  # an earlier steno began the row, and counted no usage
                 listing.usage, listing.context = None, stored.context
-            if listing != stored:
+            marks = (int(stored.owed.anything()), reading.memory_mark(stored))
+            if listing != stored or (row.owes, row.memory) != marks:
                 damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts"))
             return damage
     except JournalCorrupt as error:

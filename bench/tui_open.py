@@ -1,0 +1,74 @@
+"""The full-screen chat opens a session of 10,000 messages: until its last screen is painted, and scrolling back."""
+
+import asyncio
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.building import MESSAGES_PER_TURN, build
+from bench.result import Plan, Result, at_most, noted
+from bench.timing import median_ratio, medians, percentile
+from bench.tui_terminal import terminal
+from steno.config import Config, Place
+from steno.tui.app import Chat
+from steno.tui.scroll import Scroll
+from steno.wiring import Wiring
+
+NAME = "chat: open"
+MANY, FEW = 10_000, 100
+SIZE = (80, 24)
+SCREENS = 60
+
+
+def run(plan: Plan) -> list[Result]:
+    home = Path(plan.folder)
+    many, few = (build(home / "store.db", 1, count // MESSAGES_PER_TURN)[0] for count in (MANY, FEW))
+    results = asyncio.run(_in_the_chat(plan, home, many, few))
+    took_ms = [_started_ms(home, many) for _ in range(plan.pick(5, 2))]
+    what = f"{MANY:,} messages: from the start of the process to the last screen"
+    return [*results, noted(NAME, what, median(took_ms), "ms", f"on a terminal of its own; {len(took_ms)} rounds")]
+
+
+async def _in_the_chat(plan: Plan, home: Path, many: str, few: str) -> list[Result]:
+    wiring = Wiring(Config(), Place(home, home), "scripted:echo", "ask")
+    async with wiring.service("chat") as service:
+        chat = Chat(service, wiring, None, "dark")
+        async with chat.run_test(size=SIZE):
+            await _opened_ms(chat, few)
+            pairs = [(await _opened_ms(chat, many), await _opened_ms(chat, few)) for _ in range(plan.pick(15, 5))]
+            ours_ms, base_ms = medians(pairs)
+            await _opened_ms(chat, many)
+            screens_ms = [await _screen_up_ms(chat) for _ in range(SCREENS)]
+            held = chat.query_one(Scroll).laid_out
+    worst = percentile([pair[0] for pair in pairs], 0.95)
+    return [
+        at_most(NAME, f"{MANY:,} messages: the last screen, p95", worst, 300, "ms", f"p50 {ours_ms:.0f} ms; painted"),
+        at_most(NAME, f"the same, against {FEW}", median_ratio(pairs), 2, detail=f"{ours_ms:.0f} / {base_ms:.0f} ms"),
+        noted(NAME, f"{SCREENS} screens up, p95 of one", percentile(screens_ms, 0.95), "ms", f"{held:,} lines held"),
+    ]
+
+
+async def _opened_ms(chat: Chat, session: str) -> float:
+    before_s = time.perf_counter()
+    await chat.acts.open(session)
+    await _painted(chat)
+    return (time.perf_counter() - before_s) * 1000
+
+
+async def _screen_up_ms(chat: Chat) -> float:
+    before_s = time.perf_counter()
+    chat.query_one(Scroll).action_screens(-1)
+    await _painted(chat)
+    return (time.perf_counter() - before_s) * 1000
+
+
+async def _painted(chat: Chat) -> None:
+    """Until what was asked for is on the screen."""
+    done = asyncio.Event()
+    chat.call_after_refresh(done.set)
+    await done.wait()
+
+
+def _started_ms(home: Path, session: str) -> float:
+    with terminal(home, "--resume", session, "--model", "scripted:echo") as opened:
+        return (opened.wait(" tokens") - opened.started_s) * 1000

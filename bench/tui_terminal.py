@@ -1,0 +1,81 @@
+"""The real program on a terminal of its own: what it writes, and when."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LINES, COLUMNS = 24, 80
+LIMIT_S = 30.0
+
+_OWN_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from steno.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Terminal:
+    def __init__(self, home: Path, words: list[str]) -> None:
+        self._near, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("STENO_")}
+        self.started_s = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _OWN_TERMINAL, *words],
+            env=plain | {"STENO_HOME": str(home), "TERM": "xterm-256color"},
+            cwd=home,
+            stdin=far,
+            stdout=far,
+            stderr=far,
+            start_new_session=True,
+        )
+        os.close(far)
+        self._seen = b""
+
+    def type(self, text: str) -> None:
+        os.write(self._near, text.encode())
+
+    def wait(self, text: str) -> float:
+        """When a text that was not there before is written; in seconds of `perf_counter`."""
+        wanted, end_s = text.encode(), time.perf_counter() + LIMIT_S
+        while (at := self._seen.find(wanted)) < 0:
+            if time.perf_counter() > end_s:
+                raise TimeoutError(f"{text!r} was not written")
+            self._read(0.5)
+        self._seen = self._seen[at + len(wanted) :]
+        return time.perf_counter()
+
+    def drain(self, for_s: float) -> None:
+        """Take what is written, and forget it."""
+        end_s = time.perf_counter() + for_s
+        while time.perf_counter() < end_s:
+            self._read(0.01)
+        self._seen = b""
+
+    def _read(self, wait_s: float) -> None:
+        if select.select([self._near], [], [], wait_s)[0]:
+            self._seen += os.read(self._near, 65_536)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        os.close(self._near)
+
+
+@contextmanager
+def terminal(home: Path, *words: str) -> Iterator[Terminal]:
+    opened = Terminal(home, list(words))
+    try:
+        yield opened
+    finally:
+        opened.close()

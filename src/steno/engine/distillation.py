@@ -1,0 +1,140 @@
+"""What a session is distilled from, how a model is asked for it, and what is taken of its answer. Pure.
+
+The answer is a stranger's text: it is checked for its form, cut to size, and an item that points at nothing that was
+shown to the model is dropped.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from steno.engine.compaction import shorten, without_middle
+from steno.engine.request import Request
+from steno.journal.distillates import Distilled, Item
+from steno.journal.facts import (
+    Record,
+)
+from steno.journal.history import Said
+from steno.journal.parts import Seq, Text
+from steno.journal.transcript import Message, Transcript
+from steno.journal.turns import Turns
+
+ITEMS_MAX = 24
+TITLE_CHARS_MAX = 80
+SUMMARY_CHARS_MAX = 2_000
+ITEM_CHARS_MAX = 300
+SEQS_MAX = 12
+ANSWER_CHARS_MAX = 40_000
+MESSAGE_CHARS = 2_000
+
+SYSTEM = """\
+You read a conversation between a user and an assistant that can use tools, and write down what is worth keeping. \
+Each message begins with # and its number. Answer with one JSON object and nothing else:
+{"title": "...", "summary": "...", "decisions": [{"text": "...", "seqs": [1]}], "open": [...], "facts": [...]}
+title: at most eight words. summary: at most five sentences. decisions: what the user decided. open: what is not done \
+or not answered. facts: what would help with the user's next conversation, on whatever subject: about the user, their \
+project, their wishes. Each item is one short sentence that can be understood without the conversation, and seqs are \
+the numbers of the messages it comes from. Leave out passwords, keys and other secrets, what holds for this one \
+conversation only, and what is not certain. An empty list is a good answer. Write in the conversation's language."""
+
+
+class Source(Struct, frozen=True):
+    """The messages of a range as text, and their numbers."""
+
+    after: Seq
+    upto: Seq
+    text: str
+    seqs: frozenset[Seq]
+
+
+class _Found(Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+    seqs: list[int]
+
+
+class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
+    title: str
+    summary: str
+    decisions: list[_Found]
+    open: list[_Found]
+    facts: list[_Found]
+
+
+_answers = msgspec.json.Decoder(_Answer)
+"""Made here: msgspec crashes when two threads first meet a type at once."""
+
+
+class Unusable(Exception):
+    """An answer that is not what was asked for; the message says in what way."""
+
+
+def source(records: Sequence[Record], after: Seq, chars_max: int) -> Source | None:
+    """What was said in facts, without what a person hid or took back; None if nothing was answered."""
+    transcript, turns = Transcript(), Turns()
+    for record in records:
+        transcript.apply(record)
+        turns.apply(record)
+    undone = turns.undone()
+    shown = [message for message in transcript.messages if _counts(message) and message.turn not in undone]
+    if not any(message.role == "assistant" for message in shown):
+        return None
+    lines = [shorten(f"#{message.seq} {message.role}: {message.text.strip()}", MESSAGE_CHARS) for message in shown]
+    text = "\n".join(without_middle(lines, chars_max))
+    return Source(after, records[-1].seq, text, frozenset(message.seq for message in shown))
+
+
+def _counts(message: Message) -> bool:
+    return not message.hidden and message.state != "pending" and bool(message.text.strip())
+
+
+def ask(model: str, source: Source, wrong: tuple[str, str] | None = None) -> Request:
+    """The request for a distillate. `wrong` is an answer that could not be used, and why: then another one is asked
+    for."""
+    text = f"The conversation:\n{source.text}\n\nAnswer with the JSON object now."
+    if wrong is not None:
+        answer, why = wrong
+        text += f"\n\nYour last answer could not be used ({why}). It was:\n{shorten(answer, 4_000)}\n\nAnswer again."
+    return Request(model, SYSTEM, (), (Said(0, (Text(text),)),))
+
+
+def distillate(answer: str, source: Source, titled: bool, model: str) -> Distilled:
+    """What is taken of an answer. Raises `Unusable`."""
+    if len(answer) > ANSWER_CHARS_MAX:
+        raise Unusable(f"it has more than {ANSWER_CHARS_MAX} characters")
+    begin, end = answer.find("{"), answer.rfind("}")
+    if begin < 0 or end < begin:
+        raise Unusable("it is not a JSON object")
+    try:
+        found = _answers.decode(answer[begin : end + 1].encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unusable(str(error)) from error
+    items = [
+        *_items("decision", found.decisions, source.seqs),
+        *_items("open", found.open, source.seqs),
+        *_items("fact", found.facts, source.seqs),
+    ]
+    return Distilled(
+        source.after,
+        source.upto,
+        "" if titled else _line(found.title, TITLE_CHARS_MAX),
+        _line(found.summary, SUMMARY_CHARS_MAX),
+        tuple(items[:ITEMS_MAX]),
+        model,
+    )
+
+
+def _items(kind: Literal["decision", "open", "fact"], found: list[_Found], known: Collection[Seq]) -> list[Item]:
+    items = []
+    for one in found[:ITEMS_MAX]:
+        seqs = tuple(sorted({seq for seq in one.seqs if seq in known}))[:SEQS_MAX]
+        if seqs and (text := _line(one.text, ITEM_CHARS_MAX)):
+            items.append(Item(kind, text, seqs))
+    return items
+
+
+def _line(text: str, chars_max: int) -> str:
+    """Text of a stranger on one line, of a bounded length."""
+    line = " ".join(text.replace("\x00", " ").split())
+    return line if len(line) <= chars_max else line[: chars_max - 1].rstrip() + "…"

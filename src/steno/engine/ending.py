@@ -1,0 +1,65 @@
+"""The end of a visit: what is stored of it, and what plugins are told."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from steno.journal.facts import FreeFact, HookOwed, SessionEnded
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Seq
+from steno.journal.state import State
+
+HOOK = "on_session_end"
+
+Reason = Literal["left", "closed_terminal", "signal", "idle", "replaced", "killed"]
+LastTurn = Literal["none", "done", "interrupted", "failed"]
+
+
+class Standing(Struct, frozen=True):
+    """A session as somebody leaves it: how its last turn ended, or will be closed by recovery; whether an input waits
+    that no turn has taken; which model answers."""
+
+    last_turn: LastTurn = "none"
+    waiting: bool = False
+    model: str = ""
+
+
+class Visit(Struct, frozen=True):
+    session: str
+    seq: Seq
+    platform: str
+
+    @property
+    def key(self) -> str:
+        """Under which its end is stored: the same whoever ends it."""
+        return f"ended:{self.seq}"
+
+
+def standing(row: ListingRow, tail: State) -> Standing:
+    """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut off by leaving."""
+    last: LastTurn = "interrupted" if tail.turn is not None else row.last_turn or "none"
+    return Standing(last, bool(row.pending), row.model)
+
+
+def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
+    """What `on_session_end` says."""
+    return {
+        "session_id": visit.session,
+        "completed": at.last_turn == "done" and not at.waiting,
+        "interrupted": at.last_turn == "interrupted" or at.waiting,
+        "model": at.model,
+        "platform": visit.platform,
+        "reason": reason,
+        "key": f"{visit.session}:{visit.key}",
+    }
+
+
+def ending(visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str], by: str) -> tuple[FreeFact, ...]:
+    """The facts of an end, for one commit. `by` is who tells the plugins."""
+    ended = SessionEnded(reason, at.last_turn, visit.seq)
+    if not plugins:
+        return (ended,)
+    arguments = told(visit, reason, at)
+    return (ended, HookOwed(HOOK, str(arguments["key"]), json.dumps(arguments), tuple(plugins), visit.seq, by))

@@ -1,0 +1,97 @@
+"""The process that a plugin lives in: `python -m steno.plugins.host HANDLE KIND NAME TARGET`.
+
+It is told what happens as lines of JSON on a socket, and answers each with one. Its standard handles are not the
+terminal's: what the plugin prints goes into the log. When its parent dies, however it dies, the socket ends, and
+so does this process at once, whatever the plugin is doing.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+from typing import Any
+
+import pluggy
+
+from steno.plugins import PROJECT
+from steno.plugins.specs import Specs
+
+RESULT_CHARS_MAX = 20_000
+ERROR_CHARS_MAX = 1_000
+
+
+def load(kind: str, name: str, target: str) -> pluggy.PluginManager:
+    """One plugin, found by its entry point or in its file, with the hooks it has."""
+    if kind == "file":
+        spec = importlib.util.spec_from_file_location(f"steno_plugin_{name}", target)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{target} is no module")
+        plugin: Any = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = plugin
+        spec.loader.exec_module(plugin)
+    else:
+        plugin = importlib.metadata.EntryPoint(name, target, "steno.plugins").load()
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(Specs)
+    manager.register(plugin, name)
+    return manager
+
+
+def hooks_of(manager: pluggy.PluginManager) -> list[str]:
+    named = {name: getattr(manager.hook, name) for name in vars(Specs) if not name.startswith("_")}
+    return [name for name, caller in named.items() if caller.get_hookimpls()]
+
+
+def answer(manager: pluggy.PluginManager, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a hook returned, or how it failed."""
+    try:
+        results = getattr(manager.hook, asked["hook"])(**asked["arguments"])
+        said = [str(result)[:RESULT_CHARS_MAX] for result in results if result is not None]
+        return {"id": asked["id"], "results": said}
+    except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, SystemExit too
+        import traceback
+
+        traceback.print_exc()
+        return {"id": asked["id"], "error": f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
+
+
+def main() -> None:
+    handle, kind, name, target = sys.argv[1:]
+    link = socket.socket(fileno=int(handle))
+    link.set_inheritable(False)
+    asked: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_listen, args=(link, asked), daemon=True).start()
+    try:
+        manager = load(kind, name, target)
+        _say(link, {"hooks": hooks_of(manager)})
+    except BaseException as error:
+        _say(link, {"error": f"cannot be loaded: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]})
+        raise
+    while True:
+        _say(link, answer(manager, asked.get()))
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _listen(link: socket.socket, asked: "queue.Queue[dict[str, Any]]") -> None:
+    """In a thread of its own, so that the end of our parent is noticed while the plugin hangs. A parent that is killed
+    with an answer unread resets the socket instead of ending it."""
+    try:
+        with link.makefile("rb") as lines:
+            for line in lines:
+                asked.put(json.loads(line))
+    finally:
+        os._exit(0)
+
+
+def _say(link: socket.socket, value: dict[str, Any]) -> None:
+    link.sendall(json.dumps(value).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What to tell a person when codex fails: what happened, and what to do."""
+
+from steno.runtimes.codex.mapping import End
+from steno.runtimes.codex.process import CodexError, Gone, Silent, Unstartable
+from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
+
+
+def on_error(error: CodexError, session: str) -> tuple[str, str]:
+    """The cause and the detail of a turn that codex could not begin."""
+    match error:
+        case ThreadLost():
+            mend = f"steno retry {session} --new-thread begins a new one with what this session says"
+            return "thread_lost", f"codex {error}; {mend}"
+        case ThreadBusy():
+            return "codex", f"codex {error}; close it there, nothing is lost"
+        case Unstartable():
+            return "codex", f"{error}; steno doctor says which codex is used; path under [codex] names another"
+        case Gone():
+            return "codex", f"codex {error}; it is started again with the next turn"
+        case Silent():
+            return "codex", f"codex {error}; answer_s under [codex] gives it more"
+        case _:
+            return "codex", f"codex says: {error}"
+
+
+def on_failure(end: End) -> str:
+    match end.cause:
+        case "no_key":
+            return f"{end.detail}; codex login signs in, or set the key that its provider wants"
+        case "sandbox":
+            return f"{end.detail}; sandbox under [codex] chooses what its commands may do"
+        case _:
+            return end.detail

@@ -1,0 +1,26 @@
+"""Where codex is: a path that was configured, the package that carries it, or the PATH."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+MISSING = (
+    "codex is not installed: pip install 'steno[codex]' brings it, or path under [codex] in {config} names one that is "
+    "there; --runtime native answers without it. Nothing was stored"
+)
+
+
+def find(path: str) -> Path | None:
+    """None if there is none."""
+    if path:
+        found = Path(path).expanduser()
+        return found if found.is_file() else None
+    if importlib.util.find_spec("codex_cli_bin") is not None:
+        import codex_cli_bin
+
+        try:
+            return Path(codex_cli_bin.bundled_codex_path())
+        except FileNotFoundError:
+            return None
+    on_path = shutil.which("codex")
+    return None if on_path is None else Path(on_path)

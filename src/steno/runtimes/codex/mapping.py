@@ -1,0 +1,490 @@
+"""From codex's notifications to what we store and show. Pure: a turn is folded message by message into acts.
+
+    a message of the agent, its reasoning   drafts of the open step; the step is sealed when something else begins
+    a command, a file change, a call        the step is sealed with the call in it, and the call is started with it
+    output of a command                     drafts of the call
+    what is completed                       its text is the truth; what was shown is kept beside it where it differs
+    an input of ours                        recognised by its id; one that steers ends the step and begins the next
+    the end of the turn                     whatever is open is closed as the turn ended
+
+Steps and calls are opened and closed by facts that the runtime stores; here they have no seqs. An act names a call by
+its id. Output beyond what is shown is collected up to a bound, and settled with the rest.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steno.journal.facts import PlanStep, PlanUpdated, StepEnding, Usage
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Interrupted,
+    Opaque,
+    Outcome,
+    Reasoning,
+    Refused,
+    Text,
+    ToolCall,
+)
+from steno.runtimes.codex import items as i
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.wording import DECLINED, RUNTIME, call_of, cause_of, outcome_of
+
+_WAITS = "waitingOnApproval"
+
+
+# --- what is to be done -----------------------------------------------------------------------------------------
+
+
+class OpenStep(Struct, frozen=True):
+    """Another answer begins. `takes` is the id of an input that steers from here on."""
+
+    takes: str | None = None
+
+
+class Write(Struct, frozen=True):
+    """Make text of the open step durable, and so show it."""
+
+    kind: Literal["text", "reasoning"]
+    text: str
+
+
+class Seal(Struct, frozen=True):
+    """Close the open step with its answer. `started` is the id of its call if that runs already."""
+
+    parts: tuple[Content, ...]
+    ended: StepEnding = "complete"
+    shown: tuple[Content, ...] | None = None
+    usage: Usage | None = None
+    started: str | None = None
+
+
+class Lose(Struct, frozen=True):
+    """Close the open step: nothing came of it."""
+
+    cause: str
+    detail: str = ""
+
+
+class Start(Struct, frozen=True):
+    call: str
+
+
+class Output(Struct, frozen=True):
+    call: str
+    text: str
+
+
+class Settle(Struct, frozen=True):
+    """`shown` is what was shown where the outcome does not begin with it."""
+
+    call: str
+    outcome: Outcome
+    shown: str | None = None
+
+
+class Late(Struct, frozen=True):
+    """Output of a call of an earlier turn, or of one that is settled."""
+
+    call: str
+    text: str
+
+
+class Report(Struct, frozen=True):
+    """What the last sealed step cost."""
+
+    usage: Usage
+
+
+class Plan(Struct, frozen=True):
+    plan: PlanUpdated
+
+
+class Compacted(Struct, frozen=True):
+    """It has made its thread shorter."""
+
+
+class End(Struct, frozen=True):
+    """The turn is over. Everything open was closed by the acts before."""
+
+    status: Literal["completed", "interrupted", "failed"]
+    cause: str = ""
+    detail: str = ""
+
+
+class Skip(Struct, frozen=True):
+    """A notification that means nothing to us."""
+
+    method: str
+
+
+Act = OpenStep | Write | Seal | Lose | Start | Output | Settle | Late | Report | Plan | Compacted | End | Skip
+
+
+# --- a turn under way -------------------------------------------------------------------------------------------
+
+
+class _Said(Struct):
+    """An item of text in the open step. `text` is the truth once it is completed."""
+
+    id: str
+    kind: Literal["text", "reasoning"]
+    shown: str = ""
+    text: str | None = None
+
+
+class _Running(Struct):
+    """A call without an outcome. `rest` is output beyond what is shown. `ours`: our own tools settle it."""
+
+    call: ToolCall
+    started: bool
+    ours: bool = False
+    shown: str = ""
+    rest: list[str] = []
+    rest_chars: int = 0
+
+
+class Bounds(Struct, frozen=True):
+    shown_chars_max: int = 30_000
+    kept_chars_max: int = 5_000_000
+
+
+class Promised(Struct, frozen=True):
+    """A call that a person approved before it could be run: when codex comes with the same one, it is this one."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class TurnMap:
+    """`turn` is codex's id of it, once it is known; `steers` are the ids of inputs that may come back while it runs.
+    The first step is open when it begins."""
+
+    def __init__(self, bounds: Bounds = Bounds(), promised: tuple[Promised, ...] = ()) -> None:  # noqa: B008 - frozen
+        self.turn = ""
+        self.steers: set[str] = set()
+        self.known: set[str] = set()
+        self._bounds = bounds
+        self._promised = {(one.name, one.arguments): one.id for one in promised}
+        self._alias: dict[str, str] = {}
+        self._open = True
+        self._said: list[_Said] = []
+        self._usage: Usage | None = None
+        self._calls: dict[str, _Running] = {}
+        self._settled: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._asks = False
+        self._announced = ""
+        self._failure = p.Failure()
+
+    # --- what the runtime tells
+
+    def call_of(self, item: str) -> str:
+        """The call that an item stands for."""
+        return self._alias.get(item, item)
+
+    def begin(self, call: str) -> list[Act]:
+        """A call was approved and runs from now on."""
+        running = self._calls.get(call)
+        if running is None or running.started:
+            return []
+        running.started = True
+        return [Start(call)]
+
+    def refuse(self, call: str, reason: str) -> None:
+        """A call was not approved; codex will say that it was declined."""
+        self._refused[call] = reason
+
+    def asked(self, item: str) -> list[Act]:
+        """Codex wants to know whether a call may run: it does not run yet. If it did run, and codex wants to run it
+        once more with more rights, that is another call."""
+        call = self.call_of(item)
+        if self._announced == call:
+            self._announced = ""
+        running = self._calls.get(call)
+        if running is None or not running.started:
+            return []
+        self.settled(call)
+        said = _collected(running)
+        outcome = Failed((Text(said),) if said else ())
+        again = replace(running.call, id=f"{call}/again")
+        self._alias[item] = again.id
+        self._calls[again.id] = _Running(again, started=False)
+        return [Settle(call, outcome), *self._seal("complete"), *self._ready(), *self._seal("complete", again)]
+
+    def settled(self, call: str) -> None:
+        """Our own tools have stored the outcome of a call."""
+        self._calls.pop(call, None)
+        self._settled.add(call)
+
+    def close(self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = "") -> list[Act]:
+        """End the turn without codex: it was told to and does not answer, or it is gone."""
+        return [*self._finish(status), End(status, cause, detail)]
+
+    # --- what codex tells
+
+    def apply(self, note: p.Notification) -> list[Act]:
+        late = self._of_another_turn(note)
+        if late is not None:
+            return late
+        return [*self._begun(note), *self._applied(note)]
+
+    def _begun(self, note: p.Notification) -> list[Act]:
+        """Codex tells of a file change first and asks then. If the next message is no question, it was not asked."""
+        call, self._announced = self._announced, ""
+        waits = isinstance(note, p.StatusChanged) and _WAITS in note.status.active_flags
+        return [] if not call or waits else self.begin(call)
+
+    def _applied(self, note: p.Notification) -> list[Act]:
+        match note:
+            case p.ItemStarted():
+                return self._started(note.item)
+            case p.ItemCompleted():
+                return self._completed(note.item)
+            case p.AgentDelta() | p.PlanDelta():
+                return self._text(note.item_id, "text", note.delta)
+            case p.ReasoningDelta():
+                return self._text(note.item_id, "reasoning", note.delta)
+            case p.ReasoningPart():
+                return self._text(note.item_id, "reasoning", "\n\n") if note.summary_index else []
+            case p.OutputDelta():
+                return self._output(self.call_of(note.item_id), note.delta)
+            case p.UsageUpdated():
+                return self._used(note.token_usage.last)
+            case p.PlanUpdatedNote():
+                steps = tuple(PlanStep(step.step, step.status) for step in note.plan)
+                return [Plan(PlanUpdated(steps, note.explanation or ""))]
+            case p.StatusChanged():
+                self._asks = _WAITS in note.status.active_flags
+                return []
+            case p.ErrorNote():
+                return self._error(note)
+            case p.TurnStartedNote():
+                self.turn = self.turn or note.turn.id
+                return []
+            case p.TurnCompleted():
+                return self._ended(note.turn)
+            case p.Skipped():
+                return [Skip(note.method)]
+            case p.Warned() | p.Quiet():
+                return []
+
+    def _of_another_turn(self, note: p.Notification) -> list[Act] | None:
+        """What to do with a message of an earlier turn; None if it is of this one."""
+        turn = getattr(note, "turn_id", "") or getattr(note, "turn", "")
+        id = turn.id if isinstance(turn, p.Turn) else turn
+        if not id or not self.turn or id == self.turn:
+            return None
+        return [Late(note.item_id, note.delta)] if isinstance(note, p.OutputDelta) else []
+
+    def _started(self, item: i.Item) -> list[Act]:
+        match item:
+            case i.UserMessage():
+                return self._echo(item)
+            case i.AgentMessage() | i.PlanText():
+                return self._speak(item.id)
+            case i.ReasoningItem() | i.ContextCompaction() | i.UnknownItem():
+                return []
+            case i.DynamicToolCall():
+                return self._call(item.id, call_of(item), ours=True)
+            case i.FileChange():
+                acts = self._call(item.id, call_of(item))
+                self._announced = self.call_of(item.id)
+                return acts
+            case i.CommandExecution():
+                return self._call(item.id, call_of(item), started=item.process_id is not None or not self._asks)
+            case _:
+                return self._call(item.id, call_of(item), started=not self._asks)
+
+    def _completed(self, item: i.Item) -> list[Act]:
+        match item:
+            case i.UserMessage():
+                return []
+            case i.AgentMessage() | i.PlanText():
+                return self._whole(item.id, "text", item.text)
+            case i.ReasoningItem():
+                return self._whole(item.id, "reasoning", "\n\n".join((*item.summary, *item.content)))
+            case i.ContextCompaction():
+                return [Compacted()]
+            case i.UnknownItem():
+                return self._keep(Opaque(RUNTIME, item.kind, item.json))
+            case _:
+                return self._settle(item)
+
+    # --- text
+
+    def _ready(self) -> list[Act]:
+        if self._open:
+            return []
+        self._open = True
+        return [OpenStep()]
+
+    def _speak(self, id: str) -> list[Act]:
+        """Another message of the agent has a step of its own."""
+        if any(said.kind == "text" for said in self._said) and not any(said.id == id for said in self._said):
+            return self._seal("complete")
+        return []
+
+    def _text(self, id: str, kind: Literal["text", "reasoning"], text: str) -> list[Act]:
+        acts = self._ready()
+        said = next((said for said in self._said if said.id == id), None)
+        if said is None:
+            self._said.append(said := _Said(id, kind))
+        said.shown += text
+        return [*acts, Write(kind, text)] if text else acts
+
+    def _whole(self, id: str, kind: Literal["text", "reasoning"], text: str) -> list[Act]:
+        """What was not streamed is shown now. What was streamed otherwise stays, beside the truth."""
+        said = next((said for said in self._said if said.id == id), None)
+        if said is None and not text:
+            return []
+        shown = "" if said is None else said.shown
+        acts = self._text(id, kind, text.removeprefix(shown)) if text.startswith(shown) else []
+        for one in self._said:
+            if one.id == id:
+                one.text = text
+        return acts
+
+    def _keep(self, part: Opaque) -> list[Act]:
+        """At once: nobody can show it again."""
+        acts = self._seal("complete") if self._said else []
+        acts += self._ready()
+        return [*acts, *self._seal("complete", part)]
+
+    def _seal(self, ended: StepEnding, *more: Content, started: str | None = None) -> list[Act]:
+        """Close the open step, if one is open and something is in it."""
+        said, usage = self._said, self._usage
+        if not self._open or not (said or more):
+            return []
+        self._open, self._said, self._usage = False, [], None
+        truth = tuple(part for one in said if (part := _part(one.kind, one.shown if one.text is None else one.text)))
+        shown = tuple(part for one in said if (part := _part(one.kind, one.shown)))
+        return [Seal(truth + more, ended, None if shown == truth else shown, usage, started)]
+
+    # --- calls
+
+    def _call(self, id: str, call: ToolCall, started: bool = False, ours: bool = False) -> list[Act]:
+        promised = self._promised.pop((call.name, call.arguments), None)
+        if promised is not None:
+            self._alias[id] = promised
+            self._calls[promised] = _Running(replace(call, id=promised), started)
+            return [Start(promised)] if started else []
+        self._calls[id] = _Running(call, started, ours)
+        acts = self._ready()
+        return [*acts, *self._seal("complete", call, started=id if started else None)]
+
+    def _output(self, call: str, text: str) -> list[Act]:
+        running = self._calls.get(call)
+        if running is None:
+            return [Late(call, text)] if call in self._settled else []
+        acts = self.begin(call)
+        room = self._bounds.shown_chars_max - len(running.shown)
+        shown, rest = text[:room], text[room:]
+        if rest and running.rest_chars < self._bounds.kept_chars_max:
+            running.rest.append(rest)
+            running.rest_chars += len(rest)
+        if not shown:
+            return acts
+        running.shown += shown
+        return [*acts, Output(call, shown)]
+
+    def _settle(self, item: i.Item) -> list[Act]:
+        id = self.call_of(item.id)
+        running = self._calls.get(id)
+        if running is None:
+            if id in self._settled:
+                return []
+            acts = self._started(item)
+            return [*acts, *self._settle(item)] if self.call_of(item.id) in self._calls else acts
+        if running.ours:
+            return []
+        outcome = outcome_of(item, _collected(running))
+        acts = [] if isinstance(outcome, Refused) else self.begin(id)
+        if isinstance(outcome, Refused):
+            outcome = Refused(self._refused.get(id, outcome.reason))
+        self.settled(id)
+        return [*acts, Settle(id, outcome, _beside(outcome, running.shown))]
+
+    # --- inputs, usage, errors, the end
+
+    def _echo(self, item: i.UserMessage) -> list[Act]:
+        id = item.client_id
+        if id in self.steers:
+            self.steers.discard(id)
+            done = all(said.text is not None for said in self._said)
+            acts = self._seal("complete" if done else "interrupted")
+            if self._open:
+                acts.append(Lose("steered", "another input came before anything was said"))
+            self._open = True
+            return [*acts, OpenStep(id)]
+        return []
+
+    def _used(self, tokens: p.Tokens) -> list[Act]:
+        """Codex says 0 where the provider said nothing; unknown is not 0."""
+        if not (tokens.input_tokens or tokens.output_tokens):
+            return []
+        usage = Usage(
+            tokens.input_tokens, tokens.output_tokens, tokens.cached_input_tokens, tokens.reasoning_output_tokens
+        )
+        if self._open and self._said:
+            self._usage = usage
+            return []
+        return [] if self._open else [Report(usage)]
+
+    def _error(self, note: p.ErrorNote) -> list[Act]:
+        """If it tries again by itself, what it had said so far is over."""
+        self._failure = note.error
+        if not note.will_retry:
+            return []
+        acts = self._seal("incomplete")
+        if self._open:
+            self._open = False
+            acts.append(Lose(cause_of(note.error), note.error.message))
+        return acts
+
+    def _ended(self, turn: p.Turn) -> list[Act]:
+        status: Literal["completed", "interrupted", "failed"]
+        match turn.status:
+            case "completed" | "interrupted" as status:
+                return [*self._finish(status), End(status)]
+            case _:
+                error = turn.error or self._failure
+                return [*self._finish("failed"), End("failed", cause_of(error), error.message)]
+
+    def _finish(self, status: Literal["completed", "interrupted", "failed"]) -> list[Act]:
+        ended: StepEnding = "interrupted" if status == "interrupted" else "incomplete"
+        whole = all(said.text is not None for said in self._said)
+        acts = self._seal("complete" if whole or status == "completed" else ended)
+        if self._open:
+            self._open = False
+            cause = {"interrupted": "stopped", "failed": cause_of(self._failure), "completed": "empty"}[status]
+            acts.append(Lose(cause, self._failure.message))
+        for id, running in list(self._calls.items()):
+            if running.ours:
+                continue
+            self.settled(id)
+            said = _collected(running)
+            outcome = Interrupted((Text(said),) if said else ()) if running.started else Refused(DECLINED)
+            acts.append(Settle(id, outcome, _beside(outcome, running.shown)))
+        return acts
+
+
+def _part(kind: Literal["text", "reasoning"], text: str) -> Content | None:
+    if not text:
+        return None
+    return Text(text) if kind == "text" else Reasoning(text)
+
+
+def _collected(running: _Running) -> str:
+    return running.shown + "".join(running.rest)
+
+
+def _beside(outcome: Outcome, shown: str) -> str | None:
+    """What was shown, if the outcome does not begin with it."""
+    if not shown or isinstance(outcome, Refused):
+        return None
+    said = "".join(part.text for part in outcome.parts if isinstance(part, Text))
+    return None if said.startswith(shown) else shown

@@ -1,0 +1,181 @@
+"""An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole group.
+
+CodexError
+  Unstartable   it cannot be run, or ended before it greeted; the message says what to do
+  Gone          it ended while it was needed
+  Silent        it did not answer a request in time
+  Declined      it said no to a request
+"""
+
+import asyncio
+import logging
+import re
+from collections import deque
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from steno.runtimes.codex import protocol as p
+from steno.tools.child import Child, Command
+
+INBOX_MAX = 10_000
+_TRIED = re.compile(r"/0\.16[3-6]\.")
+
+Message = p.ServerRequest | p.Notification
+Read = TypeVar("Read")
+
+
+class CodexError(Exception):
+    pass
+
+
+class Unstartable(CodexError):
+    pass
+
+
+class Gone(CodexError):
+    pass
+
+
+class Silent(CodexError):
+    pass
+
+
+class Declined(CodexError):
+    pass
+
+
+class Patience(Struct, frozen=True):
+    """Time limits, in seconds. A turn itself has none here: it has a budget."""
+
+    start_s: float = 30.0
+    answer_s: float = 30.0
+    interrupt_s: float = 5.0
+
+
+class Server:
+    """`arrived` is set when there is something to take, or nothing more will come."""
+
+    def __init__(self, child: Child, patience: Patience) -> None:
+        self.arrived = asyncio.Event()
+        self.patience = patience
+        self.group = child.group
+        self._child = child
+        self._inbox: deque[Message] = deque()
+        self._room = asyncio.Event()
+        self._waits: dict[int, asyncio.Future[p.Answer]] = {}
+        self._asked = 0
+        self._over = False
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, command: Command, patience: Patience, version: str) -> "Server":
+        """Raises `Unstartable`. `version` is ours."""
+        try:
+            server = cls(await Child.spawn(command), patience)
+        except OSError as error:
+            raise Unstartable(f"{command.words[0]} cannot be run: {error.strerror or error}") from error
+        try:
+            await server._greet(version)
+        except CodexError as error:
+            await server.end()
+            said = server._child.complaint()
+            raise Unstartable(f"{command.words[0]} {error}{f': {said}' if said else ''}") from error
+        except BaseException:
+            await server.end()
+            raise
+        return server
+
+    async def ask(self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None) -> Read:
+        """A request and its answer. Raises `Gone`, `Silent` or `Declined`."""
+        self._asked += 1
+        answer = self._waits[self._asked] = asyncio.get_running_loop().create_future()
+        self._room.set()
+        try:
+            await self._send({"id": self._asked, "method": method, "params": params})
+            limit = self.patience.answer_s if limit_s is None else limit_s
+            answered = await asyncio.wait_for(answer, limit)
+        except TimeoutError as error:
+            raise Silent(f"did not answer to {method} in time") from error
+        finally:
+            self._waits.pop(self._asked, None)
+        if answered.error is not None:
+            raise Declined(answered.error.message)
+        return msgspec.json.decode(answered.result, type=kind)
+
+    async def reply(self, request: int | str, result: dict[str, Any]) -> None:
+        await self._send({"id": request, "result": result})
+
+    async def refuse(self, request: int | str, message: str) -> None:
+        await self._send({"id": request, "error": {"code": -32601, "message": message}})
+
+    def take(self) -> list[Message]:
+        """Everything that came since the last time. Raises `Gone` when nothing is left and nothing will come."""
+        self.arrived.clear()
+        taken = list(self._inbox)
+        self._inbox.clear()
+        self._room.set()
+        if self._over:
+            self.arrived.set()
+            if not taken:
+                raise Gone(self._last_words())
+        return taken
+
+    async def end(self) -> None:
+        """End it with its whole group; what it had still to say is not waited for."""
+        self._reader.cancel()
+        await self._child.end()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        self._leave()
+
+    async def _greet(self, version: str) -> None:
+        client = {"name": "steno", "title": "steno", "version": version}
+        greeting = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
+        answer = await self.ask("initialize", greeting, p.Initialized, self.patience.start_s)
+        if _TRIED.search(answer.user_agent) is None:
+            log().warning("codex is %r; steno was tried with %s", answer.user_agent, p.VERSIONS)
+        await self._send({"method": "initialized"})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            await self._child.send(p.written(message))
+        except ConnectionError as error:
+            raise Gone(self._last_words()) from error
+
+    async def _read(self) -> None:
+        try:
+            async for line in self._child.lines():
+                self._put(line)
+                while len(self._inbox) >= INBOX_MAX and not self._waits:
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            self._leave()
+
+    def _put(self, line: bytes) -> None:
+        try:
+            message = p.line(line)
+        except (msgspec.DecodeError, RecursionError):
+            log().warning("codex wrote a line that is no message: %r", line[:200])
+            return
+        if not isinstance(message, p.Answer):
+            self._inbox.append(message)
+            self.arrived.set()
+        elif isinstance(message.id, int) and (wait := self._waits.get(message.id)) is not None and not wait.done():
+            wait.set_result(message)
+
+    def _leave(self) -> None:
+        self._over = True
+        for wait in self._waits.values():
+            if not wait.done():
+                wait.set_exception(Gone(self._last_words()))
+        self.arrived.set()
+
+    def _last_words(self) -> str:
+        said = self._child.complaint()
+        return f"ended by itself{f': {said}' if said else ''}"
+
+
+def log() -> logging.Logger:
+    return logging.getLogger("steno.codex")

@@ -1,0 +1,338 @@
+"""Drives a held session by codex. What to do next is our engine's decision; what a turn does is codex's.
+
+The child lives as long as we hold the session: codex lets nobody else have a thread while a process of its has it open.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Literal, assert_never
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steno.engine.action import Ask, Begin, Compact, Finish, Limits, Rest, RunTools, finish, next_action, out_of_time
+from steno.engine.approval import Policy
+from steno.engine.notes import OPENING, recovery_note
+from steno.engine.request import system_text
+from steno.journal.facts import ContextSet, Continues, StepLost, StepStarted, ThreadCompacted
+from steno.journal.history import Said
+from steno.journal.parts import Hash, Refused, Seq
+from steno.journal.state import OpenCall, OpenTurn
+from steno.runtimes.calls import Calls
+from steno.runtimes.codex import advice
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
+from steno.runtimes.codex.process import CodexError, Patience, Server
+from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
+from steno.runtimes.codex.turn import Ending, Means, RunningTurn
+from steno.runtimes.codex.wording import RUNTIME
+from steno.runtimes.compacting import Compaction
+from steno.runtimes.consulting import consult
+from steno.runtimes.held import HeldSession
+from steno.runtimes.holding import begin, context_of, let_go
+from steno.runtimes.native import payloads_told
+from steno.runtimes.offering import Excerpts, SessionTools, tools_of
+from steno.runtimes.protocol import Enough
+from steno.store.protocol import Store
+from steno.tools.child import Command
+from steno.tools.protocol import Tool
+
+AGAIN = "Answer the user's last message above."
+COMPACTION_S = 600.0
+
+
+class CodexAgent(Struct, frozen=True, kw_only=True):
+    """Who answers in a session, by codex. `context.model` is `codex:NAME`, or `codex:` for its own choice."""
+
+    command: Command
+    version: str
+    context: ContextSet
+    approval: Literal["allow", "refuse", "ask"] = "refuse"
+    policy: Policy = Policy()
+    limits: Limits = Limits()
+    patience: Patience = Patience()
+    bounds: Bounds = Bounds()
+    sandbox: str = "workspace-write"
+    begin_anew: bool = False
+    session_tools: SessionTools | None = None
+    own_tools: frozenset[str] = frozenset()
+    """Tools of ours that codex has better ones for."""
+
+
+class Codex:
+    """`agent_for` says how, given the session's context so far."""
+
+    def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], CodexAgent]) -> None:
+        self._store = store
+        self._agent_for = agent_for
+        self._excerpts = Excerpts(store)
+
+    async def drive(self, held: HeldSession, enough: Enough) -> None:
+        agent = self._agent_for(context_of(held.state))
+        driven = _Driven(self._store, held, agent, self._excerpts)
+        clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
+        try:
+            await driven.act(enough)
+        finally:
+            clock.cancel()
+            await driven.close()
+
+    async def compact_held(self, held: HeldSession) -> Compaction:
+        """Have codex make its own thread shorter. Our history stays as it is."""
+        driven = _Driven(self._store, held, self._agent_for(context_of(held.state)), self._excerpts)
+        try:
+            return await driven.compact()
+        except CodexError as error:
+            return Compaction("failed", f"codex {error}")
+        finally:
+            await driven.close()
+
+
+class _Driven:
+    """A session while codex drives it."""
+
+    def __init__(self, store: Store, held: HeldSession, agent: CodexAgent, excerpts: Excerpts) -> None:
+        self._store = store
+        self._held = held
+        self._agent = agent
+        self._excerpts = excerpts
+        self._server: Server | None = None
+        self._thread: Thread | None = None
+        self._tools: Mapping[str, Tool] = {}
+        self._promised: tuple[Promised, ...] = ()
+
+    async def close(self) -> None:
+        server, self._server, self._thread = self._server, None, None
+        if server is not None:
+            await server.end()
+
+    async def act(self, enough: Enough) -> None:
+        held = self._held
+        while True:
+            if held.lost is not None:
+                raise held.lost
+            if held.leaving or (held.state.turn is None and enough(held.state)):
+                await self._let_go()
+                return
+            match self._next():
+                case Rest():
+                    await self.close()
+                    if await held.release():
+                        return
+                case Begin(input=taken):
+                    await begin(held, taken)
+                case Ask() as ask:
+                    await self._ask(ask)
+                case RunTools(calls=calls):
+                    await self._decide(calls)
+                case Finish(facts=facts):
+                    await held.record(*facts)
+                case Compact():
+                    raise AssertionError("codex looks after the length of its thread")
+                case unreachable:
+                    assert_never(unreachable)
+
+    async def _let_go(self) -> None:
+        """The child goes first: whoever takes the session next finds the thread free."""
+        await self.close()
+        await let_go(self._held)
+
+    def _next(self) -> Ask | Begin | Compact | Finish | Rest | RunTools:
+        """A call that was decided about and can only be run by codex does not stand in the way."""
+        action = next_action(self._held.state, self._agent.limits, spent=self._held.spent)
+        if isinstance(action, RunTools) and self._promised:
+            return Ask()
+        return action
+
+    # --- one turn
+
+    async def _ask(self, ask: Ask) -> None:
+        """One turn of codex. Whatever goes wrong with it is a stored end of ours."""
+        held = self._held
+        promised, self._promised = self._promised, ()
+        try:
+            await self._ready()
+        except CodexError as error:
+            await self._fail(error, None)
+            return
+        server, thread = self._both()
+        told = await consult(held, "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt})
+        await held.catch_up()
+        notes = [*await self._set_context(thread), *(note for _, note in told)]
+        if held.asked_to_stop() or held.state.turn is None:
+            return
+        asked = await self._request(held.state.turn, ask, thread, promised, notes)
+        digest = sha256(msgspec.json.encode(asked)).hexdigest()[:32]
+        model = f"{RUNTIME}:{thread.model}"
+        step = await held.record(StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges))
+        map = TurnMap(self._agent.bounds, promised)
+        try:
+            answer = await server.ask("turn/start", asked, p.TurnAnswer)
+        except CodexError as error:
+            await self._fail(error, step)
+            return
+        map.turn = answer.turn.id
+        again = unsaid(held.history.entries(), thread, held.id)
+        thread.known.update(client_id(held.id, one.seq) for one in again)
+        running = RunningTurn(held, self._means(server, thread, model), map, step)
+        await running.send(again[1:])
+        await self._end(await running.run())
+
+    async def _request(
+        self, turn: OpenTurn, ask: Ask, thread: Thread, promised: tuple[Promised, ...], added: list[str]
+    ) -> dict[str, Any]:
+        """An input that the thread has already is not said again: a note asks for what is to be done about it."""
+        held = self._held
+        entries = held.history.entries()
+        notes = [lost_note(entries), *added]
+        if ask.acknowledges is not None and held.state.cut_off is not None:
+            notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
+        notes += [
+            f"The user has approved this call, which was not run: {one.arguments}. Run it now." for one in promised
+        ]
+        if unsaid_inputs := unsaid(entries, thread, held.id):
+            first = unsaid_inputs[0]
+            asked: dict[str, Any] = {
+                "input": await self._input(first),
+                "clientUserMessageId": client_id(held.id, first.seq),
+            }
+            if note := "\n\n".join(filter(None, notes)):
+                asked["additionalContext"] = {"steno": {"value": note, "kind": "application"}}
+        else:
+            note = "\n\n".join(filter(None, (*notes, "" if promised or ask.acknowledges else AGAIN)))
+            asked = {"input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]}
+        return {"threadId": thread.id, **asked}
+
+    async def _input(self, entry: Said) -> list[dict[str, Any]]:
+        return said_to(entry, await self._payloads(payloads_told((entry,))))
+
+    async def _payloads(self, hashes: set[Hash]) -> dict[Hash, bytes]:
+        return {hash: await self._store.get(hash) for hash in sorted(hashes)}
+
+    async def _end(self, ending: Ending) -> None:
+        held = self._held
+        turn = held.state.turn
+        if ending == "left" or turn is None:
+            return
+        if ending.status == "interrupted" and held.letting_go():
+            return  # the loop lets go, and says that it was we who ended it
+        await held.catch_up()
+        if held.overdue and turn.interrupted is None:
+            await held.record(*out_of_time(turn, self._agent.limits).facts)
+        elif ending.status == "interrupted":
+            cause = "user" if turn.interrupted is not None else "codex"
+            await held.record(*finish(turn, "interrupted", cause).facts)
+        elif ending.status == "failed":
+            await held.record(*finish(turn, "failed", ending.cause, advice.on_failure(ending)).facts)
+            await self.close()
+        elif turn.last is None:
+            await held.record(*finish(turn, "failed", "empty", "codex ended the turn without an answer").facts)
+        else:
+            await held.record(*finish(turn, "done").facts)
+
+    async def _fail(self, error: CodexError, step: Seq | None) -> None:
+        """A turn that codex could not even begin."""
+        held = self._held
+        await self.close()
+        turn = held.state.turn
+        if turn is None or held.letting_go():
+            return
+        cause, detail = advice.on_error(error, held.id)
+        lost = () if step is None else (StepLost(step, cause, "unknown", detail),)
+        await held.record(*lost, *finish(turn, "failed", cause, detail).facts)
+
+    # --- approvals that outlived a process
+
+    async def _decide(self, calls: tuple[OpenCall, ...]) -> None:
+        """Codex forgot what it asked when it ended. Our question stands until somebody answers it."""
+        promised: list[Promised] = []
+        asking = Calls(self._held, {}, self._agent.approval, self._agent.policy)
+        for call in calls:
+            permission = await asking.permission(call, "ask")
+            if isinstance(permission, Refused):
+                await asking.settle(call, permission)
+            elif permission == "given":
+                promised.append(Promised(call.call.id, call.call.name, call.call.arguments))
+        self._promised = tuple(promised)
+
+    # --- the child and its thread
+
+    async def _ready(self) -> None:
+        """A child that runs, and the session's thread open in it."""
+        held = self._held
+        if self._server is None:
+            self._server = await Server.start(self._agent.command, self._agent.patience, self._agent.version)
+        if self._thread is not None and RUNTIME not in held.state.behind:
+            return
+        tools = None if self._agent.session_tools is None else await tools_of(held, self._agent.session_tools)
+        self._tools = {name: tool for name, tool in (tools or {}).items() if name not in self._agent.own_tools}
+        turn = held.state.turn
+        entries = held.history.entries()
+        shape = Shape(
+            folder=str(self._agent.command.folder),
+            sandbox=self._agent.sandbox,
+            model=self._agent.context.model.partition(":")[2],
+            instructions=system_text(replace(self._agent.context, goal=held.state.goal)),
+            tools=tuple(tool.spec for tool in self._tools.values()),
+            begin_anew=self._agent.begin_anew,
+        )
+        payloads = await self._payloads(payloads_told(tuple(entries)))
+        self._thread = await open_thread(self._server, held, shape, payloads, () if turn is None else turn.inputs)
+
+    async def _set_context(self, thread: Thread) -> list[str]:
+        """Store what shapes this turn, if it changed. A thread has the tools and instructions that it was begun with,
+        so it is told of a goal that was set since."""
+        held, before = self._held, self._held.history.context
+        kept = before is not None and before.model.partition(":")[0] == RUNTIME and thread.resumed
+        tools = before.tools if kept and before is not None else tuple(tool.spec for tool in self._tools.values())
+        goal = held.state.goal
+        context = replace(self._agent.context, model=f"{RUNTIME}:{thread.model}", tools=tools, goal=goal)
+        if before == context:
+            return []
+        await held.record(context)
+        changed = kept and before is not None and before.goal != goal
+        return [f"The goal of this session is now: {goal}" if goal else "This session has no goal any more."] * changed
+
+    def _both(self) -> tuple[Server, Thread]:
+        if self._server is None or self._thread is None:
+            raise AssertionError("there is a thread once it is ready")
+        return self._server, self._thread
+
+    def _means(self, server: Server, thread: Thread, model: str) -> Means:
+        held = self._held
+
+        async def keep(payload: bytes) -> Hash:
+            return await self._store.put(held.id, payload)
+
+        return Means(
+            server=server,
+            thread=thread,
+            calls=Calls(held, self._tools, self._agent.approval, self._agent.policy),
+            keep=keep,
+            excerpts=self._excerpts,
+            input=self._input,
+            model=model,
+            output_chars_max=self._agent.bounds.shown_chars_max,
+        )
+
+    async def compact(self) -> Compaction:
+        held = self._held
+        if RUNTIME not in held.state.threads or RUNTIME in held.state.behind:
+            return Compaction("nothing", "codex has no thread of this session yet")
+        await self._ready()
+        server, thread = self._both()
+        await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
+        async with asyncio.timeout(COMPACTION_S):
+            while True:
+                for note in server.take():
+                    match note:
+                        case p.TurnCompleted(turn=p.Turn(status="completed")):
+                            await held.record(ThreadCompacted(RUNTIME, thread.id))
+                            return Compaction("done", "codex made its own thread shorter")
+                        case p.TurnCompleted(turn=turn):
+                            return Compaction("failed", "" if turn.error is None else turn.error.message)
+                        case _:
+                            pass
+                await server.arrived.wait()

@@ -1,0 +1,226 @@
+"""Which thread of codex a session has, and what that thread is told of the session.
+
+A thread that knows all that counts is resumed. One that fell behind (another model answered since, or the history was
+edited) is left, and a new one is begun from our history: that follows from what a person did. A thread that cannot be
+resumed is said to be lost, and a new one is begun only where that was asked for.
+
+    ThreadLost   codex does not have the thread any more; the message says how to begin a new one
+    ThreadBusy   another program has the thread open; nothing is lost
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from msgspec import Struct
+
+from steno.engine.request import Request
+from steno.journal.facts import ThreadBound, ToolSpec
+from steno.journal.history import Answered, Closed, Entry, Said, Settled
+from steno.journal.parts import Hash, Interrupted, Seq, Unknown, outcome_parts, text_of
+from steno.models import wording
+from steno.models.conversation import FromModel, FromTools, FromUser, Plain, Thought, Words, conversation, shown_text
+from steno.models.openai_responses import CALL_ID
+from steno.models.wire import schema
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.process import CodexError, Declined, Server
+from steno.runtimes.codex.wording import RUNTIME
+from steno.runtimes.held import HeldSession
+
+INJECTED_MAX = 200
+"""Items in one request."""
+KNOWN_MAX = 100
+"""How far back we look for inputs that the thread has."""
+LOST_CHARS_MAX = 20_000
+_WRITER_WAIT_S = 5.0
+_LOOK_AGAIN_S = 0.1
+
+
+class ThreadLost(CodexError):
+    pass
+
+
+class ThreadBusy(CodexError):
+    pass
+
+
+class Shape(Struct, frozen=True):
+    """How a thread is begun. `model` is "" for codex's own choice."""
+
+    folder: str
+    sandbox: str
+    model: str = ""
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    begin_anew: bool = False
+
+
+class Thread(Struct):
+    """`known` are the ids of inputs that it has."""
+
+    id: str
+    model: str
+    known: set[str]
+    resumed: bool = False
+
+
+async def open_thread(
+    server: Server, held: HeldSession, shape: Shape, payloads: Mapping[Hash, bytes], inputs: Sequence[Seq]
+) -> Thread:
+    """The thread of a session, ready for a turn with these inputs."""
+    bound = held.state.threads.get(RUNTIME)
+    entries = before(held.history.entries(), inputs)
+    if bound is not None and RUNTIME not in held.state.behind:
+        try:
+            return await _resumed(server, bound, shape)
+        except Declined as error:
+            if entries and not shape.begin_anew:
+                raise ThreadLost(f"cannot resume thread {bound}: {error}") from error
+    thread = await _begun(server, shape, told(entries, payloads))
+    await held.record(ThreadBound(RUNTIME, thread.id))
+    return thread
+
+
+async def _resumed(server: Server, id: str, shape: Shape) -> Thread:
+    """A process that was killed a moment ago may still hold it."""
+    asked = {"threadId": id, "excludeTurns": True, "cwd": shape.folder, **_policy(shape)}
+    deadline_s = time.monotonic() + _WRITER_WAIT_S
+    opened: p.ThreadOpened | None = None
+    while opened is None:
+        try:
+            opened = await server.ask("thread/resume", asked, p.ThreadOpened)
+        except Declined as error:
+            if "active writer" not in str(error):
+                raise
+            if time.monotonic() > deadline_s:
+                raise ThreadBusy(f"says that another program has thread {id} open") from error
+            await asyncio.sleep(_LOOK_AGAIN_S)
+    listing = {"threadId": id, "limit": KNOWN_MAX, "sortDirection": "desc"}
+    listed = await server.ask("thread/items/list", listing, p.ItemsListed)
+    return Thread(opened.thread.id, opened.model, set(listed.said()), resumed=True)
+
+
+async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> Thread:
+    tools = [
+        {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": schema(tool)}
+        for tool in shape.tools
+    ]
+    asked: dict[str, Any] = {"cwd": shape.folder, "dynamicTools": tools, **_policy(shape)}
+    if shape.instructions:
+        asked["developerInstructions"] = shape.instructions
+    opened = await server.ask("thread/start", asked, p.ThreadOpened)
+    for at in range(0, len(items), INJECTED_MAX):
+        injected = {"threadId": opened.thread.id, "items": items[at : at + INJECTED_MAX]}
+        await server.ask("thread/inject_items", injected, dict)
+    return Thread(opened.thread.id, opened.model, set())
+
+
+def _policy(shape: Shape) -> dict[str, Any]:
+    """Codex asks about everything that it does not know to be harmless; our own rules answer."""
+    asked = {"approvalPolicy": "untrusted", "approvalsReviewer": "user", "sandbox": shape.sandbox}
+    return asked | ({"model": shape.model} if shape.model else {})
+
+
+# --- what it is told; pure ----------------------------------------------------------------------------------------
+
+
+def client_id(session: str, input: Seq) -> str:
+    """The id that an input has in codex's thread."""
+    return f"steno/{session}/{input}"
+
+
+def before(entries: Sequence[Entry], inputs: Sequence[Seq]) -> list[Entry]:
+    """What was said before the inputs that are about to be sent: those stand last."""
+    end = len(entries)
+    while end and isinstance(last := entries[end - 1], Said) and last.seq in inputs:
+        end -= 1
+    return list(entries[:end])
+
+
+def told(entries: Sequence[Entry], payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
+    """Entries as items of a thread."""
+    lasting = conversation(Request("", "", (), tuple(entries), ""), payloads, "", CALL_ID).lasting
+    items: list[dict[str, Any]] = []
+    for message in lasting:
+        match message:
+            case Plain(speaker="user"):
+                items.append(_message("user", [{"type": "input_text", "text": message.text}]))
+            case Plain():
+                items.append(_message("assistant", [{"type": "output_text", "text": message.text}]))
+            case FromUser():
+                items.append(_message("user", [_block(block) for block in message.shown]))
+            case FromModel():
+                items += [_answered(block) for block in message.blocks if not isinstance(block, Thought)]
+            case FromTools():
+                items += [
+                    {"type": "function_call_output", "call_id": one.call, "output": shown_text(one.shown)}
+                    for one in message.results
+                ]
+            case unreachable:
+                assert_never(unreachable)
+    return items
+
+
+def _message(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+def _block(block: Any) -> dict[str, Any]:
+    if isinstance(block, Words):
+        return {"type": "input_text", "text": block.text}
+    return {"type": "input_image", "image_url": f"data:{block.media_type};base64,{block.base64}"}
+
+
+def _answered(block: Any) -> dict[str, Any]:
+    if isinstance(block, Words):
+        return _message("assistant", [{"type": "output_text", "text": block.text}])
+    return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
+
+
+def said_to(entry: Said, payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
+    """An input as codex takes it."""
+    [message] = conversation(Request("", "", (), (entry,), ""), payloads, "", CALL_ID).lasting
+    shown = (
+        message.shown if isinstance(message, FromUser) else (Words(message.text),) if isinstance(message, Plain) else ()
+    )
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(block, Words)
+        else {"type": "image", "url": f"data:{block.media_type};base64,{block.base64}"}
+        for block in shown
+    ]
+
+
+def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]:
+    """What was said since the last whole answer and is not in the thread: it must be sent, again if need be."""
+    found: list[Said] = []
+    for entry in reversed(entries):
+        if isinstance(entry, Answered) and entry.ended == "complete":
+            break
+        if isinstance(entry, Said) and client_id(session, entry.seq) not in thread.known:
+            found.append(entry)
+    return found[::-1]
+
+
+def lost_note(entries: Sequence[Entry]) -> str:
+    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete."""
+    lines: list[str] = []
+    for entry in reversed(entries):
+        match entry:
+            case Answered(ended="complete" | "length"):
+                break
+            case Answered():
+                text = text_of(entry.parts)[-LOST_CHARS_MAX:]
+                if text:
+                    lines.append(f"You had said, and the user was shown:\n{text}\n{wording.ending(entry.ended)}")
+            case Settled(outcome=Interrupted() | Unknown()):
+                output = text_of(outcome_parts(entry.outcome))[-LOST_CHARS_MAX:]
+                lines.append(
+                    f"Call {entry.call}: {wording.verdict(entry.outcome)}\nIts output so far:\n{output}".rstrip()
+                )
+            case Closed():
+                lines.append(wording.closing(entry))
+            case _:
+                pass
+    return "\n\n".join(reversed(lines))

@@ -1,0 +1,410 @@
+"""One turn of codex under way: what it tells becomes facts and drafts, in order, each before it is seen.
+
+Only this loop changes what is open. Whoever else has something to say about the turn (a person's decision, the outcome
+of one of our own tools) puts it into the same queue.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from steno.journal.drafts import Stream
+from steno.journal.facts import (
+    OutputLate,
+    StepLost,
+    StepSealed,
+    StepStarted,
+    ThreadCompacted,
+    ToolSettled,
+    ToolStarted,
+    TurnFact,
+    UsageReported,
+)
+from steno.journal.history import Said
+from steno.journal.parts import Outcome, Refused, Seq, Text, ToolCall, outcome_parts
+from steno.models import wording
+from steno.runtimes.calls import Calls, Permission
+from steno.runtimes.codex import mapping as m
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.process import CodexError, Gone, Server, log
+from steno.runtimes.codex.thread import Thread, client_id
+from steno.runtimes.codex.wording import PATCH, RUNTIME
+from steno.runtimes.held import HeldSession
+from steno.runtimes.offering import Excerpts
+from steno.store.errors import NotPending
+from steno.tools.output import Keep, kept
+
+LATE_S = 0.3
+"""How long we listen for the output of commands that were interrupted."""
+
+Ending = m.End | Literal["left"]
+"""How a turn ended; "left": we let go of a session whose turn waits for a person."""
+
+
+class _Decided(Struct, frozen=True):
+    request: int | str
+    call: str
+    permission: Permission
+
+
+class _Ran(Struct, frozen=True):
+    request: int | str
+    call: str
+    outcome: Outcome | None
+
+
+class Means(Struct, frozen=True):
+    """What a turn works with."""
+
+    server: Server
+    thread: Thread
+    calls: Calls
+    keep: Keep
+    excerpts: Excerpts
+    input: Callable[[Said], Awaitable[list[dict[str, Any]]]]
+    model: str
+    output_chars_max: int
+
+
+class RunningTurn:
+    """`step` is the open one. `_heard`: an input may have come since we looked."""
+
+    def __init__(self, held: HeldSession, means: Means, map: m.TurnMap, step: Seq) -> None:
+        self._held = held
+        self._means = means
+        self._map = map
+        self._step: Seq | None = step
+        self._steps: dict[str, Seq] = {}
+        self._started: dict[str, Seq] = {}
+        self._last_step = step
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: list[_Decided | _Ran] = []
+        self._interrupted_s: float | None = None
+        self._skipped: set[str] = set()
+        self._heard = True
+        turn = held.state.turn
+        for call in () if turn is None else turn.calls.values():
+            self._steps[call.call.id] = call.step
+
+    async def run(self) -> Ending:
+        """To its end, or until we leave while it waits for a person."""
+        server = self._means.server
+        rousers = [asyncio.create_task(self._rouse(event)) for event in (self._held.stopped, self._held.said)]
+        try:
+            while True:
+                ending = await self._go_on()
+                if ending is not None:
+                    return ending
+                await asyncio.wait([waiting := asyncio.create_task(server.arrived.wait())], timeout=self._patience())
+                waiting.cancel()
+        finally:
+            for task in (*rousers, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*rousers, *self._tasks, return_exceptions=True)
+
+    async def _go_on(self) -> Ending | None:
+        """Everything that can be done now."""
+        try:
+            messages = self._means.server.take()
+        except Gone as error:
+            return await self._do(self._map.close("failed", "codex", f"codex {error}"))
+        told, self._told = self._told, []
+        acts: list[m.Act] = []
+        for message in messages:
+            if isinstance(message, p.ServerRequest):
+                if (ending := await self._do(acts)) is not None:
+                    return ending
+                acts = []
+                await self._serve(message)
+            else:
+                acts += self._map.apply(message)
+        if (ending := await self._do(acts)) is not None:
+            return ending
+        for word in told:
+            if (ending := await self._heed(word)) is not None:
+                return ending
+        if self._held.asked_to_stop():
+            return await self._stop()
+        if self._heard:
+            self._heard = False
+            await self._steer()
+        return None
+
+    async def _rouse(self, event: asyncio.Event) -> None:
+        while True:
+            await event.wait()
+            self._means.server.arrived.set()
+            if event is self._held.stopped:
+                return
+            self._heard = True
+            event.clear()
+
+    def _tell(self, word: _Decided | _Ran) -> None:
+        self._told.append(word)
+        self._means.server.arrived.set()
+
+    # --- stopping and steering
+
+    def _patience(self) -> float | None:
+        if self._interrupted_s is None:
+            return None
+        return max(self._interrupted_s + self._means.server.patience.interrupt_s - time.monotonic(), 0.01)
+
+    async def _stop(self) -> Ending | None:
+        """Ask codex to stop; if it does not in time, the turn ends all the same."""
+        held, server = self._held, self._means.server
+        if held.letting_go() and self._waits():
+            return "left"
+        if self._interrupted_s is None:
+            self._interrupted_s = time.monotonic()
+            asked = {"threadId": self._means.thread.id, "turnId": self._map.turn}
+            try:
+                await server.ask("turn/interrupt", asked, dict, server.patience.interrupt_s)
+            except CodexError as error:
+                log().info("codex %s", error)
+                return await self._do(self._map.close("interrupted"))
+            server.arrived.set()
+            return None
+        if time.monotonic() - self._interrupted_s >= server.patience.interrupt_s:
+            return await self._do(self._map.close("interrupted"))
+        return None
+
+    def _waits(self) -> bool:
+        turn = self._held.state.turn
+        return turn is not None and turn.step is None and any(c.asked and not c.started for c in turn.calls.values())
+
+    async def _steer(self) -> None:
+        """Send inputs that steer. They are facts already; they are taken when codex has them."""
+        await self._held.catch_up()
+        for seq, said in self._held.state.pending.items():
+            id = client_id(self._held.id, seq)
+            if said.mode != "steer" or id in self._map.steers or id in self._means.thread.known:
+                continue
+            self._map.steers.add(id)
+            await self.send([Said(seq, said.parts)])
+
+    async def send(self, inputs: list[Said]) -> None:
+        """Say more in the turn that runs."""
+        for said in inputs:
+            asked = {
+                "threadId": self._means.thread.id,
+                "expectedTurnId": self._map.turn,
+                "clientUserMessageId": client_id(self._held.id, said.seq),
+                "input": await self._means.input(said),
+            }
+            try:
+                await self._means.server.ask("turn/steer", asked, dict)
+            except CodexError as error:
+                log().info("an input could not be sent and waits for the next turn: codex %s", error)
+
+    # --- what codex asks of us
+
+    async def _serve(self, request: p.ServerRequest) -> None:
+        server = self._means.server
+        match request.asked:
+            case p.CommandApproval() | p.FileApproval():
+                await self._do(self._map.asked(request.asked.item_id))
+                self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id)))
+            case p.ToolCallAsked():
+                self._spawn(self._called(request.id, request.asked.call_id))
+            case p.Unserved():
+                log().warning("codex asks for %s, which steno does not do", request.asked.method)
+                await server.refuse(request.id, "steno does not do this")
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log().error("a call could not be seen to", exc_info=task.exception())
+
+    async def _permitted(self, request: int | str, call: str) -> None:
+        turn = self._held.state.turn
+        open_call = None if turn is None else turn.calls.get(call)
+        if open_call is None:
+            self._tell(_Decided(request, call, Refused("not run: nobody knows of this call")))
+            return
+        permission = await self._means.calls.permission(open_call, "ask", edits_in(open_call.call))
+        self._tell(_Decided(request, call, permission))
+
+    async def _called(self, request: int | str, call: str) -> None:
+        turn = self._held.state.turn
+        open_call = None if turn is None else turn.calls.get(call)
+        if open_call is not None:
+            await self._means.calls.run((open_call,))
+        settled = () if self._held.state.turn is None else self._held.state.turn.settled
+        outcome = next((fact.outcome for fact in reversed(settled) if fact.call == call), None)
+        self._tell(_Ran(request, call, outcome))
+
+    async def _heed(self, word: _Decided | _Ran) -> Ending | None:
+        server = self._means.server
+        match word:
+            case _Ran(outcome=None):
+                return "left" if self._held.letting_go() else None
+            case _Ran(outcome=outcome) if outcome is not None:
+                self._map.settled(word.call)
+                text = told_of(await self._means.excerpts.of_outcome(outcome))
+                success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
+                content = [{"type": "inputText", "text": text}]
+                await self._answer(word.request, {"success": success, "contentItems": content})
+            case _Decided(permission="left"):
+                return "left"
+            case _Decided(permission="given"):
+                await self._do(self._map.begin(word.call))
+                await self._answer(word.request, {"decision": "accept"})
+            case _Decided(permission=Refused() as refused):
+                self._map.refuse(word.call, refused.reason)
+                await self._answer(word.request, {"decision": "decline"})
+        server.arrived.set()
+        return None
+
+    async def _answer(self, request: int | str, result: dict[str, Any]) -> None:
+        try:
+            await self._means.server.reply(request, result)
+        except Gone as error:
+            log().info("codex %s", error)
+
+    # --- what is stored
+
+    async def _do(self, acts: list[m.Act]) -> Ending | None:
+        """Carry acts out in order. Pieces of one stream go out together, and so do facts that need not wait."""
+        facts: list[TurnFact] = []
+        for act in joined(acts):
+            match act:
+                case m.Seal() | m.Lose() | m.Report() | m.Plan() | m.Compacted() | m.Settle() | m.Start() | m.Late():
+                    if isinstance(act, m.Settle | m.Late) and act.call not in self._started:
+                        await self._store(facts)
+                    facts += await self._facts(act)
+                    continue
+                case _:
+                    await self._store(facts)
+            match act:
+                case m.OpenStep():
+                    self._step = await self._open(() if act.takes is None else (int(act.takes.rpartition("/")[2]),))
+                case m.Write():
+                    await self._held.draft(Stream(self._open_step(), act.kind), act.text)
+                case m.Output():
+                    await self._held.draft(Stream(self._started[act.call], "output"), act.text)
+                case m.Skip() if act.method not in self._skipped:
+                    self._skipped.add(act.method)
+                    log().warning("codex sent %s, which steno does not know; it is skipped", act.method)
+                case m.End():
+                    await self._listen_on(act)
+                    return act
+                case _:
+                    pass
+        await self._store(facts)
+        return None
+
+    async def _open(self, takes: tuple[Seq, ...]) -> Seq:
+        """A step. An input that was taken back while codex was being given it stays taken back."""
+        try:
+            return await self._held.record(StepStarted(self._means.model, takes=takes))
+        except NotPending:
+            await self._held.catch_up()
+            return await self._held.record(StepStarted(self._means.model))
+
+    async def _store(self, facts: list[TurnFact]) -> None:
+        if not facts:
+            return
+        first = await self._held.record(*facts)
+        for seq, fact in enumerate(facts, start=first):
+            if isinstance(fact, ToolStarted):
+                self._started[fact.call] = seq
+        facts.clear()
+
+    async def _facts(self, act: m.Act) -> list[TurnFact]:
+        match act:
+            case m.Seal():
+                step, self._step = self._open_step(), None
+                self._last_step = step
+                facts: list[TurnFact] = [StepSealed(step, act.parts, act.ended, act.usage, act.shown)]
+                self._steps |= {part.id: step for part in act.parts if isinstance(part, ToolCall)}
+                if act.started is not None:
+                    facts.append(ToolStarted(step, act.started, self._means.server.group))
+                return facts
+            case m.Lose():
+                step, self._step = self._open_step(), None
+                return [StepLost(step, act.cause, "yes", act.detail)]
+            case m.Start():
+                return [ToolStarted(self._steps[act.call], act.call, self._means.server.group)]
+            case m.Settle():
+                outcome = await kept(act.outcome, self._means.output_chars_max, self._means.keep)
+                shown = None if act.shown is None else (Text(act.shown),)
+                started = self._started.get(act.call)
+                return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
+            case m.Late():
+                started = self._started.get(act.call)
+                return [] if started is None else [OutputLate(started, act.text)]
+            case m.Report():
+                return [UsageReported(self._last_step, act.usage)]
+            case m.Plan():
+                return [act.plan]
+            case m.Compacted():
+                return [ThreadCompacted(RUNTIME, self._means.thread.id)]
+            case _:
+                return []
+
+    def _open_step(self) -> Seq:
+        if self._step is None:
+            raise AssertionError("a step is open whenever something is said")
+        return self._step
+
+    async def _listen_on(self, end: m.End) -> None:
+        """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
+        late."""
+        if end.status != "interrupted" or not self._started:
+            return
+        try:
+            await self._means.server.ask(
+                "thread/backgroundTerminals/clean", {"threadId": self._means.thread.id}, dict, LATE_S
+            )
+        except CodexError as error:
+            log().info("codex %s", error)
+        await asyncio.sleep(LATE_S)
+        try:
+            messages = self._means.server.take()
+        except Gone:
+            return
+        late = [note for note in messages if isinstance(note, p.OutputDelta)]
+        facts: list[TurnFact] = []
+        for act in joined([m.Late(self._map.call_of(note.item_id), note.delta) for note in late]):
+            facts += await self._facts(act)
+        await self._store(facts)
+
+
+def joined(acts: list[m.Act]) -> list[m.Act]:
+    """Acts with neighbouring pieces of one stream as one."""
+    together: list[m.Act] = []
+    for act in acts:
+        last = together[-1] if together else None
+        if isinstance(act, m.Write) and isinstance(last, m.Write) and act.kind == last.kind:
+            together[-1] = m.Write(act.kind, last.text + act.text)
+        elif isinstance(act, m.Output) and isinstance(last, m.Output) and act.call == last.call:
+            together[-1] = m.Output(act.call, last.text + act.text)
+        elif isinstance(act, m.Late) and isinstance(last, m.Late) and act.call == last.call:
+            together[-1] = m.Late(act.call, last.text + act.text)
+        else:
+            together.append(act)
+    return together
+
+
+def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
+    """A patch is as many edits as it changes files, and the rules for edits count."""
+    if call.name != PATCH:
+        return ()
+    changes = json.loads(call.arguments)["changes"]
+    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
+
+
+def told_of(outcome: Outcome) -> str:
+    """What codex is told of the outcome of one of our tools."""
+    said = "\n".join(part.text for part in outcome_parts(outcome) if isinstance(part, Text))
+    return "\n".join(filter(None, (said, wording.verdict(outcome)))) or wording.NO_OUTPUT

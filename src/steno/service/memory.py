@@ -1,0 +1,79 @@
+"""What sessions have to remember: made of them, listed, removed."""
+
+import asyncio
+
+from msgspec import Struct
+
+from steno.journal.distillates import ItemAt, MemoryRemoved
+from steno.journal.listing import ListingRow
+from steno.runtimes.distilling import Distillation, Distilling
+from steno.runtimes.recalling import Remembered, items_of
+from steno.service.misuse import Misused
+from steno.store.errors import UnknownSession
+from steno.store.protocol import Listed, Store
+
+PAGE = 100
+
+
+class Kept(Struct, frozen=True):
+    """An item, and the session that it comes from."""
+
+    remembered: Remembered
+    title: str
+
+
+class Memories:
+    def __init__(self, store: Store, distilling: Distilling) -> None:
+        self._store = store
+        self._distilling = distilling
+
+    async def distil(self, session: str, leaving: asyncio.Event, if_due: bool = False) -> Distillation:
+        return await self._distilling.distil(session, leaving, if_due)
+
+    async def due(self, limit: int) -> list[Listed]:
+        """Sessions that should be distilled."""
+        return await self._store.due(limit)
+
+    async def all(self, limit: int) -> list[Kept]:
+        """What is remembered, the newest first: of the sessions that changed last, until there are enough items."""
+        found: list[Kept] = []
+        page = await self._store.remembered(PAGE)
+        while page and len(found) < limit:
+            for listed in page:
+                found += await self._kept(listed.id, listed.row)
+            page = await self._store.remembered(PAGE, before=page[-1].mark)
+        return found[:limit]
+
+    async def of(self, session: str) -> list[Kept]:
+        """What a session has to remember."""
+        return await self._kept(session, (await self._store.glance(session)).row)
+
+    async def remove(self, at: ItemAt) -> bool:
+        """Have an item forgotten. False if it was before."""
+        row = (await self._store.glance(at.session)).row
+        if at.item in row.memory.at.get(at.seq, []):
+            await self._store.add(at.session, [MemoryRemoved(at.seq, at.item)], key=f"forgotten:{at.seq}.{at.item}")
+            return True
+        for record in await self._store.read(at.session, at.seq - 1, 1) if at.seq > 0 else []:
+            if at.item < len(getattr(record.fact, "items", ())):
+                return False
+        raise Misused(f"there is no memory {name_of(at)}; steno memory has those there are; nothing was changed")
+
+    async def _kept(self, session: str, row: ListingRow) -> list[Kept]:
+        try:
+            return [Kept(one, row.title) for one in await items_of(self._store, session, row)]
+        except UnknownSession:
+            return []  # deleted since
+
+
+def name_of(at: ItemAt) -> str:
+    """How people name an item."""
+    return f"{at.session}:{at.seq}.{at.item}"
+
+
+def item_named(name: str) -> ItemAt:
+    session, _, place = name.rpartition(":")
+    seq, _, item = place.partition(".")
+    if not session or not seq.isdecimal() or not item.isdecimal():
+        raise Misused(f"{name!r} names no memory: steno memory has their names, ID:SEQ.N; nothing was changed")
+    return ItemAt(session, int(seq), int(item))

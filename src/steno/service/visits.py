@@ -1,0 +1,204 @@
+"""Coming and leaving: who has a session open, and what its end owes to plugins.
+
+    admit       the first input of a visit begins it, in the same commit
+    attend      a front end opens a session that exists
+    leave       it lets go: the end and what it owes are one commit, then plugins are told
+    look        at a start: end the visits of dead processes, tell what they left untold
+
+Nothing here is needed for correctness of what was said. A process that is killed leaves an open visit behind, and the
+next one to start ends it. However many start at once: the end is stored under the key of its visit, and telling
+is taken over under a key that counts the tries, so one of them does it.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from steno.engine.ending import HOOK, Reason, Standing, Visit, ending, standing, told
+from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttended
+from steno.journal.owed import OwedHook
+from steno.journal.parts import Seq
+from steno.plugins.protocol import Plugins, Told
+from steno.service.views import Views
+from steno.store.errors import KeyReused, StoreError, UnknownSession
+from steno.store.protocol import Listed, Store
+
+STORE_S = 2.0
+"""For a store that is slow or locked to take the end of a visit. Commonly that takes some milliseconds."""
+TELL_LEAVING_S = 0.4
+"""For plugins to answer somebody who leaves. What is not done by then is done at the next start."""
+LOOK_LEAVING_S = 0.15
+"""For a look around that is under way when its front end leaves."""
+TELL_S = 5.0
+"""For a plugin to answer at a start, where nobody waits for it."""
+TRIES_MAX = 3
+"""How often telling is taken over from a dead process before it is recorded as failed."""
+ABSENT_MS = 30 * 24 * 3_600_000
+"""How long a plugin that is not installed here may still be told by somebody else."""
+PAGE = 100
+
+
+class Visits:
+    def __init__(self, store: Store, views: Views, plugins: Plugins, platform: str) -> None:
+        self._store = store
+        self._views = views
+        self._plugins = plugins
+        self._platform = platform
+        self._open: dict[str, Seq] = {}
+        self.reason: Reason = "left"
+        """Why this front end leaves, as far as is known."""
+
+    def attending(self, session: str) -> bool:
+        return session in self._open
+
+    # --- coming
+
+    def opening(self, session: str | None) -> SessionAttended | None:
+        """What to store with an input, if it begins a visit."""
+        return None if session in self._open else SessionAttended(self._store.owner, self._platform)
+
+    def began(self, session: str, visit: Seq | None) -> None:
+        if visit is not None:
+            self._open[session] = visit
+            self._plugins.tell("on_session_start", {"session_id": session, "platform": self._platform})
+
+    async def attend(self, session: str) -> None:
+        """Open a session in a front end. One in which nothing was ever said has nothing to end."""
+        visit = self.opening(session)
+        if visit is not None and (await self._store.glance(session)).row.messages:
+            self.began(session, (await self._store.add(session, [visit])).first)
+
+    # --- leaving
+
+    async def leave(self, reason: Reason | None = None, session: str | None = None) -> list[str]:
+        """Let go of one session, or of all; what went wrong, in words for a person. Where nothing is open it does
+        nothing. It takes `STORE_S` and `TELL_LEAVING_S` at most, whatever hangs."""
+        leaving = [session] if session is not None else list(self._open)
+        visits = [Visit(id, seq, self._platform) for id in leaving if (seq := self._open.pop(id, None)) is not None]
+        found = await asyncio.gather(*(self._leave(visit, reason or self.reason) for visit in visits))
+        return [problem for problem in found if problem]
+
+    async def _leave(self, visit: Visit, reason: Reason) -> str:
+        """A store that fails does not keep plugins from being told."""
+        at, problem = Standing(), ""
+        plugins: Sequence[str] = self._plugins.having(HOOK)
+        owed: Seq | None = None
+        try:
+            async with asyncio.timeout(STORE_S):
+                at = await self._standing(visit.session)
+                owed = await self._end(visit, reason, at, plugins)
+                plugins = plugins if owed is not None else ()
+        except UnknownSession:
+            return ""  # deleted since
+        except (StoreError, TimeoutError) as error:
+            why = str(error) or "the store did not answer in time"
+            problem = f"the end of session {visit.session} was not stored ({why}); the next start records it"
+        await self._tell(visit.session, owed, plugins, told(visit, reason, at), patient=False)
+        return problem
+
+    async def _end(self, visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str]) -> Seq | None:
+        """End a visit, once. If that was the end of the session and plugins are to be told: the fact that says so."""
+        facts = ending(visit, reason, at, plugins, self._store.owner)
+        try:
+            added = await self._store.add(visit.session, facts, key=visit.key)
+        except KeyReused:
+            return None  # somebody else ended it
+        if not plugins:
+            return None
+        hooks = (await self._store.glance(visit.session)).row.owed.hooks
+        return added.last if added.last in hooks else None
+
+    async def _standing(self, session: str) -> Standing:
+        glance = await self._store.glance(session)
+        return standing(glance.row, await self._views.tail(session, glance.head))
+
+    async def _tell(
+        self, session: str, owed: Seq | None, plugins: Sequence[str], arguments: Mapping[str, object], patient: bool
+    ) -> None:
+        """`owed` is None if that could not be stored."""
+        await asyncio.gather(*(self._tell_one(session, owed, name, arguments, patient) for name in plugins))
+
+    async def _tell_one(
+        self, session: str, owed: Seq | None, plugin: str, arguments: Mapping[str, object], patient: bool
+    ) -> None:
+        """A plugin that raised was told. One that did not answer is told again at the next start; where it had the
+        time, its silence is recorded. One that cannot be loaded may be mended by then."""
+        answer = await self._plugins.call(plugin, HOOK, arguments, TELL_S if patient else TELL_LEAVING_S)
+        if owed is None:
+            return
+        if isinstance(answer, Told):
+            await self._done(session, owed, plugin, answer.error)
+        elif patient and answer.asked:
+            await self._done(session, owed, plugin, answer.why)
+
+    async def _done(self, session: str, owed: Seq, plugin: str, error: str) -> None:
+        with contextlib.suppress(KeyReused, StoreError):  # not recorded: told again at the next start
+            await self._store.add(session, [HookDone(owed, plugin, error)], key=f"told:{owed}:{plugin}")
+
+    # --- what dead processes left
+
+    @contextlib.asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        """Look around, beside whatever else is done. Whoever leaves first does not wait for plugins."""
+        look = asyncio.create_task(self.look())
+        try:
+            yield
+        finally:
+            await asyncio.wait({look}, timeout=LOOK_LEAVING_S)
+            look.cancel()
+            await asyncio.gather(look, return_exceptions=True)
+
+    async def look(self) -> None:
+        """End the visits of dead processes, and tell plugins what those left untold."""
+        with contextlib.suppress(StoreError):  # whoever starts next looks again
+            after = 0
+            while page := await self._store.owing(PAGE, after):
+                await asyncio.gather(*(self._settle(one) for one in page))
+                after = page[-1].mark
+
+    async def _settle(self, one: Listed) -> None:
+        owed = one.row.owed
+        dead = {by for by in owed.owners() if not by or (by != self._store.owner and not await self._store.alive(by))}
+        with contextlib.suppress(UnknownSession):  # deleted since
+            for seq, by in list(owed.attending.items()):
+                if by in dead:
+                    await self._end_killed(one.id, seq)
+            for seq, hook in list(owed.hooks.items()):
+                if hook.by in dead:
+                    await self._take_over(one.id, seq, hook)
+
+    async def _end_killed(self, session: str, seq: Seq) -> None:
+        [record] = await self._store.read(session, seq - 1, 1)
+        platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
+        visit, at, plugins = Visit(session, seq, platform), await self._standing(session), self._plugins.having(HOOK)
+        owed = await self._end(visit, "killed", at, plugins)
+        if owed is not None:
+            await self._tell(session, owed, plugins, told(visit, "killed", at), patient=True)
+
+    async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> None:
+        """Tell those that are installed here and have started. The others may be told by somebody else, for a time."""
+        [record] = await self._store.read(session, seq - 1, 1)
+        if not isinstance(record.fact, HookOwed):
+            return
+        if hook.tries >= TRIES_MAX or record.at_ms + ABSENT_MS < time.time() * 1000:
+            for name in hook.left:
+                await self._done(session, seq, name, f"not told in {TRIES_MAX} starts, or not installed for too long")
+            return
+        ready = await asyncio.gather(*(self._plugins.ready(name) for name in hook.left))
+        here = [name for name, able in zip(hook.left, ready, strict=True) if able]
+        if not here or not await self._claim(session, seq, hook.tries + 1):
+            return
+        left = (
+            (await self._store.glance(session)).row.owed.hooks.get(seq, OwedHook()).left
+        )  # it may have told some since
+        here = [name for name in here if name in left]
+        await self._tell(session, seq, here, json.loads(record.fact.arguments), patient=True)
+
+    async def _claim(self, session: str, seq: Seq, attempt: int) -> bool:
+        try:
+            await self._store.add(session, [HookAttempted(seq, self._store.owner)], key=f"hook:{seq}:{attempt}")
+        except KeyReused:
+            return False
+        return True

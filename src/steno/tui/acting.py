@@ -1,0 +1,361 @@
+"""What a person does in the chat, beyond typing: each command, and what can be done with a message."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.text import Text
+
+from steno.journal.facts import ContextSet
+from steno.journal.parts import Seq
+from steno.service import Misused, Summary
+from steno.service.attachments import read_attachment
+from steno.store.errors import NotAllowed, NotPending, SessionBusy
+from steno.tui import telling
+from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
+from steno.tui.composer import Composer
+from steno.tui.dialogs import Finder, Help, Row, Sure, Typed
+from steno.tui.palette import PALETTES
+from steno.tui.plain import one_line
+from steno.tui.watching import Watched
+
+if TYPE_CHECKING:
+    from steno.tui.app import Chat
+
+SESSIONS_MAX = 300
+
+
+class Acts:
+    def __init__(self, chat: "Chat") -> None:
+        self._chat = chat
+
+    async def command(self, name: str, rest: str) -> None:
+        chat = self._chat
+        match name:
+            case "help":
+                await chat.push_screen(Help(PALETTES[chat.shade], telling.about_model(chat.model, chat.wiring)))
+            case "new":
+                await self.new()
+            case "sessions":
+                await self.sessions()
+            case "resume":
+                await self.open(await chat.service.views.resolve(rest or self._needs("resume ID")))
+            case "model":
+                await self.choose_model(rest)
+            case "attach":
+                self.attach(rest or self._needs("attach PATH"))
+            case "theme":
+                chat.restyle("light" if rest == "light" or (not rest and chat.shade == "dark") else "dark")
+            case "copy":
+                self.copy_last()
+            case "plain":
+                self.plain()
+            case "quit":
+                chat.go(0)
+            case "steer":
+                await self.say(rest or self._needs("steer TEXT"), "steer")
+            case _:
+                await self._on_session(name, rest)
+
+    async def _on_session(self, name: str, rest: str) -> None:
+        """Commands that need a session."""
+        session = self._chat.watched.id
+        if session is None:
+            raise Misused(f"there is no session yet; /{name} does nothing")
+        edits = self._chat.service.edits
+        match name:
+            case "continue":
+                await self.go_on(session)
+            case "retry":
+                self._chat.watched.run(await self._chat.service.turns.failed_prompt(session))
+            case "stop":
+                if not await self._chat.watched.stop():
+                    self._chat.tell("nothing runs")
+            case "undo":
+                _, at = await edits.undo(session)
+                self._chat.tell(f"undone: the model is not told the last turn any more. /redo takes that back ({at})")
+            case "redo":
+                await self.redo(session)
+            case "rewind":
+                await edits.rewind(session, self._seq(rest, "rewind SEQ"))
+            case "fork":
+                await self.fork(session, self._seq(rest, "fork SEQ") if rest else self._last_seq())
+            case "hide":
+                await self.hide(session, self._seq(rest, "hide SEQ"))
+            case "compact":
+                await self.compact(session)
+            case "memory":
+                await self.memory(session)
+            case "goal":
+                await edits.set_goal(session, rest or self._needs("goal TEXT"))
+                self._chat.tell(f"the goal of this session: {rest}")
+            case "rename":
+                await edits.rename(session, rest or await self._title(session) or self._needs("rename TITLE"))
+            case "delete":
+                await self.delete(session)
+            case _:
+                raise Misused(f"there is no command /{name}")
+
+    # --- sessions
+
+    async def open(self, session: str) -> None:
+        """Show a session, where it stopped, and what was left open."""
+        await self._look_away()
+        chat = self._chat
+        await chat.watched.open(session)
+        chat.begin()
+        for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, chat.watched.owner):
+            chat.tell(text, tone)
+
+    async def new(self) -> None:
+        await self._look_away()
+        self._chat.welcome()
+
+    async def _look_away(self) -> None:
+        """A turn that runs here goes on only while its session is shown, so that nobody stops one without seeing it."""
+        chat = self._chat
+        if chat.watched.driving and chat.watched.turn() is not None:
+            raise Misused("a turn runs here; stop it with Ctrl-C, or wait for it")
+        before = chat.watched.id
+        await chat.watched.leave(0.2)
+        chat.watched = Watched(chat.service, chat.changed, chat.failed)
+        for problem in [] if before is None else await chat.service.visits.leave("replaced", before):
+            chat.tell(problem, "warn")
+
+    async def sessions(self) -> None:
+        acts = {"f2": ("rename", "rename"), "delete": ("delete", "delete"), "ctrl+n": ("new", "new")}
+        while True:
+            rows = [_row(one, time.time()) for one in await self._chat.service.views.sessions(SESSIONS_MAX)]
+            done = await self._chat.ask(Finder("Sessions", rows, acts))
+            match done:
+                case ("open", session):
+                    await self.open(session)
+                    return
+                case ("new", _):
+                    await self.new()
+                    return
+                case ("rename", session):
+                    if (title := await self._title(session)) is not None:
+                        await self._chat.service.edits.rename(session, title)
+                case ("delete", session):
+                    await self.delete(session)
+                case _:
+                    return
+
+    async def _title(self, session: str) -> str | None:
+        tail = await self._chat.service.views.end(session, 1)
+        return await self._chat.ask(Typed(f"A title for {session}", tail.row.title))
+
+    async def delete(self, session: str) -> None:
+        tail = await self._chat.service.views.end(session, 1)
+        question = f"Delete “{one_line(tail.row.title, 60) or session}” for good?"
+        detail = f"{tail.row.messages} messages. This cannot be taken back. A turn that runs in it is stopped."
+        if not await self._chat.ask(Sure(question, detail)):
+            self._chat.tell("nothing was deleted")
+            return
+        here = session == self._chat.watched.id
+        if here:
+            self._chat.watched.leaving.set()
+        await self._chat.service.delete(session, with_forks=False)
+        if here:
+            await self._chat.watched.leave(0.2)
+            self._chat.watched = Watched(self._chat.service, self._chat.changed, self._chat.failed)
+            self._chat.welcome()
+        self._chat.tell("deleted")
+
+    # --- turns
+
+    async def say(self, text: str, mode: Literal["queue", "steer"]) -> None:
+        chat = self._chat
+        await self._use_asked_model()
+        chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
+        attached, chat.attached = chat.attached, []
+        try:
+            await chat.watched.say(text, mode, chat.model, attached)
+        except BaseException:
+            chat.attached = attached
+            composer = chat.query_one(Composer)
+            composer.replace_text(composer.text or text)
+            raise
+
+    async def _use_asked_model(self) -> None:
+        """The model that the chat was started with answers from the first input on. While somebody runs the session,
+        the one that it has goes on."""
+        chat = self._chat
+        asked, chat.asked_model = chat.asked_model, None
+        if chat.watched.id is None or asked in (None, chat.watched.row.model):
+            return
+        try:
+            await chat.service.edits.choose_model(chat.watched.id, asked or "")
+        except SessionBusy:
+            chat.tell(f"the session is in use, so its own model answers this; then /model {asked}", "warn")
+
+    async def take_back(self) -> None:
+        """The last input that waits goes back into the line, if nobody has taken it."""
+        waiting = self._chat.watched.waiting()
+        if not waiting:
+            return
+        try:
+            await self._chat.watched.withdraw(waiting[-1].seq)
+        except NotPending:
+            self._chat.tell("it is being answered already; Ctrl-C stops that", "warn")
+            return
+        composer = self._chat.query_one(Composer)
+        composer.replace_text(waiting[-1].text if not composer.text else f"{waiting[-1].text}\n{composer.text}")
+
+    async def go_on(self, session: str) -> None:
+        """Take up what was cut off; else run what waits."""
+        watched = self._chat.watched
+        if watched.asked():
+            raise NotAllowed("a call waits for your answer: y or n")
+        cut = watched.folded.state.cut_off
+        if cut is not None and cut.waits():
+            watched.run(await self._chat.service.turns.due_continuation(session))
+        elif watched.waiting() or watched.turn() is not None:
+            watched.run()
+        else:
+            raise NotAllowed("there is nothing to continue")
+
+    async def decide(self, call: Call, answer: str) -> None:
+        if not await self._chat.watched.decide(call, answer):
+            self._chat.tell("somebody else has decided first; that decision stands", "warn")
+
+    async def compact(self, session: str) -> None:
+        chat = self._chat
+        chat.compacting = asyncio.Event()
+        chat.changed()
+        try:
+            came = await chat.service.edits.compact(session, chat.compacting)
+        finally:
+            chat.compacting = None
+        match came.outcome:
+            case "done":
+                before, after = came.tokens
+                chat.tell(f"summarised: about {before:,} tokens became {after:,}; you still read everything", "good")
+            case "nothing":
+                chat.tell("there is nothing to summarise yet")
+            case _:
+                chat.tell(f"no summary was made: {came.detail}; nothing was changed", "warn")
+
+    # --- editing
+
+    async def redo(self, session: str) -> None:
+        rewinds = (await self._chat.service.views.view(session)).turns.rewinds
+        if not rewinds:
+            raise NotAllowed("there is no undo to take back")
+        await self._chat.service.edits.redo(session, max(rewinds))
+        self._chat.tell("taken back: the model is told it again")
+
+    async def fork(self, session: str, at: Seq) -> None:
+        fork = await self._chat.service.edits.fork(session, at)
+        await self.open(fork)
+        self._chat.tell(f"a session of its own, from message {at} on; the other one is as it was: /resume {session}")
+
+    async def memory(self, session: str) -> None:
+        context = (await self._chat.service.views.view(session)).state.context
+        memories = () if context is None else context.memories
+        for memory in memories:
+            self._chat.tell(f"told of earlier sessions: {memory}")
+        if not memories:
+            self._chat.tell("this session is told nothing of earlier ones")
+
+    async def hide(self, session: str, seq: Seq) -> None:
+        edits = self._chat.service.edits
+        if await edits.hide(session, seq, True):
+            self._chat.tell(f"message {seq} is hidden from the model; /hide {seq} puts it back")
+        else:
+            await edits.hide(session, seq, False)
+            self._chat.tell(f"the model is told message {seq} again")
+
+    async def on_message(self, act: str, block: Block) -> None:
+        session = self._chat.watched.id
+        if act == "copy":
+            self.copy(text_of(block))
+            return
+        if session is None or isinstance(block, Notice) or not block.seq:
+            raise NotAllowed("this is not finished yet")
+        match act:
+            case "fork":
+                await self.fork(session, block.seq)
+            case "rewind":
+                question = "Rewind to this message?"
+                detail = "The model is told nothing that comes after it. You still read it; /redo takes it back."
+                if await self._chat.ask(Sure(question, detail)):
+                    await self._chat.service.edits.rewind(session, block.seq)
+            case "hide":
+                await self.hide(session, block.seq)
+
+    async def choose_model(self, spec: str) -> None:
+        chat = self._chat
+        if not spec:
+            known = await self._known_models()
+            rows = [Row(one, Text(one + ("   (now)" if one == self._now() else "")), one.lower()) for one in known]
+            done = await chat.ask(Finder("Models", rows, {}, free="a spec, KIND:NAME"))
+            if done is None:
+                return
+            spec = done[1]
+        chat.wiring.check(ContextSet(spec))  # says what is wrong with a spec
+        if chat.watched.id is not None:
+            try:
+                await chat.service.edits.choose_model(chat.watched.id, spec)
+            except SessionBusy as error:
+                raise NotAllowed("a turn runs; choose another model when it is over") from error
+        chat.model = spec
+        chat.tell(f"{spec} answers from the next request on")
+
+    def _now(self) -> str:
+        return self._chat.watched.row.model or self._chat.model
+
+    async def _known_models(self) -> list[str]:
+        """Those in use, and what can be used with what is configured."""
+        used = [one.listed.row.model for one in await self._chat.service.views.sessions(50)]
+        return list(dict.fromkeys(filter(None, [self._now(), *self._chat.wiring.known_models(), *used])))
+
+    def attach(self, path: str) -> None:
+        attachment = read_attachment(Path(path.strip("'\"")).expanduser())
+        self._chat.attached.append(attachment)
+        self._chat.tell(f"{telling.attached(attachment)} goes with the next input")
+
+    # --- copying
+
+    def copy_last(self) -> None:
+        answers = [block for block in self._chat.watched.blocks() if isinstance(block, Answer) and block.text]
+        if not answers:
+            raise Misused("there is no answer to copy")
+        self.copy(answers[-1].text)
+
+    def copy(self, text: str) -> None:
+        self._chat.copy_to_clipboard(text)
+        self._chat.notify(f"{len(text):,} characters copied. If nothing arrives: F8, then select with the mouse")
+
+    def plain(self) -> None:
+        if self._chat.show_plain():
+            self._chat.tell("plain text: select and copy with your terminal. F8 goes back")
+
+    # --- what was typed
+
+    def _seq(self, typed: str, usage: str) -> Seq:
+        return int(typed) if typed.isdigit() else int(self._needs(usage))
+
+    def _last_seq(self) -> Seq:
+        said = [block for block in self._chat.watched.blocks() if isinstance(block, Said | Answer | Call) and block.seq]
+        if not said:
+            raise Misused("nothing has been said yet")
+        return said[-1].seq
+
+    def _needs(self, usage: str) -> str:
+        raise Misused(f"usage: /{usage}")
+
+
+def _row(one: Summary, now_s: float) -> Row:
+    row = one.listed.row
+    state: str = "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
+    if row.pending and not one.listed.owner:
+        state = f"{len(row.pending)} unanswered"
+    title = one_line(row.title, 48) or "(nothing said)"
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{title:<50}")
+    text.append(f"{telling.ago(row.updated_ms, now_s):>12}  {row.messages:>5} msg  ", "dim")
+    text.append("" if state == "done" else state, "italic")
+    return Row(one.listed.id, text, f"{row.title} {one.listed.id} {row.name or ''} {row.model}".lower())

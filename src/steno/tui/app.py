@@ -1,0 +1,370 @@
+"""The chat on the screen: puts the parts together, and paints what changed a few dozen times a second at most."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Static
+
+from steno.cli.wording import EPHEMERAL
+from steno.config import ConfigError
+from steno.engine.ending import Reason
+from steno.service import Attachment, Misused, Service
+from steno.store.errors import StoreError
+from steno.tui import telling
+from steno.tui.acting import Acts
+from steno.tui.bars import Asking, Status, Title, Waiting
+from steno.tui.blocks import Block, Call, Notice, Tone
+from steno.tui.commands import known, nearest, parse
+from steno.tui.composer import Completions, Composer
+from steno.tui.palette import PALETTES, Shade, theme
+from steno.tui.scroll import Scroll
+from steno.tui.terminal import Terminal
+from steno.tui.watching import Watched
+from steno.wiring import Wiring
+
+Answer = TypeVar("Answer")
+
+FRAME_S = 1 / 30
+REST = 2.0
+"""Painting takes no more than one part of the time in so many and one."""
+TWICE_S = 2.0
+STOP_S = 0.25
+LEAVE_S = 0.4
+"""For a turn to end in order. What hangs longer is left behind: the next runner closes it."""
+TICK_S = 0.5
+
+
+class Chat(App[int]):
+    CSS_PATH = "chat.tcss"
+    TITLE = "steno"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", "Stop", priority=True),
+        Binding("ctrl+q", "nothing", show=False, priority=True),
+        Binding("ctrl+o", "sessions", "Sessions"),
+        Binding("ctrl+n", "new", "New session"),
+        Binding("f1", "help", "Help"),
+        Binding("f8", "plain", "Plain text"),
+    ]
+
+    def __init__(self, service: Service, wiring: Wiring, session: str | None, shade: Shade, typed: str = "") -> None:
+        super().__init__(driver_class=Terminal)
+        self.service = service
+        self.wiring = wiring
+        self.shade: Shade = shade
+        self.model = wiring.model_spec()
+        self.asked_model = wiring.chosen_model()
+        """A model that was asked for by name, until a session has it."""
+        self.attached: list[Attachment] = []
+        self.compacting: asyncio.Event | None = None
+        self.watched = Watched(service, self.changed, self.failed)
+        self.acts = Acts(self)
+        self.left: int | None = None
+        self._session = session
+        self._typed = typed
+        self._notes: list[Notice] = []
+        self._noted = 0
+        self._due = False
+        self._cost_s = 0.0
+        self._plain = False
+        self._last_interrupt_s = -TWICE_S
+        self._asked: str | None = None
+        self._busy_since_s: float | None = None
+        self._hint = ""
+        self._stopping: asyncio.Task[None] | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+        for each in PALETTES:
+            self.register_theme(theme(each))
+        self.theme = f"steno-{shade}"
+
+    def compose(self) -> ComposeResult:
+        palette = PALETTES[self.shade]
+        offered = Completions(palette)
+        yield Title(palette)
+        yield Scroll(palette)
+        yield Waiting(palette)
+        yield Asking(palette)
+        yield offered
+        with Horizontal(id="typing"):
+            yield Static(">", id="prompt")
+            yield Composer(offered)
+        yield Status(palette)
+
+    async def on_mount(self) -> None:
+        self.wiring.let_sessions_choose()
+        self.query_one(Composer).focus()
+        self.query_one(Composer).replace_text(self._typed)
+        self.query_one(Asking).always = True
+        if self._session is not None:
+            await self._done(self.acts.open(self._session))
+        else:
+            self.welcome()
+        self.set_interval(TICK_S, self._tick)
+
+    # --- what is on the screen
+
+    def changed(self) -> None:
+        """There is something else to see: it is painted with the next frame."""
+        if not self._due and self.is_running:
+            self._due = True
+            self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
+
+    def tell(self, text: str, tone: Tone = "quiet") -> None:
+        """Something that this person must know. It is no part of the session."""
+        self._noted += 1
+        self._notes.append(Notice(f"local{self._noted}", text, tone, 1 << 62))
+        self.changed()
+
+    def forget_told(self) -> None:
+        self._notes.clear()
+
+    def begin(self) -> None:
+        """Another session is on the screen."""
+        self.forget_told()
+        self.query_one(Scroll).begin(self._blocks())
+        self._paint()
+
+    def welcome(self) -> None:
+        """A session that has not begun."""
+        self.begin()
+        if self.service.ephemeral:
+            self.tell(EPHEMERAL, "warn")
+        else:
+            self.tell(telling.WELCOME, "good")
+        if about := telling.about_model(self.model, self.wiring):
+            self.tell(about, "warn")
+        self.tell("Type a message and press Enter. F1 or /help shows keys and commands.")
+
+    def _blocks(self) -> list[Block]:
+        return [*self.watched.blocks(), *self._notes]
+
+    def _paint(self) -> None:
+        self._due = False
+        if self.left is not None or not self.query(Scroll):
+            return
+        before_s = time.perf_counter()
+        blocks = self._blocks()
+        self.query_one(Scroll).show(blocks)
+        waiting = self.watched.waiting()
+        files = tuple(telling.attached(one) for one in self.attached)
+        self.query_one(Waiting).show(waiting, files)
+        self.query_one(Composer).takes_back = bool(waiting)
+        self._paint_question([block for block in blocks if isinstance(block, Call) and block.state == "asked"])
+        self._paint_state()
+        self._cost_s = time.perf_counter() - before_s
+
+    def _paint_question(self, calls: list[Call]) -> None:
+        asking, composer = self.query_one(Asking), self.query_one(Composer)
+        asking.show(calls)
+        first = calls[0].key if calls else None
+        if first != self._asked and first is not None and not composer.text and len(self.screen_stack) == 1:
+            asking.focus()
+        elif first is None and self._asked is not None and asking.has_focus:
+            composer.focus()
+        self._asked = first
+
+    def _paint_state(self) -> None:
+        watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
+        state = telling.state(watched.folded.state, watched.owner, watched.driving, self.compacting is not None)
+        if state.busy != status.busy:
+            self._busy_since_s = time.monotonic() if state.busy else None
+        status.state, status.busy = state.word, state.busy
+        status.hint = self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
+        status.since_s = self._busy_since_s
+        status.model = self.asked_model or watched.row.model or self.model
+        usage = watched.row.usage
+        known = usage is not None and (usage.input is not None or usage.output is not None)
+        status.tokens = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+        status.context, status.context_max = watched.row.context, self.wiring.context_max(status.model)
+        status.durability = "in memory" if self.service.ephemeral else self.wiring.config.store.durability
+        status.refresh()
+        title.title, title.session = watched.row.title, watched.id or ""
+        title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
+        title.refresh()
+
+    def _tick(self) -> None:
+        if not self.query(Scroll):
+            return
+        self.query_one(Scroll).tick()
+        if self.query_one(Status).busy:
+            self.query_one(Status).refresh()
+
+    def paint_again(self) -> None:
+        """The terminal missed something."""
+        self.refresh(repaint=True, layout=True)
+
+    # --- what a person does
+
+    def on_composer_sent(self, event: Composer.Sent) -> None:
+        composer = self.query_one(Composer)
+        meant = parse(event.text)
+        if not event.text.strip() and not self.attached:
+            return
+        if meant is not None and not known(meant[0]):
+            near = nearest(meant[0])
+            hint = f"did you mean /{near}?" if near else "/help lists them"
+            self.tell(
+                f"there is no command /{meant[0]}; {hint} To say it, begin with a space. Nothing was said", "warn"
+            )
+            return
+        composer.remember(event.text)
+        composer.replace_text("")
+        self.forget_told()
+        if meant is not None:
+            self.do(self.acts.command(*meant))
+        else:
+            self.do(self.acts.say(event.text, "steer" if event.steer else "queue"))
+
+    def on_composer_wants(self, event: Composer.Wants) -> None:
+        scroll = self.query_one(Scroll)
+        match event.what:
+            case "pageup" | "pagedown":
+                scroll.action_screens(-1 if event.what == "pageup" else 1)
+            case "take back":
+                self.do(self.acts.take_back())
+            case "leave":
+                self._leave_if_idle()
+
+    def on_asking_decided(self, event: Asking.Decided) -> None:
+        self.do(self.acts.decide(event.call, event.answer))
+
+    def on_scroll_wants_earlier(self) -> None:
+        self.do(self._load_earlier())
+
+    def on_scroll_acted(self, event: Scroll.Acted) -> None:
+        self.do(self.acts.on_message(event.act, event.block))
+
+    def on_scroll_left(self) -> None:
+        self.query_one(Composer).focus()
+
+    def on_text_selected(self, event: events.TextSelected) -> None:
+        if text := self.screen.get_selected_text():
+            self.acts.copy(text)
+
+    async def _load_earlier(self) -> None:
+        self.query_one(Scroll).put_before(await self.watched.earlier())
+
+    def action_sessions(self) -> None:
+        self.do(self.acts.command("sessions", ""))
+
+    def action_new(self) -> None:
+        self.do(self.acts.command("new", ""))
+
+    def action_help(self) -> None:
+        self.do(self.acts.command("help", ""))
+
+    def action_plain(self) -> None:
+        self.acts.plain()
+
+    def action_nothing(self) -> None:
+        pass
+
+    def show_plain(self) -> bool:
+        """Nothing but text on the screen, and the mouse is the terminal's; or back."""
+        self._plain = not self._plain
+        self.query_one(Scroll).show_plain(self._plain)
+        if isinstance(self._driver, Terminal):
+            self._driver.give_mouse(self._plain)
+        return self._plain
+
+    def restyle(self, shade: Shade) -> None:
+        self.shade = shade
+        self.theme = f"steno-{shade}"
+        palette = PALETTES[shade]
+        self.query_one(Scroll).restyle(palette)
+        self.query_one(Completions).palette = palette
+        for kind in (Title, Waiting, Asking, Status):
+            self.query_one(kind).restyle(palette)
+
+    async def ask(self, screen: Screen[Answer]) -> Answer | None:
+        """Put something over the chat, and wait for what comes of it."""
+        answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        await self.push_screen(screen, lambda answer: None if answered.done() else answered.set_result(answer))
+        return await answered
+
+    def do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Do something without keeping the screen from its work; if it fails, say why."""
+        task = asyncio.create_task(self._done(work))
+        self._jobs.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._jobs.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed(f"something went wrong here ({type(error).__name__}: {error}); what was stored is kept")
+
+    async def _done(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (StoreError, Misused, ConfigError) as error:
+            self.tell(str(error), "bad")
+        self.changed()
+
+    def failed(self, why: str) -> None:
+        self.tell(why, "bad")
+
+    # --- leaving
+
+    def action_interrupt(self) -> None:
+        """Stop the turn; the second time within two seconds, leave."""
+        now_s = time.monotonic()
+        twice, self._last_interrupt_s = now_s - self._last_interrupt_s < TWICE_S, now_s
+        composer = self.query_one(Composer)
+        if twice:
+            self.go(0)
+        elif self.compacting is not None:
+            self.compacting.set()
+        elif self.watched.turn() is not None:
+            self._hint = "Ctrl-C again leaves"
+            self._stopping = self.do(self._stop())
+        elif composer.text:
+            composer.remember(composer.text)
+            composer.replace_text("")
+            self._hint = "forgotten, ↑ brings it back; Ctrl-C again leaves"
+        else:
+            self._hint = "Ctrl-C again leaves, or Ctrl-D"
+        self._paint_state()
+        self.set_timer(TWICE_S, self._paint_state)
+
+    async def _stop(self) -> None:
+        if not await self.watched.stop():
+            self.tell("nothing runs")
+
+    def _leave_if_idle(self) -> None:
+        if self.watched.driving and self.watched.turn() is not None:
+            self.tell("a turn runs here: Ctrl-C stops it, and leaves if pressed twice", "warn")
+        else:
+            self.go(0)
+
+    def terminal_gone(self) -> None:
+        """The window was closed. There is nobody to ask."""
+        self.go(130, "closed_terminal")
+
+    def go(self, status: int, reason: Reason = "left") -> None:
+        """Leave in order, in less than a second."""
+        if self.left is None:
+            self.left = status
+            self.service.visits.reason = reason
+            self._jobs.add(asyncio.create_task(self._go(status)))
+
+    async def _go(self, status: int) -> None:
+        """A stop that was asked for is stored first: that a person wished the end counts more than how it came."""
+        if self.on_leaving is not None:
+            self.on_leaving(status)
+        try:
+            if self._stopping is not None:
+                await asyncio.wait([self._stopping], timeout=STOP_S)
+            await self.watched.leave(LEAVE_S)
+        finally:
+            self.exit(status)
+
+    on_leaving: Any = None
+    """Called first when the chat is left; makes sure that it ends."""

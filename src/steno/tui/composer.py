@@ -1,0 +1,167 @@
+"""Where a person types. Enter sends, Ctrl-J makes a new line; what is pasted keeps its lines."""
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import TextArea
+
+from steno.tui.commands import Command, completions
+from steno.tui.palette import DARK, Palette
+
+HISTORY_MAX = 200
+SHOWN_MAX = 7
+NEW_LINE = frozenset(("ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"))
+
+
+class Completions(Widget):
+    """The commands that what is typed can become."""
+
+    DEFAULT_CSS = "Completions { height: auto; display: none; }"
+
+    def __init__(self, palette: Palette = DARK) -> None:
+        super().__init__()
+        self.palette = palette
+        self._found: list[Command] = []
+        self._at = 0
+
+    @property
+    def chosen(self) -> Command | None:
+        return self._found[self._at] if self._found else None
+
+    def offer(self, found: list[Command]) -> None:
+        if found != self._found:
+            self._found, self._at = found, 0
+        self.display = bool(found)
+        self.refresh(layout=True)
+
+    def move(self, by: int) -> None:
+        self._at = (self._at + by) % max(len(self._found), 1)
+        self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return min(len(self._found), SHOWN_MAX)
+
+    def render_line(self, y: int) -> Strip:
+        colours = self.palette
+        first = max(0, min(self._at - SHOWN_MAX + 2, len(self._found) - SHOWN_MAX))
+        at = first + y
+        ground = Style(bgcolor=colours.chosen if at == self._at else colours.raised)
+        if at >= len(self._found):
+            return Strip.blank(self.size.width, Style(bgcolor=colours.ground))
+        one = self._found[at]
+        head = f"/{one.name} {one.takes}".rstrip()
+        line = [
+            Segment(" ▸ " if at == self._at else "   ", ground + Style(color=colours.accent)),
+            Segment(head.ljust(20), ground + Style(color=colours.text, bold=at == self._at)),
+            Segment(" " + one.does, ground + Style(color=colours.soft)),
+        ]
+        return Strip(line).crop_extend(0, self.size.width, ground)
+
+
+class Composer(TextArea):
+    """`offered` is the list of completions that belongs to it."""
+
+    BINDINGS: ClassVar[list[object]] = []  # type: ignore[assignment]
+
+    class Sent(Message):
+        def __init__(self, text: str, steer: bool) -> None:
+            super().__init__()
+            self.text = text
+            self.steer = steer
+
+    class Wants(Message):
+        """Something that is not for the text: leave, scroll, take a queued input back."""
+
+        def __init__(self, what: str) -> None:
+            super().__init__()
+            self.what = what
+
+    def __init__(self, offered: Completions) -> None:
+        super().__init__(soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True)
+        self.highlight_cursor_line = False
+        self.takes_back = False
+        """Whether an input waits that the up key takes back."""
+        self._offered = offered
+        self._history: list[str] = []
+        self._back = 0
+        self._draft = ""
+
+    def remember(self, text: str) -> None:
+        if text and (not self._history or self._history[-1] != text):
+            self._history = [*self._history, text][-HISTORY_MAX:]
+        self._back = 0
+
+    def replace_text(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        self._offered.offer(completions(self.text))
+
+    def on_key(self, event: events.Key) -> None:
+        if self._acts(event.key):
+            event.stop()
+            event.prevent_default()
+
+    def _acts(self, key: str) -> bool:
+        """Do what a key stands for; False if it is for the text."""
+        match key:
+            case "enter":
+                self._enter()
+            case "ctrl+s":
+                self._send(steer=True)
+            case _ if key in NEW_LINE:
+                self.insert("\n")
+            case "tab" if self._offered.chosen is not None:
+                self._complete()
+            case "up" | "down" if self._offered.chosen is not None:
+                self._offered.move(-1 if key == "up" else 1)
+            case "up" if self.cursor_location[0] == 0 and not self.text and self.takes_back:
+                self.post_message(self.Wants("take back"))
+            case "up" if self.cursor_location[0] == 0:
+                self._recall(1)
+            case "down" if self.cursor_location[0] == self.document.line_count - 1:
+                self._recall(-1)
+            case "pageup" | "pagedown":
+                self.post_message(self.Wants(key))
+            case "ctrl+d" if not self.text:
+                self.post_message(self.Wants("leave"))
+            case "escape":
+                self._offered.offer([])
+            case _:
+                return False
+        return True
+
+    def _enter(self) -> None:
+        chosen = self._offered.chosen
+        if chosen is not None and self.text != f"/{chosen.name}":
+            self._complete()
+            if chosen.takes and not chosen.takes.startswith("["):
+                return
+        self._send(steer=False)
+
+    def _complete(self) -> None:
+        chosen = self._offered.chosen
+        if chosen is not None:
+            self.replace_text(f"/{chosen.name}" + (" " if chosen.takes else ""))
+            self._offered.offer([])
+
+    def _send(self, steer: bool) -> None:
+        self._offered.offer([])
+        self.post_message(self.Sent(self.text, steer))
+
+    def _recall(self, by: int) -> None:
+        """What was said before, one further back or forth."""
+        back = self._back + by
+        if not 0 <= back <= len(self._history):
+            return
+        if self._back == 0:
+            self._draft = self.text
+        self._back = back
+        self.replace_text(self._draft if back == 0 else self._history[-back])

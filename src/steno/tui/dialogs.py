@@ -1,0 +1,210 @@
+"""What comes up over the chat: a list to find something in, a question, a line to type, the help."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from rich.table import Table
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from steno.tui.commands import COMMANDS
+from steno.tui.palette import Palette
+
+ROWS_MAX = 500
+KEYS = (
+    ("Enter", "send; while a turn runs, queue"),
+    ("Ctrl-J", "a new line (also Shift-Enter, Alt-Enter)"),
+    ("Ctrl-S", "steer: say it into the running turn, at its next step"),
+    ("↑ when empty", "take the last queued input back; else what you said before"),
+    ("Ctrl-C", "stop the turn and keep what was shown; twice within two seconds: leave"),
+    ("Ctrl-D", "leave, if nothing runs and nothing is typed"),
+    ("y  n  a", "answer a question about a tool call: yes, no, always in this session"),
+    ("Tab", "to the messages and back"),
+    ("Ctrl-O", "the list of sessions"),
+    ("Ctrl-N", "a new session"),
+    ("F1", "this help"),
+    ("F8", "plain text: for the terminal's own selection"),
+    ("PgUp  PgDn", "scroll"),
+)
+MESSAGE_KEYS = (
+    ("↑ ↓", "choose a message"),
+    ("Enter", "fold or unfold reasoning and tool output"),
+    ("c", "copy it"),
+    ("f", "fork: go on from here in a session of its own"),
+    ("r", "rewind: the model is told nothing that comes after"),
+    ("h", "hide it from the model, or put it back"),
+    ("Esc", "back to the input"),
+)
+
+
+class Row(Struct, frozen=True):
+    """A line of a list. `words` is what is searched."""
+
+    id: str
+    shown: Text
+    words: str
+
+
+class Finder(ModalScreen[tuple[str, str] | None]):
+    """A list in which one finds as one types. Gives what was done and the row that it was done to."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", priority=True),
+        Binding("down", "move(1)", "Down", priority=True),
+        Binding("up", "move(-1)", "Up", priority=True),
+        Binding("pagedown", "move(10)", "Down", priority=True),
+        Binding("pageup", "move(-10)", "Up", priority=True),
+    ]
+
+    def __init__(self, heading: str, rows: Sequence[Row], acts: Mapping[str, tuple[str, str]], free: str = "") -> None:
+        """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen itself."""
+        super().__init__()
+        self._heading = heading
+        self._rows = rows
+        self._acts = acts
+        self._free = free
+
+    def compose(self) -> ComposeResult:
+        hints = [("Enter", "choose" if self._free else "open"), *((key, word) for key, (_, word) in self._acts.items())]
+        hint = "   ".join(f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")])
+        with Vertical(classes="panel"):
+            yield Static(self._heading, classes="heading")
+            yield Input(placeholder="type to find", compact=True)
+            yield OptionList(compact=True)
+            yield Static(hint, classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self._fill("")
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._fill(event.value)
+
+    def _fill(self, wanted: str) -> None:
+        words = wanted.lower().split()
+        found = [row for row in self._rows if all(word in row.words for word in words)][:ROWS_MAX]
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        listed.add_options(Option(row.shown, id=row.id) for row in found)
+        if not found:
+            said = f'use "{wanted}" ({self._free})' if self._free and wanted else "nothing is like this"
+            listed.add_option(Option(Text(said, style="italic"), disabled=not (self._free and wanted)))
+        listed.highlighted = 0
+
+    def action_move(self, by: int) -> None:
+        listed = self.query_one(OptionList)
+        if listed.option_count:
+            at = 0 if listed.highlighted is None else listed.highlighted
+            listed.highlighted = max(0, min(at + by, listed.option_count - 1))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._done("open")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._done("open")
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in self._acts:
+            event.stop()
+            event.prevent_default()
+            self._done(self._acts[event.key][0])
+
+    def _done(self, act: str) -> None:
+        listed = self.query_one(OptionList)
+        option = None if listed.highlighted is None else listed.get_option_at_index(listed.highlighted)
+        if act == "new":
+            self.dismiss((act, ""))
+        elif option is not None and option.id is not None:
+            self.dismiss((act, option.id))
+        elif self._free and (typed := self.query_one(Input).value.strip()):
+            self.dismiss((act, typed))
+
+
+class Sure(ModalScreen[bool]):
+    """A question that only y answers with yes."""
+
+    def __init__(self, question: str, detail: str) -> None:
+        super().__init__()
+        self._question = question
+        self._detail = detail
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="panel small"):
+            yield Static(self._question, classes="heading", markup=False)
+            yield Static(self._detail, markup=False)
+            yield Static("y yes   any other key: no", classes="hint")
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss(event.key == "y")
+
+
+class Typed(ModalScreen[str | None]):
+    """A line to type."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", priority=True)]
+
+    def __init__(self, heading: str, value: str) -> None:
+        super().__init__()
+        self._heading = heading
+        self._value = value
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="panel small"):
+            yield Static(self._heading, classes="heading", markup=False)
+            yield Input(self._value, compact=True)
+            yield Static("Enter keep   Esc back", classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip() or None)
+
+
+class Help(ModalScreen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,f1,enter", "dismiss(None)", "Back")]
+
+    def __init__(self, palette: Palette, about: str) -> None:
+        super().__init__()
+        self._palette = palette
+        self._about = about
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="panel"):
+            yield Static("Keys and commands", classes="heading")
+            with VerticalScroll():
+                yield Static(self._table())
+            yield Static("Esc back   ↑ ↓ scroll", classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(style=self._palette.accent, no_wrap=True)
+        table.add_column(ratio=1)
+        if self._about:
+            table.add_row("", Text(self._about + "\n", self._palette.warn))
+        self._section(table, "In the input", KEYS)
+        self._section(table, "In the messages", MESSAGE_KEYS)
+        self._section(table, "Commands", [(f"/{c.name} {c.takes}".rstrip(), c.does) for c in COMMANDS])
+        return table
+
+    def _section(self, table: Table, name: str, rows: Sequence[tuple[str, str]]) -> None:
+        table.add_row(Text(name, f"bold {self._palette.heading}"), "")
+        for key, does in rows:
+            table.add_row(f"  {key}", does)
+        table.add_row("", "")
+
+
+def _key(key: str) -> str:
+    names = {"escape": "Esc", "delete": "Del", "f2": "F2", "ctrl+n": "Ctrl-N"}
+    return names.get(key, key)

@@ -1,0 +1,99 @@
+"""What goes on in a session, for the lines around it: in few words."""
+
+import os
+import time
+
+from msgspec import Struct
+
+from steno.journal.listing import ListingRow
+from steno.journal.state import State
+from steno.service import Attachment
+from steno.tui.blocks import Tone
+from steno.tui.folding import Folded
+from steno.tui.wording import size
+from steno.wiring import Wiring
+
+WELCOME = "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
+LOCAL = (
+    "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this machine: quick, private and "
+    "often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or edit {config}."
+)
+
+
+class Doing(Struct, frozen=True):
+    """What goes on in a session, in a few words."""
+
+    word: str
+    busy: bool = False
+    hint: str = ""
+
+
+def state(state: State, owner: str | None, driving: bool, compacting: bool) -> Doing:
+    if compacting:
+        return Doing("summarising", True, "Ctrl-C stops")
+    turn = state.turn
+    elsewhere = "" if owner is None or is_ours(owner) else f" in {runner(owner)}"
+    if turn is None:
+        return Doing("starting", True) if driving and state.pending else Doing("ready")
+    if waits_for_you(state):
+        return Doing("waits for your answer", False)
+    if turn.interrupted is not None:
+        return Doing(f"stopping{elsewhere}", True)
+    running = [call.call.name for call in turn.calls.values() if call.started is not None]
+    word = f"running {', '.join(sorted(set(running)))}" if running else "answering"
+    return Doing(word + elsewhere, True, "Ctrl-C stops")
+
+
+def waits_for_you(state: State) -> bool:
+    turn = state.turn
+    if turn is None or not turn.calls:
+        return False
+    return all(call.asked and call.started is None and call.decision is None for call in turn.calls.values())
+
+
+def is_ours(owner: str) -> bool:
+    return owner.split(".")[-2:-1] == [str(os.getpid())]
+
+
+def runner(owner: str) -> str:
+    """Who runs a session, as a person would look for it."""
+    host, _, rest = owner.rpartition(".")[0].rpartition(".")
+    return f"process {rest} on {host}" if rest.isdigit() else owner
+
+
+def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[str, Tone]]:
+    """What whoever resumes a session must know."""
+    found: list[tuple[str, Tone]] = []
+    state = folded.state
+    if owner is not None and not is_ours(owner):
+        found.append((f"{runner(owner)} runs this session; you follow it live, and what you say goes there", "warn"))
+    elif waits_for_you(state):
+        found.append(("a tool call waits for your answer: y or n", "warn"))
+    elif state.cut_off is not None and state.cut_off.waits():
+        found.append(
+            ("the last turn was cut off: /continue takes it up, /retry runs it again, /undo forgets it", "warn")
+        )
+    if row.pending and owner is None:
+        many = "an input waits" if len(row.pending) == 1 else f"{len(row.pending)} inputs wait"
+        found.append((f"{many} unanswered: /continue runs what waits, ↑ takes the last one back", "warn"))
+    if not found:
+        found.append((f"resumed; last used {ago(row.updated_ms, time.time())}", "quiet"))
+    return found
+
+
+def ago(at_ms: int, now_s: float) -> str:
+    seconds = max(int(now_s - at_ms / 1000), 0)
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            number = seconds // length
+            return f"{number} {name}{'s' if number > 1 else ''} ago"
+    return "just now"
+
+
+def attached(attachment: Attachment) -> str:
+    return f"{attachment.part.name} ({size(attachment.part.size)})"
+
+
+def about_model(model: str, wiring: Wiring) -> str:
+    """What a person must know of the model that answers."""
+    return LOCAL.format(config=wiring.where.config) if wiring.is_demo() and model.startswith("local:") else ""

@@ -1,0 +1,64 @@
+"""What is said to a person in the chat, in few words: what happened, what was kept, what to do next."""
+
+from steno.journal.facts import StepLost, TurnEnded
+from steno.tui.blocks import Tone
+
+CAUSES = {
+    "unreachable": "the model cannot be reached",
+    "no_key": "the provider wants a key that it accepts",
+    "unknown_model": "there is no such model",
+    "no_model": "there is no such model",
+    "too_long": "the session is longer than the model takes; /compact makes it shorter",
+    "timeout": "no answer came",
+    "dropped": "no answer came",
+    "rate_limited": "the provider is being asked too often",
+    "overloaded": "the provider is overloaded",
+    "server_error": "the provider reports an error of its own",
+    "refused": "the provider refused the request",
+    "incomplete": "the answer kept breaking off",
+}
+
+
+def ending(ended: TurnEnded) -> tuple[str, Tone]:
+    """A turn that is not done."""
+    if ended.outcome == "failed":
+        what = CAUSES.get(ended.cause, "")
+        detail = ended.detail if not what or ended.detail not in what else ""
+        said = "; ".join(filter(None, (what, detail))) or ended.cause
+        return f"failed: {said}. Everything is kept; /retry runs it again", "bad"
+    match ended.cause:
+        case "user":
+            return "stopped by you; what was shown is kept", "warn"
+        case "killed":
+            return "cut off: the process was killed; what was shown is kept. /continue takes it up", "warn"
+        case "terminated":
+            return "cut off: the program was ended; what was shown is kept. /continue takes it up", "warn"
+        case "forked":
+            return "the fork begins here, in the middle of a turn", "quiet"
+        case _:
+            return f"cut off ({ended.cause}); what was shown is kept. /continue takes it up", "warn"
+
+
+def lost(step: StepLost) -> str:
+    what = CAUSES.get(step.cause, step.cause)
+    return f"no answer: {what}" + (f" ({step.detail})" if step.detail and step.detail not in what else "")
+
+
+def size(bytes_count: int) -> str:
+    if bytes_count < 1_000:
+        return f"{bytes_count} B"
+    return f"{bytes_count / 1_000:.0f} kB" if bytes_count < 1_000_000 else f"{bytes_count / 1_000_000:.1f} MB"
+
+
+def count(number: int) -> str:
+    """A number of tokens as people say it."""
+    if number < 1_000:
+        return str(number)
+    return f"{number / 1_000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.2f}M"
+
+
+def duration(ms: int) -> str:
+    if ms < 1_000:
+        return f"{ms} ms"
+    seconds = ms // 1_000
+    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"

@@ -1,0 +1,147 @@
+"""What codex asks is what we ask: the same facts, rules and commands, and a question outlives everybody."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.codex.world import CodexWorld
+from tests.program.test_cli_terminal import terminal
+from tests.program.world import Program, wait_until
+from tests.rotating import rotating
+
+COMMAND = {"command": "echo ran >> ran; echo hi"}
+
+
+def asked(world: CodexWorld) -> Program:
+    """A turn that waits for a person to decide about a command."""
+    world.steno("sessions")  # makes the store
+    program = world.start("run", "echo", "--key", "k", "--ask", "wait")
+    try:
+        wait_until(lambda: "approval.asked" in kinds(world), "a question")
+    except BaseException:
+        program.kill()
+        raise
+    return program
+
+
+def kinds(world: CodexWorld) -> list[str]:
+    return [str(fact["type"]) for fact in world.facts()]
+
+
+def ran(world: CodexWorld) -> int:
+    """How often the command ran."""
+    return (world.work / "ran").read_text().count("ran") if (world.work / "ran").exists() else 0
+
+
+@pytest.mark.promise(37)
+def test_an_approved_command_runs(world: CodexWorld) -> None:
+    with asked(world) as program:
+        session = world.only_session()
+        [waiting] = json.loads(world.steno("approvals", "--json"))
+        assert (waiting["tool"], json.loads(waiting["arguments"])) == ("shell", COMMAND)
+        assert ran(world) == 0
+        world.steno("approve", session)
+        assert program.end() == 0
+        assert program.shown() == "I look.It ran.\n"
+    assert ran(world) == 1
+    stored = kinds(world)
+    order = ("approval.asked", "approval.decided", "tool.started", "tool.settled")
+    assert [stored.count(kind) for kind in order] == [1, 1, 1, 1]
+    assert sorted(order, key=stored.index) == list(order), "each before what follows from it"
+
+
+@pytest.mark.promise(37)
+def test_a_denied_command_does_not_run_and_says_why(world: CodexWorld) -> None:
+    with asked(world) as program:
+        world.steno("deny", world.only_session(), "--reason", "not today")
+        assert program.end() == 0
+    [refused] = world.messages(world.only_session(), "tool")
+    assert (refused["text"], refused["state"]) == ("not run: the user denied it: not today", "failed")
+    assert ran(world) == 0
+    assert "tool.started" not in kinds(world)
+
+
+@pytest.mark.promise(37)
+@pytest.mark.parametrize(
+    ("ended", "decision"),
+    rotating([(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")], 3),
+)
+def test_a_question_is_pending_across_a_restart(world: CodexWorld, ended: str, decision: str) -> None:
+    with asked(world) as program:
+        session = world.only_session()
+        if ended == "both killed":
+            world.kill_codex()
+        program.signal(signal.SIGTERM if ended == "terminated" else signal.SIGKILL)
+        program.process.wait(30)
+    world.wait_codex_gone()
+    [waiting] = json.loads(world.steno("approvals", "--json"))
+    assert json.loads(waiting["arguments"]) == COMMAND
+    assert ran(world) == 0
+    world.steno(decision, session)
+    world.steno("continue", session)
+    assert ran(world) == (1 if decision == "approve" else 0)
+    [outcome] = world.messages(session, "tool")
+    assert outcome["state"] == ("complete" if decision == "approve" else "failed")
+    assert [one["outcome"] for one in world.show(session)["turns"]] == ["done"]
+    assert world.run("and") == "And so on.\n"
+    assert len(world.threads()) == 1
+
+
+def test_rules_decide_without_asking(world: CodexWorld) -> None:
+    world.run("echo", "--allow", "shell:echo ran >> ran; echo hi")
+    assert ran(world) == 1
+    world.home.joinpath("config.toml").write_text('[approvals]\n"shell:echo*" = "deny"\n')
+    world.run("echo", "--yes")
+    assert ran(world) == 1
+    assert "the rule 'shell:echo*' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
+
+
+def test_a_rule_for_files_counts_for_a_patch(world: CodexWorld) -> None:
+    world.steno("sessions")
+    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/new*" = "deny"\n')
+    world.run("patch", "--yes")
+    assert not (world.work / "new.txt").exists()
+    [refused] = world.messages(world.only_session(), "tool")
+    assert "denies it" in refused["text"]
+
+
+@pytest.mark.torture
+def test_nobody_to_ask_means_no(world: CodexWorld) -> None:
+    world.run("echo")
+    [refused] = world.messages(world.only_session(), "tool")
+    assert refused["text"].startswith("not run: it needs approval and there was nobody to ask")
+    assert ran(world) == 0
+
+
+def test_a_person_on_the_terminal_is_asked_the_same_way(world: CodexWorld) -> None:
+    with terminal(world, "run", "echo", "--key", "k") as asked_here:
+        asked_here.wait_seen("? [y/N]")
+        assert "echo ran >> ran" in asked_here.seen()
+        assert ran(world) == 0
+        asked_here.type("y\n")
+        assert asked_here.end() == 0
+    assert ran(world) == 1
+
+
+@pytest.mark.promise(23, 37)
+def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
+    with asked(world) as program:
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+    world.wait_codex_gone()
+    assert ran(world) == 0
+    assert world.run("and") == "And so on.\n"
+
+
+@pytest.mark.torture
+def test_a_question_about_a_codex_that_died_is_kept(world: CodexWorld) -> None:
+    """Codex alone is killed while it waits: our question stands, or the turn says that it failed; nothing ran."""
+    with asked(world) as program:
+        server = world.app_server()
+        assert server is not None
+        os.kill(server, signal.SIGKILL)
+        program.end()
+    assert ran(world) == 0
+    assert world.run("and") == "And so on.\n"

@@ -1,0 +1,46 @@
+"""How sessions end that codex runs: told to plugins as for our own loop, and quickly."""
+
+import signal
+import time
+
+import pytest
+
+from tests.codex.world import CodexWorld
+from tests.program.diary import install, told
+from tests.rotating import rotating
+
+
+@pytest.mark.promise(39)
+def test_plugins_hear_of_the_end_with_model_and_platform(world: CodexWorld) -> None:
+    install(world)
+    world.run("hello")
+    [end] = told(world)
+    assert (end["session_id"], end["model"], end["platform"]) == (world.only_session(), "codex:fake-model", "cli")
+    assert (end["completed"], end["interrupted"], end["reason"]) == (True, False, "left")
+
+
+@pytest.mark.promise(39)
+def test_plugins_hear_of_a_kill_at_the_next_start(world: CodexWorld) -> None:
+    install(world)
+    with world.start("run", "slow", "--key", "k") as program:
+        program.wait_shown("word2")
+        program.kill()
+    world.wait_codex_gone()
+    assert told(world) == []
+    session = world.only_session()
+    world.steno("run", "and")
+    [killed] = [one for one in told(world) if one["session_id"] == session]
+    assert (killed["reason"], killed["completed"], killed["interrupted"]) == ("killed", False, True)
+    assert (killed["model"], killed["platform"]) == ("codex:fake-model", "cli")
+
+
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("number", rotating([signal.SIGTERM, signal.SIGHUP], 2))
+def test_a_signal_ends_it_soon(world: CodexWorld, number: signal.Signals) -> None:
+    with world.start("run", "slow", "--key", "k") as program:
+        program.wait_shown("word2")
+        began_s = time.monotonic()
+        program.signal(number)
+        program.end()
+        assert time.monotonic() - began_s < 4.0
+    world.wait_codex_gone()

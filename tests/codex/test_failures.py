@@ -1,0 +1,117 @@
+"""What goes wrong with codex ends as a stored turn and a sentence that says what to do; the next turn works."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.codex.world import LONG, CodexWorld
+from tests.rotating import rotating
+
+
+def failed(world: CodexWorld, prompt: str, *words: str) -> str:
+    """Run a turn that fails; what was said about it."""
+    with world.start("run", prompt, "--key", "k", *words) as program:
+        assert program.end() == 1
+        return program.errors()
+
+
+def check_next_turn(world: CodexWorld) -> None:
+    assert world.run("and") == "And so on.\n"
+    assert len(world.threads()) == 1
+
+
+@pytest.mark.promise(10, 11)
+@pytest.mark.parametrize(
+    ("prompt", "cause", "told"),
+    rotating(
+        [
+            ("500", "server_error", "steno retry"),
+            ("429", "rate_limited", "steno retry"),
+            ("401", "no_key", "codex login"),
+        ],
+        3,
+    ),
+)
+def test_an_error_of_the_provider(world: CodexWorld, prompt: str, cause: str, told: str) -> None:
+    assert told in failed(world, prompt)
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", cause)
+    assert world.said() == [("user", prompt, "failed"), ("assistant", "", "lost")]
+    check_next_turn(world)
+
+
+@pytest.mark.promise(9, 10)
+def test_a_stream_that_breaks_off_is_stored_as_incomplete(world: CodexWorld) -> None:
+    with world.start("run", "broken stream", "--key", "k") as program:
+        assert program.end() == 1
+        shown = program.shown().rstrip("\n")
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "dropped")
+    _, (role, text, state) = world.said()
+    assert (role, text, state) == ("assistant", shown, "incomplete")
+    assert text
+    assert LONG.startswith(text)
+    check_next_turn(world)
+    told = "".join(str(message["content"]) for message in world.requests("and")[-1])
+    assert f"{text}\n[This answer broke off before it was finished.]" in told
+
+
+def test_a_codex_that_cannot_be_found_is_said_before_anything_is_stored(world: CodexWorld) -> None:
+    world.environment["STENO_CODEX_PATH"] = str(world.work / "no-such-codex")
+    with world.start("run", "hello") as program:
+        assert program.end() == 2
+        assert "pip install 'steno[codex]'" in program.errors()
+    assert world.sessions() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    rotating(
+        [
+            ("echo 'no login here' >&2; exit 3", "ended by itself: no login here"),
+            ("exec sleep 60", "did not answer to initialize in time"),
+            ("echo nonsense; exec cat", "did not answer to initialize in time"),
+        ],
+        3,
+    ),
+)
+def test_a_codex_that_does_not_start_fails_the_turn(world: CodexWorld, script: str, told: str) -> None:
+    program = world.work / "codex"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    world.environment |= {"STENO_CODEX_PATH": str(program), "STENO_CODEX_START_S": "1"}
+    said = failed(world, "hello")
+    assert told in said
+    assert "steno doctor" in said
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
+    world.wait_codex_gone()
+    del world.environment["STENO_CODEX_PATH"]
+    assert world.steno("retry", world.only_session()) == "Hello there.\n"
+
+
+def test_a_thread_that_is_lost_is_said_so_and_begun_anew_only_on_request(world: CodexWorld) -> None:
+    world.run("hello")
+    for folder in (world.codex_home / "sessions", *world.codex_home.glob("*.sqlite*")):
+        shutil.rmtree(folder) if folder.is_dir() else Path(folder).unlink()
+    said = failed(world, "and")
+    assert "cannot resume thread" in said
+    assert "--new-thread" in said
+    session = world.only_session()
+    assert world.show(session)["turns"][-1]["cause"] == "thread_lost"
+    assert world.steno("retry", session, "--new-thread") == "And so on.\n"
+    assert len(world.threads()) == 2
+    request = [(one["role"], one["content"]) for one in world.requests("and")[-1]]
+    assert ("user", "hello") in request
+    assert ("assistant", "Hello there.") in request, "the new thread knows what was said in the old one"
+
+
+def test_a_key_that_is_missing_is_named(world: CodexWorld) -> None:
+    del world.environment["FAKE_KEY"]
+    said = failed(world, "hello")
+    assert "FAKE_KEY" in said
+    world.environment["FAKE_KEY"] = "key"
+    assert world.steno("retry", world.only_session()) == "Taken up.\n"
+    request = [str(one["content"]) for one in world.server.requests()[-1]["body"]["messages"] if one["role"] == "user"]
+    assert request.count("hello") == 1, "codex has the prompt already; it is not said again"

@@ -1,0 +1,90 @@
+"""The history is the session's, not codex's: it goes with a change of runtime, a fork and every edit."""
+
+import pytest
+
+from tests.codex.world import CodexWorld
+from tests.models.rules import check
+from tests.program.model_server import ModelServer, Reply
+from tests.rotating import rotating
+
+
+def spoken(world: CodexWorld, prompt: str) -> list[tuple[str, str]]:
+    """What the last request with this prompt said, without what codex adds of its own."""
+    return [
+        (one["role"], one["content"])
+        for one in world.requests(prompt)[-1]
+        if one["role"] in ("user", "assistant") and not str(one["content"]).startswith("<")
+    ]
+
+
+@pytest.mark.promise(46)
+def test_from_codex_to_native_and_back(world: CodexWorld) -> None:
+    with ModelServer(Reply(("by our own loop",))) as native:
+        world.environment |= {"OPENAI_BASE_URL": native.url, "STENO_MODEL": "openai-chat:test"}
+        world.run("echo", "--yes")
+        assert world.run("two", "--runtime", "native") == "by our own loop\n"
+        told = [(one["role"], one["content"]) for one in native.requests[-1]["messages"] if one["role"] != "system"]
+        assert [role for role, _ in told] == ["user", "assistant", "tool", "assistant", "user"]
+        assert (told[2][1], told[3][1], told[4][1]) == ("hi\n", "It ran.", "two")
+        assert world.run("three") == "by our own loop\n", "the session keeps its runtime"
+    assert world.run("and", "--runtime", "codex") == "And so on.\n"
+    assert [text for role, text in spoken(world, "and") if role == "user"] == ["echo", "two", "three", "and"]
+    assert [text for role, text in spoken(world, "and") if role == "assistant" and text][-2:] == ["by our own loop"] * 2
+    assert len(world.threads()) == 2
+    assert world.run("hello") == "Hello there.\n"
+    assert len(world.threads()) == 2, "from then on it is the same thread again"
+    [listed] = world.sessions()
+    assert listed["messages"] == len(world.said())
+
+
+def test_a_fork_has_the_history_in_a_thread_of_its_own(world: CodexWorld) -> None:
+    world.run("hello")
+    world.run("and")
+    session = world.only_session()
+    [at] = [one["seq"] for one in world.messages(session) if one["text"] == "Hello there."]
+    fork = world.steno("fork", session, "--at", str(at)).split()[0]
+    assert world.steno("run", "think", "--session", fork) == "Done.\n"
+    assert spoken(world, "think") == [("user", "hello"), ("assistant", "Hello there."), ("user", "think")]
+    assert world.run("think") == "Done.\n"
+    assert [text for _, text in spoken(world, "think")] == ["hello", "Hello there.", "and", "And so on.", "think"]
+    assert len(set(world.threads())) == 2
+
+
+@pytest.mark.parametrize("edit", rotating(["undo", "hide", "redact"], 3))
+def test_an_edit_reaches_codex(world: CodexWorld, edit: str) -> None:
+    world.run("hello")
+    world.run("and")
+    session = world.only_session()
+    [first] = [one["seq"] for one in world.messages(session) if one["text"] == "and"]
+    words = {"undo": [], "hide": ["--seq", str(first)], "redact": ["--seq", str(first), "--yes"]}[edit]
+    world.steno(edit, session, *words)
+    world.run("think")
+    said = [text for _, text in spoken(world, "think")]
+    assert said[:2] == ["hello", "Hello there."]
+    assert "and" not in said
+    assert len(world.threads()) == 2
+
+
+@pytest.mark.torture
+def test_a_session_begun_by_our_own_loop_goes_on_with_codex(world: CodexWorld) -> None:
+    with ModelServer(Reply(("ours",))) as native:
+        world.environment |= {"OPENAI_BASE_URL": native.url, "STENO_MODEL": "openai-chat:test"}
+        world.run("one", "--runtime", "native")
+    world.run("and", "--runtime", "codex")
+    assert spoken(world, "and") == [("user", "one"), ("assistant", "ours"), ("user", "and")]
+
+
+@pytest.mark.promise(35)
+@pytest.mark.parametrize("prompt", rotating(["count", "both", "slow"], 3))
+def test_after_a_kill_the_history_is_valid_for_two_providers(world: CodexWorld, prompt: str) -> None:
+    shown = {"count": "line2", "both": "tool_started", "slow": "word2"}[prompt]
+    with world.start("run", prompt, "--key", "k", "--yes", "--output", "ndjson") as program:
+        program.wait_shown(shown)
+        program.kill()
+    world.wait_codex_gone()
+    with ModelServer(Reply(("fine",))) as native:
+        world.environment |= {"OPENAI_BASE_URL": native.url, "ANTHROPIC_BASE_URL": native.url.removesuffix("/v1")}
+        for kind in ("openai-chat", "anthropic"):
+            assert world.run(f"next by {kind}", "--model", f"{kind}:test") == "fine\n"
+            check(kind, native.requests[-1])
+    assert world.run("and", "--runtime", "codex") == "And so on.\n"

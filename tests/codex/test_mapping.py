@@ -1,0 +1,375 @@
+"""The mapping, by equality, on what the real codex said: logs of our own (`make record-codex`), and those of others if
+there are any beside the project."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steno.journal.facts import PlanStep, PlanUpdated, Usage
+from steno.journal.parts import Failed, Interrupted, Opaque, Reasoning, Refused, Returned, Text, ToolCall
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.mapping import (
+    Act,
+    Bounds,
+    Compacted,
+    End,
+    Late,
+    Lose,
+    OpenStep,
+    Output,
+    Plan,
+    Promised,
+    Report,
+    Seal,
+    Settle,
+    Skip,
+    Start,
+    TurnMap,
+    Write,
+)
+from steno.runtimes.codex.turn import joined
+
+LOGS = Path(__file__).with_name("logs")
+OTHERS = Path(__file__).parents[3] / "shared" / "codex"
+
+
+def turns(log: Path) -> list[list[Act]]:
+    """The acts of each turn in a log. What we told codex is taken from the log, too."""
+    found: list[list[Act]] = []
+    map = TurnMap()
+    asked: dict[int | str, str] = {}
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        message = entry["msg"]
+        if entry["dir"] == ">":
+            if message.get("method") == "turn/start" and not (found and not over(found[-1])):
+                map = TurnMap()
+                found.append([])
+            elif message.get("method") == "turn/steer" and "clientUserMessageId" in message["params"]:
+                map.steers.add(message["params"]["clientUserMessageId"])
+            elif "decision" in message.get("result", {}):
+                found[-1] += decided(map, asked[message["id"]], message["result"]["decision"])
+            elif "contentItems" in message.get("result", {}):
+                map.settled(asked[message["id"]])
+            continue
+        read = p.line(json.dumps(message).encode())
+        if isinstance(read, p.ServerRequest):
+            asked[read.id] = getattr(read.asked, "item_id", "") or getattr(read.asked, "call_id", "")
+        elif not isinstance(read, p.Answer) and found and mine(message, map):
+            found[-1] += map.apply(read)
+    return [joined(acts) for acts in found]
+
+
+def mine(message: dict[str, Any], map: TurnMap) -> bool:
+    """Whether a message is of the turn that was begun last; until it is known, the first one says which that is."""
+    turn = message.get("params", {}).get("turn", {}).get("id") or message.get("params", {}).get("turnId")
+    return not (message["method"] == "turn/completed" and map.turn and turn != map.turn)
+
+
+def over(acts: list[Act]) -> bool:
+    return any(isinstance(act, End) for act in acts)
+
+
+def decided(map: TurnMap, call: str, decision: str) -> list[Act]:
+    if decision == "accept":
+        return map.begin(call)
+    map.refuse(call, "not run: the user denied it")
+    return []
+
+
+def shell(id: str, command: str) -> ToolCall:
+    return ToolCall(id, "shell", json.dumps({"command": command}))
+
+
+def answered(text: str, usage: Usage | None = None) -> list[Act]:
+    return [Write("text", text), Seal((Text(text),), usage=usage), End("completed")]
+
+
+LOOK = Write("text", "I look.")
+RAN: list[Act] = [OpenStep(), *answered("It ran.")]
+ECHO = shell("c1", "echo ran >> ran; echo hi")
+COUNT = shell("c5", "for i in $(seq 100); do echo line$i; sleep 0.1; done")
+CHANGE = {"path": "/example/work/new.txt", "kind": "add", "diff": "made by a patch\n"}
+BUSY = "We’re currently experiencing high demand, which may cause temporary errors."
+OWN: dict[str, list[Act]] = {
+    "answer": answered("Hello there.", Usage(7, 3, 0, 0)),
+    "reasoning": [
+        Write("reasoning", "Let me think."),
+        Write("text", "Done."),
+        Seal((Reasoning("Let me think."), Text("Done."))),
+        End("completed"),
+    ],
+    "command": [
+        LOOK,
+        Seal((Text("I look."), ECHO)),
+        Start("c1"),
+        Output("c1", "hi\n"),
+        Settle("c1", Returned((Text("hi\n"),))),
+        *RAN,
+    ],
+    "declined": [LOOK, Seal((Text("I look."), ECHO)), Settle("c1", Refused("not run: the user denied it")), *RAN],
+    "failing": [
+        LOOK,
+        Seal((Text("I look."), shell("c8", "echo no; exit 3"))),
+        Start("c8"),
+        Output("c8", "no\n"),
+        Settle("c8", Failed((Text("no\n[exit status 3]"),))),
+        *RAN,
+    ],
+    "patch": [
+        LOOK,
+        Seal((Text("I look."), ToolCall("c2", "apply_patch", json.dumps({"changes": [CHANGE]})))),
+        Start("c2"),
+        Settle("c2", Returned((Text("add /example/work/new.txt"),))),
+        *RAN,
+    ],
+    "tool": [LOOK, Seal((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))), *RAN],
+    "error": [Lose("server_error", BUSY), End("failed", "server_error", BUSY)],
+    "stopped-text": [
+        Write("text", "word0 word1 word2 word3 word4 word5 "),
+        Seal((Text("word0 word1 word2 word3 word4 word5 "),), "interrupted"),
+        End("interrupted"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_turn_of_the_real_codex(name: str) -> None:
+    assert turns(LOGS / f"{name}.jsonl") == [OWN[name]]
+
+
+def test_an_input_that_steers_ends_the_step_and_is_taken_by_the_next() -> None:
+    [[wrote, sealed, opened, *rest]] = turns(LOGS / "steered.jsonl")
+    assert isinstance(wrote, Write)
+    assert sealed == Seal((Text(wrote.text),), "interrupted")
+    assert isinstance(opened, OpenStep)
+    assert opened.takes is not None
+    assert rest == answered("And so on.")
+
+
+def test_a_stream_that_breaks_off_is_incomplete() -> None:
+    [[wrote, sealed, end]] = turns(LOGS / "broken.jsonl")
+    assert isinstance(wrote, Write)
+    assert sealed == Seal((Text(wrote.text),), "incomplete")
+    assert isinstance(end, End)
+    assert (end.status, end.cause) == ("failed", "dropped")
+
+
+def test_output_after_the_end_of_the_turn_is_late() -> None:
+    [[said, sealed, start, *rest]] = turns(LOGS / "stopped-command.jsonl")
+    assert (said, sealed, start) == (LOOK, Seal((Text("I look."), COUNT)), Start("c5"))
+    output, settled, end, *late = rest
+    assert isinstance(output, Output)
+    assert settled == Settle("c5", Interrupted((Text(output.text),)))
+    assert end == End("interrupted")
+    assert all(isinstance(act, Late) and act.call == "c5" for act in late)
+
+
+def test_calls_that_overlap_have_a_step_each() -> None:
+    [acts] = turns(LOGS / "both.jsonl")
+    sealed = [act for act in acts if isinstance(act, Seal)]
+    assert [len([part for part in act.parts if isinstance(part, ToolCall)]) for act in sealed] == [1, 1, 0]
+    assert {act.outcome for act in acts if isinstance(act, Settle)} == {
+        Returned((Text("one\n"),)),
+        Returned((Text("two\n"),)),
+    }
+
+
+# --- logs that others recorded --------------------------------------------------------------------------------------
+
+DONE = "Hello from the fake model, all done. "
+SAID = "hi-from-shell\nsecond\nLinux\n"
+WARNED = f"pyenv: cannot rehash: {'/'.join(('', 'home', 'user'))} isn't writable\n{SAID}"
+COST = Usage(10, 5, 0, 0)
+HI = "echo hi-from-shell; sleep 0.3; echo second; uname -s"
+ALL_DONE: list[Act] = [Report(COST), OpenStep(), *answered(DONE, COST)]
+
+
+def ran(id: str, shown: str, said: str, asked: bool = False) -> list[Act]:
+    begun: list[Act] = [Seal((shell(id, HI),)), Start(id)] if asked else [Seal((shell(id, HI),), started=id)]
+    beside = None if said.startswith(shown) else shown
+    return [*begun, Output(id, shown), Settle(id, Returned((Text(said),)), beside), *ALL_DONE]
+
+
+def failed(cause: str, detail: str) -> list[Act]:
+    return [Lose(cause, detail), End("failed", cause, detail)]
+
+
+OTHER: dict[str, list[list[Act]]] = {
+    "full": [ran("call_1", SAID, SAID)],
+    "approval": [
+        ran("call_8", WARNED, WARNED),
+        ran("call_10", SAID, WARNED, asked=True),
+        [Seal((shell("call_12", HI),)), Settle("call_12", Refused("not run: the user denied it")), *ALL_DONE],
+        ran("call_14", WARNED, WARNED),
+    ],
+    "misc": [
+        [Seal((ToolCall("call_5", "ask_oracle", '{"q": "life"}'),)), *ALL_DONE],
+        failed("server_error", BUSY),
+        [
+            Write("text", "partial "),
+            Seal((Text("partial "),), "incomplete", usage=COST),
+            End("failed", "dropped", "stream disconnected before completion: stream closed before response.completed"),
+        ],
+        failed("rate_limited", "exceeded retry limit, last status: 429 Too Many Requests"),
+        failed("dropped", "stream disconnected before completion: fake failure"),
+    ],
+    "two-b": [answered(DONE, COST)],
+}
+
+
+def test_turns_that_others_recorded() -> None:
+    there = [name for name in OTHER if (OTHERS / f"{name}.jsonl").exists()]
+    assert {name: turns(OTHERS / f"{name}.jsonl") for name in there} == {name: OTHER[name] for name in there}
+
+
+# --- what no log has --------------------------------------------------------------------------------------------------
+
+
+def note(method: str, **params: Any) -> p.Notification:
+    return p.notification(method, msgspec.Raw(json.dumps(params).encode()))
+
+
+def item(step: str, **fields: Any) -> p.Notification:
+    return note(f"item/{step}", item=fields, turnId="t")
+
+
+def fold(*notes: p.Notification, map: TurnMap | None = None) -> list[Act]:
+    folded = TurnMap() if map is None else map
+    folded.turn = "t"
+    return [act for one in notes for act in folded.apply(one)]
+
+
+def test_an_unknown_notification_is_skipped_and_an_unknown_item_is_kept() -> None:
+    assert fold(note("thread/dreamt", about="sheep")) == [Skip("thread/dreamt")]
+    started = item("started", type="dream", id="d1", about="sheep")
+    completed = item("completed", type="dream", id="d1", about="sheep", vivid=True)
+    kept = Opaque("codex", "dream", '{"type": "dream", "id": "d1", "about": "sheep", "vivid": true}')
+    assert fold(started, completed) == [Seal((kept,))]
+
+
+def test_a_known_item_that_cannot_be_read_is_kept_too() -> None:
+    [sealed] = fold(item("completed", type="fileChange", id="f", changes="many"))
+    assert isinstance(sealed, Seal)
+    assert isinstance(sealed.parts[0], Opaque)
+
+
+def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept_beside_it() -> None:
+    acts = fold(
+        item("started", type="agentMessage", id="m", text=""),
+        note("item/agentMessage/delta", itemId="m", delta="Hallo", turnId="t"),
+        item("completed", type="agentMessage", id="m", text="Hello"),
+        note("turn/completed", turn={"id": "t", "status": "completed"}),
+    )
+    assert acts == [Write("text", "Hallo"), Seal((Text("Hello"),), shown=(Text("Hallo"),)), End("completed")]
+
+
+def test_text_that_was_not_streamed_is_shown_when_it_is_completed() -> None:
+    whole = item("completed", type="agentMessage", id="m", text="Hello")
+    assert fold(whole) == [Write("text", "Hello")]
+
+
+def test_two_messages_of_the_agent_are_two_answers() -> None:
+    first, second = (
+        (item("started", type="agentMessage", id=id, text=""), item("completed", type="agentMessage", id=id, text=text))
+        for id, text in (("a", "One."), ("b", "Two."))
+    )
+    sealed = Seal((Text("One."),))
+    assert fold(*first, *second) == [Write("text", "One."), sealed, OpenStep(), Write("text", "Two.")]
+
+
+def test_plans_and_compactions_are_recorded() -> None:
+    plan = [{"step": "look", "status": "completed"}, {"step": "tell", "status": "pending"}]
+    updated = note("turn/plan/updated", plan=plan, explanation="why", turnId="t", threadId="x")
+    steps = (PlanStep("look", "completed"), PlanStep("tell", "pending"))
+    assert fold(updated, item("completed", type="contextCompaction", id="c")) == [
+        Plan(PlanUpdated(steps, "why")),
+        Compacted(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "call", "outcome"),
+    [
+        (
+            {"type": "mcpToolCall", "server": "s", "tool": "t", "arguments": {"a": 1}, "status": "completed"}
+            | {"result": {"content": [{"type": "text", "text": "out"}]}},
+            ToolCall("i", "s__t", '{"a": 1}'),
+            Returned((Text("out"),)),
+        ),
+        (
+            {"type": "mcpToolCall", "server": "s", "tool": "t", "arguments": {}, "status": "failed"}
+            | {"error": {"message": "no"}},
+            ToolCall("i", "s__t", "{}"),
+            Failed((Text("no"),)),
+        ),
+        (
+            {"type": "webSearch", "query": "sheep", "action": {"type": "search", "query": "sheep"}},
+            ToolCall("i", "web_search", '{"query": "sheep"}'),
+            Returned((Text('{"type": "search", "query": "sheep"}'),)),
+        ),
+        (
+            {"type": "imageView", "path": "/x.png"},
+            ToolCall("i", "codex_imageView", '{"type": "imageView", "path": "/x.png", "id": "i"}'),
+            Returned((Text('{"type": "imageView", "path": "/x.png", "id": "i"}'),)),
+        ),
+    ],
+)
+def test_other_items_are_calls_with_an_outcome(fields: dict[str, Any], call: ToolCall, outcome: Any) -> None:
+    acts = fold(item("started", **fields, id="i"), item("completed", **fields, id="i"))
+    assert acts == [Seal((call,), started="i"), Settle("i", outcome)]
+
+
+def test_output_beyond_the_bound_is_kept_and_not_shown() -> None:
+    map = TurnMap(Bounds(shown_chars_max=5, kept_chars_max=100))
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
+    acts = fold(
+        item("started", **command, status="inProgress"),
+        note("item/commandExecution/outputDelta", itemId="c", delta="123", turnId="t"),
+        note("item/commandExecution/outputDelta", itemId="c", delta="456789", turnId="t"),
+        item("completed", **command, status="completed", exitCode=0),
+        map=map,
+    )
+    assert acts[1:] == [Output("c", "123"), Output("c", "45"), Settle("c", Returned((Text("123456789"),)))]
+
+
+def test_a_promised_call_is_the_one_that_a_person_approved() -> None:
+    map = TurnMap(promised=(Promised("old", "shell", json.dumps({"command": "ls -l"})),))
+    command = {"type": "commandExecution", "id": "new", "command": "/bin/bash -lc 'ls -l'"}
+    fold(note("thread/status/changed", status={"type": "active", "activeFlags": ["waitingOnApproval"]}), map=map)
+    assert fold(item("started", **command, status="inProgress"), map=map) == []
+    assert map.call_of("new") == "old"
+    assert map.begin("old") == [Start("old")]
+    settled = fold(item("completed", **command, status="completed", exitCode=0, aggregatedOutput="x"), map=map)
+    assert settled == [Settle("old", Returned((Text("x"),)))]
+
+
+def test_a_call_that_is_to_run_again_with_more_rights_is_another_call() -> None:
+    map = TurnMap()
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
+    output = note("item/commandExecution/outputDelta", itemId="c", delta="no", turnId="t")
+    again = shell("c/again", "x")
+    fold(item("started", **command, status="inProgress"), output, map=map)
+    assert map.asked("c") == [Settle("c", Failed((Text("no"),))), OpenStep(), Seal((again,))]
+    assert map.begin(map.call_of("c")) == [Start("c/again")]
+    done = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="yes")
+    assert fold(done, map=map) == [Settle("c/again", Returned((Text("yes"),)))]
+
+
+def test_a_retry_of_codex_closes_what_it_had_said() -> None:
+    again = note("error", error={"message": "stream disconnected"}, willRetry=True, turnId="t")
+    delta = note("item/agentMessage/delta", itemId="m", delta="half", turnId="t")
+    assert fold(delta, again, delta) == [
+        Write("text", "half"),
+        Seal((Text("half"),), "incomplete"),
+        OpenStep(),
+        Write("text", "half"),
+    ]
+
+
+def test_the_end_of_a_turn_counts_even_if_it_cannot_be_read_whole() -> None:
+    ended = note("turn/completed", turn={"id": "t", "status": "failed", "error": 7})
+    assert [type(act) for act in fold(ended)] == [Lose, End]

@@ -1,0 +1,126 @@
+"""What the real codex cannot be made to say here: unknown items and messages, text that changes, late output, another
+version. A stand-in says it; everything else is the running program."""
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.program.world import World
+
+DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
+STOPPED = ["turn/completed", {"turn": {"id": "TURN", "status": "interrupted"}}]
+
+
+def delta(text: str, item: str = "m") -> list[Any]:
+    return ["item/agentMessage/delta", {"itemId": item, "delta": text}]
+
+
+def item(step: str, **fields: Any) -> list[Any]:
+    return [f"item/{step}", {"item": fields}]
+
+
+def message(text: str, id: str = "m") -> list[Any]:
+    return item("completed", type="agentMessage", id=id, text=text)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, "http://127.0.0.1:9/v1")
+
+
+def scripted(world: World, turn: list[Any], stopped: list[Any] | None = None, agent: str = "codex/0.163.0 (x)") -> None:
+    """From here on, codex says this in each turn."""
+    script = world.work.parent / "script.json"
+    script.write_text(json.dumps({"agent": agent, "turn": turn, "stopped": stopped or []}))
+    program = world.work.parent / "codex"
+    server = Path(__file__).with_name("scripted_server.py")
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {server} {script}\n")
+    program.chmod(0o755)
+    world.environment |= {"STENO_RUNTIME": "codex", "STENO_CODEX_PATH": str(program)}
+    world.environment.pop("STENO_MODEL", None)
+
+
+def run(world: World) -> tuple[str, str]:
+    with world.start("run", "go", "--key", "k") as program:
+        program.end()
+        return program.shown(), program.errors()
+
+
+def test_an_unknown_notification_is_logged_once_and_skipped(world: World) -> None:
+    scripted(world, [["thread/dreamt", {}], ["thread/dreamt", {}], delta("Hello."), message("Hello."), DONE])
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert errors.count("thread/dreamt") == 1
+
+
+def test_an_unknown_item_is_stored_with_its_json_and_shown_as_such(world: World) -> None:
+    dream = {"type": "dream", "id": "d", "about": "sheep"}
+    scripted(world, [item("started", **dream), item("completed", **dream, vivid=True), message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+    [_, opaque, answer] = world.messages(world.only_session())
+    assert opaque["text"] == '[codex item dream: {"type": "dream", "id": "d", "about": "sheep", "vivid": true}]'
+    assert answer["text"] == "Hello."
+
+
+@pytest.mark.promise(9, 11)
+def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept(world: World) -> None:
+    scripted(world, [delta("Hallo."), message("Hello."), DONE])
+    assert run(world)[0] == "Hallo.\n"
+    session = world.only_session()
+    assert world.messages(session, "assistant")[0]["text"] == "Hello."
+    exported = world.steno("show", session, "--json")
+    assert "Hello." in exported
+
+
+def test_another_version_is_used_and_said_so(world: World) -> None:
+    scripted(world, [message("Hello."), DONE], agent="codex/9.9.9 (x)")
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert "9.9.9" in errors
+
+
+def test_late_output_is_kept_as_late_and_never_in_a_newer_turn(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "sleep 9", "processId": "1", "status": "inProgress"}
+    output = ["item/commandExecution/outputDelta", {"itemId": "c", "delta": "early\n"}]
+    late = ["item/commandExecution/outputDelta", {"itemId": "c", "delta": "late\n"}]
+    scripted(world, [item("started", **command), output], stopped=[STOPPED, late])
+    with world.start("run", "go", "--key", "k", "--output", "ndjson") as program:
+        program.wait_shown("early")
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+    session = world.only_session()
+    [ran] = world.messages(session, "tool")
+    assert (ran["text"], ran["state"]) == ("early\n", "interrupted")
+    scripted(world, [late, message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+    assert "late" not in json.dumps(world.messages(session))
+
+
+def test_a_plan_is_stored(world: World) -> None:
+    plan = {"plan": [{"step": "look", "status": "pending"}], "explanation": "why"}
+    scripted(world, [["turn/plan/updated", plan], message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+    [stored] = [fact for fact in facts(world) if fact["type"] == "plan.updated"]
+    assert stored["steps"] == [{"step": "look", "status": "pending"}]
+
+
+@pytest.mark.promise(5, 9)
+def test_output_that_was_shown_otherwise_is_kept_beside_the_whole(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
+    output = ["item/commandExecution/outputDelta", {"itemId": "c", "delta": "second\n"}]
+    whole = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="first\nsecond\n")
+    scripted(world, [item("started", **command, status="inProgress"), output, whole, message("Done."), DONE])
+    assert run(world)[0] == "Done.\n"
+    [ran] = world.messages(world.only_session(), "tool")
+    assert (ran["text"], ran["state"]) == ("first\nsecond\n", "complete")
+    [settled] = [fact for fact in facts(world) if fact["type"] == "tool.settled"]
+    assert settled["shown"] == [{"type": "text", "text": "second\n"}]
+
+
+def facts(world: World) -> list[dict[str, Any]]:
+    with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
+        return [json.loads(body) for (body,) in store.execute("select body from facts order by id")]

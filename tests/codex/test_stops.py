@@ -1,0 +1,182 @@
+"""Stops, kills and restarts: of steno, of codex, of both. What was shown is kept, once, and the next turn works on the
+same thread."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.codex.world import LONG, CodexWorld
+from tests.program.world import Program, wait_until
+from tests.rotating import rotating
+
+
+def turn_under_way(world: CodexWorld, prompt: str = "slow", shown: str = "word5 ") -> Program:
+    world.run("hello")
+    program = world.start("run", prompt, "--key", "k", "--yes")
+    program.wait_shown(shown)
+    return program
+
+
+def check_after(world: CodexWorld, shown: str, state: str = "interrupted") -> None:
+    """What was shown is stored, once; the next turn works, on the same thread, and its request has the partial text."""
+    assert [one[:2] for one in world.said()[:3]] == [("user", "hello"), ("assistant", "Hello there."), ("user", "slow")]
+    [partial] = world.said()[3:]
+    assert (partial[0], partial[2]) == ("assistant", state)
+    assert partial[1].startswith(shown)
+    assert LONG.startswith(partial[1])
+    assert world.run("and") == "And so on.\n"
+    assert [text for _, text, _ in world.said()] == ["hello", "Hello there.", "slow", partial[1], "and", "And so on."]
+    assert len(world.threads()) == 1
+    request = world.requests("and")[-1]
+    told = "".join(str(message["content"]) for message in request)
+    assert partial[1] in told, "the model is told what was shown"
+    assert [str(one["content"]) for one in request].count("slow") == 1, "the prompt is not said twice"
+
+
+@pytest.mark.promise(6, 12, 23)
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], 3))
+def test_a_signal_keeps_what_was_shown_and_ends_codex(world: CodexWorld, number: int) -> None:
+    with turn_under_way(world) as program:
+        program.signal(number)
+        program.end()
+        shown = program.shown().rstrip("\n")
+    world.wait_codex_gone()
+    check_after(world, shown)
+
+
+@pytest.mark.promise(6, 12)
+def test_a_stop_from_another_process_keeps_what_was_shown(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+        shown = program.shown().rstrip("\n")
+    assert world.said()[3][1] == shown, "what was shown is what is stored, byte for byte"
+    check_after(world, shown)
+
+
+@pytest.mark.promise(5, 6, 34)
+def test_a_killed_steno_takes_codex_with_it_and_loses_nothing_shown(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        shown = program.kill()
+    world.wait_codex_gone()
+    ended = world.show(world.only_session())["turns"][-1]
+    assert (ended["outcome"], ended["cause"]) == ("interrupted", "killed")
+    check_after(world, shown)
+
+
+@pytest.mark.promise(9, 10)
+def test_a_killed_codex_fails_the_turn_and_says_so(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        world.kill_codex()
+        assert program.end() == 1
+        shown, errors = program.shown().rstrip("\n"), program.errors()
+    assert "codex ended by itself" in errors
+    check_after(world, shown, "incomplete")
+
+
+@pytest.mark.torture
+@pytest.mark.promise(5, 34)
+def test_both_killed_at_once(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        server = world.app_server()
+        assert server is not None
+        os.kill(server, signal.SIGKILL)
+        shown = program.kill()
+    world.wait_codex_gone()
+    partial = world.said()[3]
+    assert partial[1].startswith(shown.rstrip("\n"))
+    check_after(world, shown.rstrip("\n"), partial[2])
+
+
+@pytest.mark.promise(19)
+def test_a_command_that_was_cut_off_is_not_run_again(world: CodexWorld) -> None:
+    world.run("hello")
+    with world.start("run", "count", "--key", "k", "--yes", "--output", "ndjson") as program:
+        program.wait_shown("line3")
+        shown = outputs(program.kill())
+    world.wait_codex_gone()
+    [ran] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    assert ran["state"] == "interrupted"
+    assert ran["text"].startswith(shown)
+    assert "line3\n" in shown
+    world.run("and")
+    told = "".join(str(message["content"]) for message in world.requests("and")[-1])
+    assert "The outcome of this call is unknown" in told
+    assert len([fact for fact in world.facts() if fact["type"] == "tool.started"]) == 1
+
+
+def test_an_interrupted_command_is_stopped_and_keeps_its_output(world: CodexWorld) -> None:
+    world.run("hello")
+    with world.start("run", "count", "--key", "k", "--yes", "--output", "ndjson") as program:
+        program.wait_shown("line3")
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+        shown = outputs(program.shown())
+    world.wait_codex_gone()
+    [ran] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    assert ran["state"] == "interrupted"
+    assert ran["text"] == shown
+    assert "line3\n" in shown
+    assert "line90" not in ran["text"]
+    assert world.run("and") == "And so on.\n"
+
+
+@pytest.mark.promise(20, 35)
+def test_a_killed_turn_can_be_continued(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        program.kill()
+    world.wait_codex_gone()
+    world.steno("continue", world.only_session())
+    assert world.said()[-1] == ("assistant", "Taken up.", "complete")
+    assert len([one for one in world.said() if one[0] == "user"]) == 2
+    assert len(world.threads()) == 1
+
+
+@pytest.mark.promise(21, 22)
+def test_inputs_during_a_turn_wait_and_are_answered_in_order(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        session = world.only_session()
+        for _ in range(2):
+            world.steno("run", "and", "--session", session, "--detach")
+        program.end()
+    wait_until(lambda: len(world.said()) == 8, "all answers")
+    assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "slow", "and", "and"]
+    assert [text for role, text, _ in world.said() if role == "assistant"][1:] == [LONG, "And so on.", "And so on."]
+
+
+@pytest.mark.promise(21)
+def test_an_input_that_steers_is_taken_into_the_running_turn(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        world.steno("run", "and", "--session", world.only_session(), "--steer")
+        assert program.end() == 0
+    users = [text for role, text, _ in world.said() if role == "user"]
+    assert users == ["hello", "slow", "and"]
+    assert world.said()[-1] == ("assistant", "And so on.", "complete")
+    assert [one["outcome"] for one in world.show(world.only_session())["turns"]] == ["done", "done"]
+    assert LONG.startswith(world.said()[3][1])
+
+
+@pytest.mark.promise(22)
+def test_an_input_that_steers_survives_a_kill_and_is_said_once(world: CodexWorld) -> None:
+    """Whether codex had it when it was killed or not: then it is sent again, or the turn that has it is taken up."""
+    with turn_under_way(world, shown="word1") as program:
+        session = world.only_session()
+        with world.start("run", "and", "--session", session, "--steer") as second:
+            wait_until(lambda: "steer" in [fact.get("mode") for fact in world.facts()], "the input to be stored")
+            program.kill()
+            world.kill_codex()
+            second.end()
+    if world.show(session)["turns"][-1]["outcome"] == "interrupted":
+        world.steno("continue", session)
+    assert world.said()[-1][1:] in (("And so on.", "complete"), ("Taken up.", "complete"))
+    assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "slow", "and"]
+    request = world.server.requests()[-1]["body"]["messages"]
+    assert [str(one["content"]) for one in request].count("and") == 1
+
+
+def outputs(lines: str) -> str:
+    """What was shown of the output of commands. Codex tells it from where it began to listen."""
+    events = [json.loads(line) for line in lines.splitlines() if line.endswith("}")]
+    return "".join(event["text"] for event in events if event["type"] == "tool_output")

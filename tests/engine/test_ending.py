@@ -1,0 +1,60 @@
+"""The end of a visit, by equality."""
+
+import json
+
+import pytest
+
+from steno.engine.ending import Standing, Visit, ending, standing, told
+from steno.journal import facts as f
+from steno.journal.listing import ListingRow
+from tests.journal.folding import said, state
+
+VISIT = Visit("s", 2, "cli")
+
+
+@pytest.mark.parametrize(
+    ("row", "tail", "expected"),
+    [
+        (ListingRow(), (), Standing("none")),
+        (ListingRow(last_turn="done", model="m"), (), Standing("done", model="m")),
+        (ListingRow(last_turn="failed", pending=[7]), (), Standing("failed", waiting=True)),
+        (ListingRow(last_turn="done"), (said("hi"), f.TurnStarted(f.Takes(1))), Standing("interrupted")),
+    ],
+)
+def test_a_session_is_left_as_recovery_will_close_it(
+    row: ListingRow, tail: tuple[f.AnyFact, ...], expected: Standing
+) -> None:
+    assert standing(row, state(*tail)) == expected
+
+
+@pytest.mark.promise(39)
+@pytest.mark.parametrize(
+    ("at", "completed", "interrupted"),
+    [
+        (Standing("done"), True, False),
+        (Standing("interrupted"), False, True),
+        (Standing("failed"), False, False),
+        (Standing("none"), False, False),
+        (Standing("done", waiting=True), False, True),
+    ],
+)
+def test_plugins_are_told_exactly_what_happened(at: Standing, completed: bool, interrupted: bool) -> None:
+    assert told(VISIT, "idle", at) == {
+        "session_id": "s",
+        "completed": completed,
+        "interrupted": interrupted,
+        "model": "",
+        "platform": "cli",
+        "reason": "idle",
+        "key": "s:ended:2",
+    }
+
+
+def test_an_end_and_what_it_owes_are_facts_for_one_commit() -> None:
+    at = Standing("done", model="m")
+    assert ending(VISIT, "left", at, (), "me") == (f.SessionEnded("left", "done", 2),)
+    ended, owed = ending(VISIT, "left", at, ("a", "b"), "me")
+    assert ended == f.SessionEnded("left", "done", 2)
+    assert isinstance(owed, f.HookOwed)
+    assert (owed.plugins, owed.attended, owed.by) == (("a", "b"), 2, "me")
+    assert json.loads(owed.arguments) == told(VISIT, "left", at)

@@ -1,0 +1,104 @@
+"""Configuration: every key can be set by a variable, the example names every key, and is what the defaults are."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steno.config import EXAMPLE, Config, ConfigError, Place, load, prepare_home, system_prompt
+
+FREE: dict[str, dict[str, Any]] = {
+    "approvals": {"shell:git status*": "allow"},
+    "contexts": {"openai-chat:x": 4096},
+    "mcp": {"files": {"command": "serve", "args": ["-v"]}},
+}
+KEYS = [
+    (section.name, key.name)
+    for section in msgspec.structs.fields(Config)
+    if section.name not in FREE
+    for key in msgspec.structs.fields(section.type)
+]
+
+
+def another(value: Any) -> tuple[str, Any]:
+    """A value that is not the default: as a variable has it, and as the configuration then does."""
+    match value:
+        case bool():
+            return str(not value).lower(), not value
+        case int():
+            return str(value + 7), value + 7
+        case float():
+            return str(value + 7.5), value + 7.5
+        case tuple():
+            return "ONE_KEY, TWO_KEY", ("ONE_KEY", "TWO_KEY")
+        case "power":
+            return "process", "process"
+        case "none":
+            return "bwrap", "bwrap"
+        case "native":
+            return "codex", "codex"
+        case "workspace-write":
+            return "read-only", "read-only"
+        case "auto":
+            return "off", "off"
+        case _:
+            return "something", "something"
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_every_key_can_be_set_by_a_variable_which_wins_over_the_file(tmp_path: Path, section: str, key: str) -> None:
+    default = getattr(getattr(Config(), section), key)
+    told, meant = another(default)
+    if not isinstance(default, tuple):
+        (tmp_path / "config.toml").write_text(f"[{section}]\n{key} = {json.dumps(default)}\n")
+    found = load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}_{key.upper()}": told})
+    assert getattr(getattr(found, section), key) == meant
+
+
+@pytest.mark.parametrize("section", FREE)
+def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_file(tmp_path: Path, section: str) -> None:
+    in_file = {
+        "approvals": '[approvals]\nshell = "deny"\n',
+        "contexts": '[contexts]\n"local:smollm2" = 1\n',
+        "mcp": '[mcp.other]\nurl = "http://127.0.0.1:9"\n',
+    }
+    (tmp_path / "config.toml").write_text(in_file[section])
+    found = load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}": json.dumps(FREE[section])})
+    told = getattr(found, section)
+    (name,) = FREE[section]
+    assert len(told) == 2, "the file's and the variable's"
+    assert told[name] == getattr(msgspec.convert({section: FREE[section]}, Config), section)[name]
+    for wrong in ("[1]", "nonsense", '{"x": {"y": 1}}'):
+        with pytest.raises(ConfigError, match=f"STENO_{section.upper()}"):
+            load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}": wrong})
+
+
+def test_the_example_is_written_on_first_use_and_changes_nothing(tmp_path: Path) -> None:
+    where = Place(tmp_path / "home", tmp_path)
+    prepare_home(where)
+    assert where.config.read_text() == EXAMPLE
+    assert load(where, {}) == Config()
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_the_example_names_every_key_with_its_default(section: str, key: str) -> None:
+    (part,) = re.findall(rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", EXAMPLE, re.DOTALL | re.MULTILINE)
+    (line,) = re.findall(rf"^# ({key} = .*)$", part, re.MULTILINE)
+    default = getattr(getattr(Config(), section), key)
+    assert tomllib.loads(line)[key] == (list(default) if isinstance(default, tuple) else default)
+
+
+def test_the_system_prompt_is_the_users_own_and_the_folder_adds_to_it(tmp_path: Path) -> None:
+    where = Place(tmp_path / "home", tmp_path / "work")
+    (where.home).mkdir()
+    (tmp_path / "work" / ".steno").mkdir(parents=True)
+    default = system_prompt(where)
+    assert "careful assistant" in default
+    (tmp_path / "work" / ".steno" / "system.md").write_text("In this folder, speak French.\n")
+    assert system_prompt(where) == f"{default}\n\nIn this folder, speak French."
+    (where.home / "system.md").write_text("Be a pirate.\n")
+    assert system_prompt(where) == "Be a pirate.\n\nIn this folder, speak French."

@@ -1,0 +1,134 @@
+"""The chat without a terminal: keys go in, and what is on the screen is read back as text."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from steno import config as configuration
+from steno.service import Service
+from steno.tui.app import Chat
+from steno.tui.composer import Composer
+from steno.tui.palette import Shade
+from steno.tui.scroll import Scroll
+from steno.wiring import Wiring
+from tests.program.world import Program, World
+
+WAIT_S = 20.0
+
+
+class Person:
+    """Somebody at the chat."""
+
+    def __init__(self, chat: Chat, pilot: "Pilot[int]") -> None:
+        self.chat = chat
+        self.pilot = pilot
+
+    @property
+    def service(self) -> Service:
+        return self.chat.service
+
+    @property
+    def session(self) -> str:
+        assert self.chat.watched.id is not None
+        return self.chat.watched.id
+
+    def screen(self) -> str:
+        """Everything that is on the screen, line by line."""
+        width, height = self.chat.size
+        lines = self.chat.screen._compositor.render_strips(self.chat.screen.size)
+        assert len(lines) == height
+        return "\n".join(strip.text[:width].rstrip() for strip in lines)
+
+    def status(self) -> str:
+        return self.screen().splitlines()[-1]
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        self.chat.query_one(Composer).insert(text)
+        await self.pilot.pause()
+
+    async def say(self, text: str) -> None:
+        await self.type(text)
+        await self.press("enter")
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        while not holds():
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"{what} did not come; the screen:\n{self.screen()}")
+            await self.pilot.pause(0.02)
+
+    def shows(self, text: str) -> bool:
+        """Whether it is on the screen, broken into lines or not."""
+        screen = self.screen()
+        return text in screen or " ".join(text.split()) in " ".join(screen.split())
+
+    async def sees(self, *texts: str) -> None:
+        for text in texts:
+            await self.until(lambda text=text: self.shows(text), repr(text))  # type: ignore[misc]
+
+    async def sees_no_more(self, text: str) -> None:
+        await self.until(lambda: text not in self.screen(), f"that {text!r} goes")
+
+    async def rests(self) -> None:
+        await self.until(lambda: "ready" in self.status(), "rest")
+
+    @property
+    def scroll(self) -> Scroll:
+        return self.chat.query_one(Scroll)
+
+
+@contextmanager
+def elsewhere(world: World, *words: str) -> Iterator[Program]:
+    """Another process of the program."""
+    program = world.start(*words)
+    try:
+        yield program
+    finally:
+        if program.process.poll() is None:
+            program.process.kill()
+        program.process.wait(WAIT_S)
+        for pipe in (program.process.stdout, program.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def wiring_of(world: World, **changes: Any) -> Wiring:
+    place = replace(configuration.place(world.environment), folder=world.work)
+    configuration.prepare_home(place)
+    config = configuration.load(place, world.environment)
+    for section, values in changes.items():
+        config = replace(config, **{section: replace(getattr(config, section), **values)})
+    return Wiring(config, place, None, "ask")
+
+
+@asynccontextmanager
+async def chatting(
+    world: World,
+    session: str | None = None,
+    size: tuple[int, int] = (80, 24),
+    shade: Shade = "dark",
+    wiring: Wiring | None = None,
+) -> AsyncIterator[Person]:
+    wiring = wiring or wiring_of(world)
+    async with wiring.service("chat") as service:
+        chat = Chat(service, wiring, session, shade)
+        async with chat.run_test(size=size, notifications=True) as pilot:
+            yield Person(chat, pilot)
+            await chat.watched.leave(2.0)
+
+
+def chat_with(world: World, talk: Callable[[Person], Awaitable[None]], session: str | None = None, **how: Any) -> None:
+    """Run a whole talk."""
+
+    async def whole() -> None:
+        async with chatting(world, session, **how) as person:
+            await talk(person)
+
+    asyncio.run(whole())

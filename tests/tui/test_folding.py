@@ -1,0 +1,104 @@
+"""What is on the screen, by equality: the same messages as every other view, in the same order."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.journal.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    Record,
+    StepSealed,
+    StepStarted,
+    Takes,
+    ToolSettled,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from steno.journal.parts import Reasoning, Refused, Returned, Text, ToolCall, Unknown
+from steno.journal.transcript import Transcript
+from steno.tui.blocks import Answer, Block, Call, Notice, Said
+from steno.tui.folding import Folded, earlier_blocks
+from tests.journal.author import journals
+from tests.journal.folding import in_place, said
+from tests.service.test_pages import paged
+
+CALL = ToolCall("a", "shell", '{"command": "ls"}')
+CALLED = [said("go"), TurnStarted(Takes(1)), StepStarted("m"), StepSealed(3, (Reasoning("hm"), Text("I will."), CALL))]
+
+
+def blocks(*facts: object) -> list[Block]:
+    folded = Folded.empty()
+    folded.take(in_place(facts))  # type: ignore[arg-type]
+    return folded.blocks()
+
+
+def state_of(*facts: object) -> tuple[str, str]:
+    (call,) = (block for block in blocks(*facts) if isinstance(block, Call))
+    return call.state, call.output
+
+
+def test_an_answer_stands_before_its_calls() -> None:
+    assert [type(block) for block in blocks(*CALLED)] == [Said, Answer, Call]
+    answer = blocks(*CALLED)[1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.reasoning) == ("I will.", "hm")
+
+
+def test_a_card_says_what_became_of_its_call() -> None:
+    assert state_of(*CALLED)[0] == "waiting"
+    asked = [*CALLED, ApprovalAsked(3, "a")]
+    assert state_of(*asked)[0] == "asked"
+    assert state_of(*asked, ApprovalDecided(5, "allow", "user"))[0] == "waiting"
+    started = [*CALLED, ToolStarted(3, "a")]
+    assert state_of(*started)[0] == "running"
+    assert state_of(*started, ToolSettled(3, "a", Returned((Text("x"),)), 5)) == ("returned", "x")
+    assert state_of(*started, ToolSettled(3, "a", Unknown(), 5))[0] == "unknown"
+    assert state_of(*CALLED, ToolSettled(3, "a", Refused("no"))) == ("refused", "no")
+
+
+def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:
+    found = blocks(*CALLED, ToolSettled(3, "a", Refused("no")), TurnEnded(2, "interrupted", "killed"), said("next"))
+    assert isinstance(found[-1], Notice)
+    assert "killed" in found[-1].text
+
+
+@pytest.mark.promise(46)
+@given(journals())
+def test_the_screen_has_the_messages_of_the_transcript_in_its_order(journal: object) -> None:
+    records: list[Record] = journal.records  # type: ignore[attr-defined]
+    view, folded = Transcript(), Folded.empty()
+    for record in records:
+        view.apply(record)
+        folded.apply(record)
+    spoken = [m for m in view.messages if m.role != "tool" and m.state not in ("pending", "lost")]
+    shown = [block for block in folded.blocks() if isinstance(block, Said | Answer) and block.state != "streaming"]
+    with_text = [message.seq for message in spoken if message.text or message.role == "user"]
+    assert [block.seq for block in shown if block.text or isinstance(block, Said)] == with_text
+    assert [said.seq for said in folded.waiting()] == [m.seq for m in view.messages if m.state == "pending"]
+
+
+@given(journals(), st.integers(1, 40))
+def test_pages_put_one_before_the_other_give_the_screen_of_the_whole(journal: object, facts_min: int) -> None:
+    records: list[Record] = journal.records  # type: ignore[attr-defined]
+    pages = asyncio.run(paged(records, facts_min))
+    whole, last = Folded.empty(), Folded.empty()
+    whole.take(records)
+    last.take([*pages[0].waited, *pages[0].records])
+    found, reaching = last.blocks(), pages[0].reaching()
+    for earlier, later in zip(pages[1:], pages, strict=False):
+        shown = frozenset(record.seq for record in later.waited)
+        found = earlier_blocks(earlier, reaching, shown) + found
+        reaching = earlier.reaching() + reaching
+    assert _spoken(found) == _spoken(whole.blocks())
+
+
+def _spoken(found: list[Block]) -> list[tuple[object, ...]]:
+    return [
+        (block.key, block.text, block.state, block.hidden, block.undone)
+        for block in found
+        if isinstance(block, Said | Answer)
+    ]

@@ -1,0 +1,350 @@
+"""Sessions in the chat: found, resumed, renamed, deleted, forked and edited; what was left open is said."""
+
+import json
+
+import pytest
+
+import steno
+from steno.tui.blocks import Block
+from steno.tui.scroll import LINES_MAX, Scroll
+from tests.program.model_server import ModelServer, Reply
+from tests.program.world import World
+from tests.tui.chatting import Person, chat_with, elsewhere, wiring_of
+
+
+def said(world: World, *texts: str) -> str:
+    """A session in which this was said; its id."""
+    first = world.steno("run", texts[0], "--output", "ndjson")
+    id = str(json.loads(first.splitlines()[0])["id"])
+    for text in texts[1:]:
+        world.steno("run", text, "--session", id)
+    return id
+
+
+def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: ModelServer) -> None:
+    said(world, "about the mountains")
+    sea = said(world, "about the sea")
+
+    async def talk(person: Person) -> None:
+        await person.press("ctrl+o")
+        await person.sees("Sessions", "about the mountains", "about the sea")
+        await person.press(*"sea")
+        await person.sees_no_more("about the mountains")
+        await person.press("enter")
+        await person.sees("▌ about the sea", "resumed")
+        assert person.session == sea
+
+    chat_with(world, talk)
+
+
+def test_a_session_is_renamed_and_deleted_from_the_list(world: World, server: ModelServer) -> None:
+    said(world, "keep me")
+    doomed = said(world, "delete me")
+
+    async def talk(person: Person) -> None:
+        await person.press("ctrl+o")
+        await person.sees("delete me")
+        await person.press("f2")
+        await person.sees("A title for")
+        await person.press("end", *" now", "enter")
+        await person.sees("delete me now")
+        await person.press("delete")
+        await person.sees("for good?")
+        await person.press("n")
+        await person.sees("Sessions", "delete me now")
+        await person.press("delete")
+        await person.sees("for good?")
+        await person.press("y")
+        await person.sees_no_more("delete me now")
+        await person.sees("keep me")
+        await person.press("escape")
+
+    chat_with(world, talk)
+    assert [one["title"] for one in world.sessions()] == ["keep me"]
+    world.steno("show", doomed, expect=2)
+
+
+def test_this_session_is_renamed_and_deleted_by_commands(world: World, server: ModelServer) -> None:
+    id = said(world, "first words")
+
+    async def talk(person: Person) -> None:
+        await person.say("/rename Of the sea")
+        await person.sees("steno Of the sea")
+        await person.say("/delete")
+        await person.sees("Delete “Of the sea” for good?")
+        await person.press("y")
+        await person.sees("deleted", "a new session")
+
+    chat_with(world, talk, id)
+    assert world.sessions() == []
+
+
+def test_messages_are_chosen_with_keys_forked_hidden_and_rewound(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("answer one",)), Reply(("answer two",)), Reply(("after all",))]
+    id = said(world, "question one", "question two")
+
+    async def talk(person: Person) -> None:
+        await person.press("tab", "up", "up")
+        await person.press("h")
+        await person.sees("hidden: the model is not told this")
+        await person.press("h")
+        await person.sees_no_more("hidden: the model is not told this")
+        await person.press("r")
+        await person.sees("Rewind to this message?")
+        await person.press("y")
+        await person.sees("undone: the model is not told this")
+        await person.press("escape")
+        await person.say("/redo")
+        await person.sees_no_more("undone: the model is not told this")
+        await person.press("tab", "up", "up", "f")
+        await person.sees("forked from", "a session of its own")
+        assert person.session != id
+        assert "question two" not in person.screen()
+        await person.press("escape")
+        await person.say("and then?")
+        await person.sees("after all")
+
+    chat_with(world, talk, id)
+    assert len(world.sessions()) == 2
+    told = json.dumps(server.requests[-1]["messages"])
+    assert "answer one" in told
+    assert "question two" not in told
+
+
+def test_undo_and_redo(world: World, server: ModelServer) -> None:
+    id = said(world, "one", "two")
+
+    async def talk(person: Person) -> None:
+        await person.say("/undo")
+        await person.sees("undone: the model is not told this")
+        await person.say("/redo")
+        await person.sees_no_more("undone: the model is not told this")
+
+    chat_with(world, talk, id)
+
+
+def test_the_model_is_switched_by_a_fact_and_checked_first(world: World, server: ModelServer) -> None:
+    id = said(world, "one")
+
+    async def talk(person: Person) -> None:
+        await person.say("/model nonsense")
+        await person.sees("nonsense")
+        assert "nonsense" not in person.status()
+        await person.say("/model anthropic:other")
+        await person.sees("anthropic:other answers from the next request on")
+        assert "anthropic:other" in person.status()
+        await person.say("/model")
+        await person.sees("Models", "(now)")
+        await person.press("escape")
+        await person.say("two")
+        await person.rests()
+
+    chat_with(world, talk, id)
+    assert server.requests[-1]["model"] == "other"
+    world.steno("run", "three", "--session", id)
+    assert server.requests[-1]["model"] == "other"  # it holds in every process
+
+
+def test_the_model_that_the_chat_is_started_with_answers_in_a_session_that_had_another(
+    world: World, server: ModelServer
+) -> None:
+    id = said(world, "one")
+    wiring = wiring_of(world)
+    wiring._model = "anthropic:other"
+
+    async def talk(person: Person) -> None:
+        await person.sees("anthropic:other")
+        await person.say("two")
+        await person.rests()
+
+    chat_with(world, talk, id, wiring=wiring)
+    assert server.requests[-1]["model"] == "other"
+
+
+def test_compaction_on_demand_says_what_came_of_it(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("long " * 400,))] * 6 + [Reply(("They spoke at length.",))]
+    id = said(world, *(f"{i} " + "word " * 2_000 for i in range(6)))
+
+    async def talk(person: Person) -> None:
+        await person.say("/compact")
+        await person.sees("summarised: about")
+
+    chat_with(world, talk, id)
+
+
+@pytest.mark.promise(34)
+def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("half of ",), then="hang"), Reply(("the rest",))]
+    with elsewhere(world, "run", "tell me") as running:
+        running.wait_shown("half of ")
+        running.kill()
+
+    async def talk(person: Person) -> None:
+        await person.sees(
+            "half of", "process was killed", "/continue takes it up, /retry runs it again, /undo forgets it"
+        )
+        await person.say("/continue")
+        await person.sees("taken up where it was cut off", "the rest")
+        await person.rests()
+        assert person.screen().count("process was killed") == 1
+
+    chat_with(world, talk, world.only_session())
+
+
+def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going",), then="hang"), Reply(("second answer",))]
+
+    async def talk(person: Person) -> None:
+        await person.until(lambda: len(person.chat.watched.waiting()) == 1, "the second input")
+
+    with elsewhere(world, "run", "one") as running:
+        running.wait_shown("going")
+        id = world.only_session()
+        with elsewhere(world, "run", "two", "--session", id) as waiting:
+            chat_with(world, talk, id)
+            waiting.kill()
+            running.kill()
+
+    async def resume(person: Person) -> None:
+        await person.sees("an input waits unanswered", "queued  two")
+        await person.say("/undo")
+        await person.sees("undone")
+        await person.say("/continue")
+        await person.sees("second answer")
+
+    chat_with(world, resume, id)
+
+
+@pytest.mark.promise(37)
+def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(tools=(("shell", '{"command": "echo was-$((1+1))-run"}'),)), Reply(("Done.",))]
+
+    async def ask(person: Person) -> None:
+        await person.say("run it")
+        await person.sees("Allow shell?")
+
+    chat_with(world, ask)
+
+    async def answer(person: Person) -> None:
+        await person.sees("Allow shell?", "a tool call waits for your answer")
+        await person.pilot.pause(0.5)
+        await person.press("y")
+        await person.sees("was-2-run", "Done.")
+
+    chat_with(world, answer, world.only_session())
+
+
+@pytest.mark.promise(36)
+def test_a_second_terminal_follows_says_who_runs_it_and_can_send(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("a slow ", "answer"), delay_s=0.6), Reply(("to the second",))]
+    with elsewhere(world, "run", "go") as running:
+        running.wait_shown("a slow ")
+        id = world.only_session()
+
+        async def talk(person: Person) -> None:
+            await person.sees(f"process {running.process.pid} on", "you follow it live", "a slow")
+            assert f"in process {running.process.pid}" in person.status()
+            await person.say("from here")
+            await person.sees("a slow answer", "to the second")
+            await person.rests()
+
+        chat_with(world, talk, id, size=(110, 30))
+        assert running.end() == 0
+    said = [(message["role"], message["text"]) for message in world.messages(id)]
+    assert said == [
+        ("user", "go"),
+        ("assistant", "a slow answer"),
+        ("user", "from here"),
+        ("assistant", "to the second"),
+    ]
+
+
+def test_a_turn_of_another_process_is_stopped_from_here(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going",), then="hang")]
+
+    async def talk(person: Person) -> None:
+        await person.sees("answering in process")
+        await person.press("ctrl+c")
+        await person.sees("stopped by you")
+
+    with elsewhere(world, "run", "go") as running:
+        running.wait_shown("going")
+        chat_with(world, talk, world.only_session())
+        assert running.end() == 130
+
+
+def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going ", "on"), delay_s=1.0)]
+
+    async def talk(person: Person) -> None:
+        await person.sees("going")
+        await person.press("ctrl+d")
+        await person.until(lambda: person.chat.left == 0, "leaving")
+
+    with elsewhere(world, "run", "go") as running:
+        running.wait_shown("going")
+        chat_with(world, talk, world.only_session())
+        assert running.end() == 0
+
+
+def test_whoever_waits_for_an_input_that_is_taken_back_is_told(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going",), then="hang")]
+
+    async def talk(person: Person) -> None:
+        await person.sees("queued  mine")
+        await person.press("up")
+        await person.sees_no_more("queued  mine")
+        await person.sees("> mine")
+
+    with elsewhere(world, "run", "go") as running:
+        running.wait_shown("going")
+        id = world.only_session()
+        with elsewhere(world, "run", "mine", "--session", id) as waiting:
+            chat_with(world, talk, id)
+            assert waiting.end() == 130
+            assert "taken back" in waiting.errors()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.promise(46)
+def test_a_long_session_is_read_from_its_end_as_far_as_one_scrolls(world: World, server: ModelServer) -> None:
+    said(world, "something else")
+    with steno.open(world.home / "store.db", steno.Settings(durability="process")) as chats:
+        chat = chats.session("long")
+        for i in range(120):
+            chat.say(f"question {i}")
+            with chat.reply(model="openai-chat:test") as reply:
+                reply.write(f"answer {i}")
+        id = chat.id
+
+    async def talk(person: Person) -> None:
+        await person.sees("question 119")
+        scroll: Scroll = person.scroll
+        loaded = len(scroll._blocks)
+        assert loaded < 150
+        await person.press("tab")
+        for _ in range(60):
+            await person.press("pageup")
+        await person.until(lambda: len(scroll._blocks) > loaded, "an earlier page")
+        await person.press("home")
+        await person.until(lambda: "question 0" in _all(scroll), "the beginning")
+        await person.pilot.pause(0.3)
+        asked: list[None] = []
+
+        async def earlier() -> list[Block]:
+            asked.append(None)
+            return []
+
+        person.chat.watched.earlier = earlier  # type: ignore[method-assign]
+        await person.press("home", "pageup", "home")
+        assert asked == []  # at the beginning nothing more is asked for
+        assert _all(scroll).count("question 60") == 1
+        assert scroll.laid_out <= LINES_MAX + 200
+        await person.press("end")
+        await person.sees("question 119")
+
+    chat_with(world, talk, id)
+
+
+def _all(scroll: Scroll) -> str:
+    return "\n".join(getattr(block, "text", "") for block in scroll._blocks)

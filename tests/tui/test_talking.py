@@ -1,0 +1,245 @@
+"""A talk in the chat: what is said, answered, run, asked, queued and stopped, as it stands on the screen."""
+
+import json
+
+import pytest
+
+from tests.program.model_server import ModelServer, Reply
+from tests.program.world import World
+from tests.tui.chatting import Person, chat_with
+
+
+@pytest.mark.promise(9)
+@pytest.mark.promise(46)
+def test_an_answer_is_on_the_screen_and_in_the_session(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("The *sea* ", "keeps `what` it is given."))]
+
+    async def talk(person: Person) -> None:
+        await person.say("What is the sea?")
+        await person.sees("▌ What is the sea?", "The sea keeps what it is given.")
+        await person.rests()
+
+    chat_with(world, talk)
+    messages = world.messages(world.only_session())
+    assert [(message["role"], message["text"]) for message in messages] == [
+        ("user", "What is the sea?"),
+        ("assistant", "The *sea* keeps `what` it is given."),
+    ]
+
+
+def test_markdown_is_laid_out_and_code_is_coloured(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("# Title\n\n- one\n- two\n\n```python\ndef f():\n    return 1\n```\n",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("show")
+        await person.sees("  Title", "• one", "python", "def f():")
+        colours = {
+            segment.style.color.name
+            for strip in person.chat.screen._compositor.render_strips(person.chat.screen.size)
+            for segment in strip
+            if segment.text.strip() in ("def", "return", "1") and segment.style and segment.style.color
+        }
+        assert len(colours) >= 2
+
+    chat_with(world, talk)
+
+
+def test_a_tool_call_is_a_card_with_its_output_and_outcome(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("Look: ",), tools=(("shell", '{"command": "echo hello-$((6*7))"}'),)), Reply(("Done.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("run it")
+        await person.sees("Allow shell?", "echo hello-$((6*7))", "waits for you")
+        await person.pilot.pause(0.5)
+        await person.press("y")
+        await person.sees("hello-42", "Done.", "✓")
+        await person.rests()
+
+    chat_with(world, talk)
+
+
+def test_n_denies_a_call_and_it_does_not_run(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("As you like.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.sees("Allow shell?")
+        await person.pilot.pause(0.5)
+        await person.press("n")
+        await person.sees("not run", "As you like.")
+
+    chat_with(world, talk)
+    assert not (world.work / "made").exists()
+
+
+def test_a_key_that_was_typed_as_the_question_came_up_does_not_answer_it(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("ok",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.sees("Allow shell?")
+        await person.press("y")
+        await person.pilot.pause(0.2)
+        assert "Allow shell?" in person.screen()
+
+    chat_with(world, talk)
+    assert not (world.work / "made").exists()
+
+
+def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("so ",), tools=(("shell", '{"command": "touch made"}'),), delay_s=0.5), Reply(("ok",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.type("yes, and ")
+        await person.sees("Allow shell?", "Tab")
+        await person.press("y")
+        await person.sees("yes, and y")
+
+    chat_with(world, talk)
+    assert not (world.work / "made").exists()
+
+
+def test_always_allows_later_calls_of_the_session_too(world: World, server: ModelServer) -> None:
+    call = Reply(tools=(("shell", '{"command": "echo again"}'),))
+    server.replies = [call, call, Reply(("Both ran.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("twice")
+        await person.sees("always in this session")
+        await person.pilot.pause(0.5)
+        await person.press("a")
+        await person.sees("Both ran.")
+
+    chat_with(world, talk)
+    states = [message["state"] for message in world.messages(world.only_session(), "tool")]
+    assert states == ["complete", "complete"]
+
+
+@pytest.mark.promise(12)
+def test_ctrl_c_stops_the_turn_and_keeps_what_was_shown(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("It goes ", "on and on"), then="hang"), Reply(("ok",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("tell me")
+        await person.sees("It goes on and on")
+        await person.press("ctrl+c")
+        await person.sees("stopped by you", "Ctrl-C again leaves")
+        await person.rests()
+        await person.say("and now?")
+        await person.sees("  ok")
+
+    chat_with(world, talk)
+    told = json.dumps(server.requests[-1]["messages"])
+    assert "It goes on and on" in told
+    assert "stopped" in told
+
+
+@pytest.mark.promise(22)
+def test_what_is_said_during_a_turn_is_queued_and_can_be_taken_back(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("first",), then="hang"), Reply(("second",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("one")
+        await person.sees("first")
+        await person.say("two")
+        await person.say("three")
+        await person.sees("queued  two", "queued  three", "takes it back")
+        assert len(world.messages(person.session, "user")) == 3
+        await person.press("up")
+        await person.sees_no_more("queued  three")
+        await person.sees("> three")
+        await person.press("ctrl+c")
+        await person.sees("second")
+        await person.rests()
+
+    chat_with(world, talk)
+    said = [(message["text"], message["state"]) for message in world.messages(world.only_session(), "user")]
+    assert sorted(said) == [("one", "complete"), ("three", "withdrawn"), ("two", "complete")]
+    assert len(server.requests) == 2
+    assert "three" not in json.dumps(server.requests)
+
+
+def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(tools=(("shell", '{"command": "sleep 0.5"}'),)), Reply(("turned",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("Allow shell?")
+        await person.pilot.pause(0.5)
+        await person.press("y")
+        await person.sees("running shell")
+        await person.type("to the left")
+        await person.press("ctrl+s")
+        await person.sees("turned", "▌ to the left")
+        await person.rests()
+
+    chat_with(world, talk)
+    assert len(world.show(world.only_session())["turns"]) == 1
+    assert "to the left" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_a_failed_turn_says_why_and_retry_runs_it_again(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(status=400), Reply(("Now it works.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("try")
+        await person.sees("failed: the provider refused the request", "/retry")
+        await person.say("/retry")
+        await person.sees("Now it works.")
+
+    chat_with(world, talk)
+
+
+def test_reasoning_is_folded_and_unfolds(world: World, server: ModelServer) -> None:
+    world.environment["STENO_MODEL"] = f"scripted:{world.work / 'thinking.json'}"
+    script = [{"reasoning": "First the sea.\nThen the shore.", "text": "The tide."}]
+    (world.work / "thinking.json").write_text(json.dumps(script))
+
+    async def talk(person: Person) -> None:
+        await person.say("why?")
+        await person.sees("▸ thought (2 lines)", "The tide.")
+        assert "Then the shore" not in person.screen()
+        await person.press("tab")
+        await person.press("enter")
+        await person.sees("▾ thought (2 lines)", "Then the shore")
+
+    chat_with(world, talk)
+
+
+def test_several_lines_are_typed_and_pasted_and_sent_as_they_are(world: World, server: ModelServer) -> None:
+    async def talk(person: Person) -> None:
+        await person.type("one")
+        await person.press("ctrl+j")
+        await person.type("two\n  three")
+        await person.press("enter")
+        await person.sees("▌ one", "▌ two", "▌   three")
+        await person.rests()
+
+    chat_with(world, talk)
+    assert world.messages(world.only_session(), "user")[0]["text"] == "one\ntwo\n  three"
+
+
+def test_text_that_acts_on_terminals_is_shown_and_does_not_act(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("red \x1b[31m and \x1b]52;c;aGk=\x07 bell \x00 end",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("what?")
+        await person.sees("␛[31m", "end")
+        assert "\x1b" not in person.screen()
+
+    chat_with(world, talk)
+    assert "\x1b[31m" in world.messages(world.only_session(), "assistant")[0]["text"]
+
+
+def test_what_nobody_foresaw_is_said_too(world: World, server: ModelServer) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a part is broken")
+
+    async def talk(person: Person) -> None:
+        person.chat.service.turns.run_pending = broken  # type: ignore[method-assign, assignment]
+        await person.say("go")
+        await person.sees("a part is broken", "what was stored is kept")
+
+    chat_with(world, talk)
+    assert [message["state"] for message in world.messages(world.only_session())] == ["pending"]
