@@ -147,7 +147,7 @@ class Chat(App[int]):
 
     def _paint(self) -> None:
         self._due = False
-        if self.left is not None or not self.query(Scroll):
+        if not self._stands():
             return
         before_s = time.perf_counter()
         blocks = self._blocks()
@@ -171,6 +171,8 @@ class Chat(App[int]):
         self._asked = first
 
     def _paint_state(self) -> None:
+        if not self._stands():
+            return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
         state = telling.state(watched.folded.state, watched.owner, watched.driving, self.compacting is not None)
         if state.busy != status.busy:
@@ -189,8 +191,13 @@ class Chat(App[int]):
         title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
         title.refresh()
 
+    def _stands(self) -> bool:
+        """Whether there is something to paint on. A timer may strike while the parts are put up or taken down, one by
+        one."""
+        return self.is_running and self.left is None and bool(self.query(Status))
+
     def _tick(self) -> None:
-        if not self.query(Scroll):
+        if not self._stands():
             return
         self.query_one(Scroll).tick()
         if self.query_one(Status).busy:
