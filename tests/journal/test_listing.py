@@ -66,6 +66,8 @@ def test_a_row_says_which_inputs_wait() -> None:
     assert row(*waiting, InputWithdrawn(2)).pending == [1, 3, 4]
     taken = [*waiting, TurnStarted(Takes(1)), StepStarted("m", takes=(3,))]
     assert row(*taken).pending == [2, 4]
+    assert row(*taken, said("five"), said("six")).waiting == [(2, 2), (4, 4), (7, 8)]
+    assert row(*taken, InputWithdrawn(1)).pending == [2, 4]
     assert row(*taken, SessionStarted("cli", forked_from=ForkPoint("parent", 6))).pending == []
 
 

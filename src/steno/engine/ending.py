@@ -40,7 +40,7 @@ class Visit(Struct, frozen=True):
 def standing(row: ListingRow, tail: State) -> Standing:
     """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut off by leaving."""
     last: LastTurn = "interrupted" if tail.turn is not None else row.last_turn or "none"
-    return Standing(last, bool(row.pending), row.model)
+    return Standing(last, bool(row.waiting), row.model)
 
 
 def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:

@@ -40,7 +40,8 @@ SCRIPTED = frozenset(("cli", "library", "delegate"))
 class ListingRow(Struct, omit_defaults=True):
     """`messages` counts what the transcript shows; `titled` is the fact that the title comes from. `usage` is of the
     session's own facts, and None in a row that an earlier steno began: then it is not known. `context` is how long the
-    last request was with its answer, as far as the provider said. `pending` are the inputs that wait to be taken."""
+    last request was with its answer, as far as the provider said. `waiting` are the inputs that wait to be taken, as
+    runs of neighbours, first and last: a thousand that came in a row take no more room than two."""
 
     platform: str = ""
     model: str = ""
@@ -60,7 +61,7 @@ class ListingRow(Struct, omit_defaults=True):
     usage: UsageTotal | None = None
     context: int | None = None
     owed: Owed = field(default_factory=Owed)
-    pending: list[Seq] = []
+    waiting: list[tuple[Seq, Seq]] = []
     memory: Memory = field(default_factory=Memory)
 
     def apply(self, record: Record) -> bool:
@@ -72,7 +73,7 @@ class ListingRow(Struct, omit_defaults=True):
         match fact:
             case InputAdmitted():
                 self.messages += 1
-                self.pending.append(record.seq)
+                self._wait(record.seq)
                 self.ended = None
                 if not self.title and not self.named and (title := title_of(fact.parts)):
                     self.title, self.titled = title, record.seq
@@ -81,9 +82,9 @@ class ListingRow(Struct, omit_defaults=True):
                 known = usage is not None and usage.input is not None
                 self.context = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
             case TurnStarted() | StepStarted():
-                return self._no_longer_pending(taken_by(fact))
+                return self._wait_no_longer(taken_by(fact))
             case InputWithdrawn():
-                return self._no_longer_pending((fact.input,))
+                return self._wait_no_longer((fact.input,))
             case StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
@@ -118,18 +119,38 @@ class ListingRow(Struct, omit_defaults=True):
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.ended = Owed(), None
-        self.pending = []
+        self.waiting = []
         self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
 
-    def _no_longer_pending(self, inputs: tuple[Seq, ...]) -> bool:
-        before = len(self.pending)
-        if inputs:
-            self.pending = [seq for seq in self.pending if seq not in inputs]
-        return len(self.pending) < before
+    @property
+    def pending(self) -> list[Seq]:
+        return [seq for first, last in self.waiting for seq in range(first, last + 1)]
+
+    def waits(self, input: Seq) -> bool:
+        return any(first <= input <= last for first, last in self.waiting)
+
+    def _wait(self, input: Seq) -> None:
+        if self.waiting and self.waiting[-1][1] == input - 1:
+            self.waiting[-1] = (self.waiting[-1][0], input)
+        else:
+            self.waiting.append((input, input))
+
+    def _wait_no_longer(self, inputs: tuple[Seq, ...]) -> bool:
+        taken = [input for input in inputs if self.waits(input)]
+        for input in taken:
+            self.waiting = [left for run in self.waiting for left in _without(run, input)]
+        return bool(taken)
 
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made, unasked."""
         return self.platform not in SCRIPTED and self.memory.due()
+
+
+def _without(run: tuple[Seq, Seq], input: Seq) -> list[tuple[Seq, Seq]]:
+    first, last = run
+    if not first <= input <= last:
+        return [run]
+    return [(a, b) for a, b in ((first, input - 1), (input + 1, last)) if a <= b]
 
 
 def title_of(parts: tuple[Content, ...]) -> str:

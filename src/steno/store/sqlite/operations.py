@@ -174,7 +174,7 @@ def add(tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, mo
             raise KeyReused(f"key {key!r} was used before in {id!r}, with other facts; nothing was stored")
         return Appended(first, first + len(facts) - 1, ())
     for fact in facts:
-        if isinstance(fact, InputWithdrawn) and fact.input not in session.listing.pending:
+        if isinstance(fact, InputWithdrawn) and not session.listing.waits(fact.input):
             raise NotPending(f"input {fact.input} of session {id!r} does not wait any more; nothing was changed")
     first = tx.insert(session, tx.written(facts), moment.now_ms)
     if key is not None:
