@@ -36,7 +36,7 @@ FACT_BYTES_MAX = 64 << 20
 STREAM_CHARS_MAX = 10 << 20
 """A stream of this length fits into its sealing fact even if JSON needs six bytes for every character."""
 FOREIGN_MAX = 10_000
-LISTS_BEHIND_MAX = 256
+LISTS_BEHIND_MAX = 512
 """How many facts a reader of a list may have to take in by itself."""
 _REMEMBERED_MAX = 10_000
 
