@@ -17,7 +17,7 @@ VISIT = Visit("s", 2, "cli")
     [
         (ListingRow(), (), Standing("none")),
         (ListingRow(last_turn="done", model="m"), (), Standing("done", model="m")),
-        (ListingRow(last_turn="failed", pending=[7]), (), Standing("failed", waiting=True)),
+        (ListingRow(last_turn="failed", waiting=[(7, 7)]), (), Standing("failed", waiting=True)),
         (ListingRow(last_turn="done"), (said("hi"), f.TurnStarted(f.Takes(1))), Standing("interrupted")),
     ],
 )
