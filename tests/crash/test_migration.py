@@ -22,6 +22,7 @@ from tests.crash.points import SEED, sampled, where
 from tests.crash.recording import STORE
 from tests.store import version_1
 
+SHARE_OF_STEPS = 15
 OLD = 1
 NEW = database.VERSION + 2
 STEPS = (
@@ -129,7 +130,7 @@ def fault_points(fault: Fault) -> list[int]:
 @pytest.mark.promise(54)
 @pytest.mark.parametrize("how", ["die", "torn", "power"])
 def test_a_migration_that_is_cut_off_goes_on_at_the_next_start(how: Crash, folder: Path) -> None:
-    cut_off_at(sampled(crash_points(migration(), how), 5), how, folder)
+    cut_off_at(sampled(crash_points(migration(), how), SHARE_OF_STEPS), how, folder)
 
 
 @pytest.mark.torture
@@ -142,7 +143,7 @@ def test_a_migration_cut_off_at_any_operation_goes_on_at_the_next_start(how: Cra
 @pytest.mark.promise(54)
 @pytest.mark.parametrize("fault", ["eio", "enospc"])
 def test_a_migration_that_fails_can_be_tried_again(fault: Fault, folder: Path) -> None:
-    fail_at(sampled(fault_points(fault), 5), fault, folder)
+    fail_at(sampled(fault_points(fault), SHARE_OF_STEPS), fault, folder)
 
 
 @pytest.mark.torture

@@ -10,14 +10,17 @@ from typing import Any, Literal
 from msgspec import Struct
 
 SIGNED = "signed-by-the-server"
+HELD_S = 60.0
 
 
 class Reply(Struct, frozen=True):
-    """What to do with one request: think `thought`, which Messages signs, stream `pieces`, then end as `then` says."""
+    """What to do with one request: think `thought`, which Messages signs, stream `pieces`, then end as `then` says.
+    One that is `held` keeps its last piece back until the server is told to `go_on`."""
 
     pieces: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0
+    held: bool = False
     then: Literal["done", "hang", "close", "eof"] = "done"
     status: int = 200
     usage: bool = True
@@ -40,6 +43,7 @@ class ModelServer:
         self.choose: Callable[[dict[str, Any]], Reply] | None = None
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
+        self._going_on = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self.port = 0
 
@@ -48,7 +52,12 @@ class ModelServer:
         self._ready.wait(10)
         return self
 
+    def go_on(self) -> None:
+        """Let answers that are held end, now and from here on."""
+        self._going_on.set()
+
     def __exit__(self, *_: object) -> None:
+        self.go_on()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
@@ -112,9 +121,12 @@ class ModelServer:
             return
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         events = anthropic_events(reply) if path.endswith("/messages") else openai_events(reply)
-        for pause, event in events:
+        last = max((i for i, (pause, _) in enumerate(events) if pause), default=-1)
+        for i, (pause, event) in enumerate(events):
             if pause and reply.delay_s:
                 await asyncio.sleep(reply.delay_s)
+            if i == last and reply.held:
+                await asyncio.to_thread(self._going_on.wait, HELD_S)
             writer.write(b"%x\r\n" % len(event) + event + b"\r\n")
             await writer.drain()
         match reply.then:

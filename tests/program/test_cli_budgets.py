@@ -7,7 +7,7 @@ import pytest
 
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
-from tests.program.world import World
+from tests.program.world import World, wait_until
 
 CALL = Reply(tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
 
@@ -94,7 +94,8 @@ def test_waiting_for_approval_takes_no_time_of_the_turn(world: World, server: Mo
     server.replies = [CALL, Reply(("ok",))]
     budget(world, turn_s=1.0)
     with world.start("run", "go", "--ask", "wait") as program:
-        time.sleep(3.0)
+        wait_until(lambda: "[]" not in world.steno("approvals", "--json"), "the question")
+        time.sleep(1.5)
         world.steno("approve", world.only_session())
         assert program.end() == 0, program.errors()
         assert program.shown() == "ok\n"

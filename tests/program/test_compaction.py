@@ -193,7 +193,7 @@ def test_a_silent_summariser_holds_up_neither_an_input_nor_the_answers(talk: Tal
 @pytest.mark.promise(21, 27)
 def test_five_inputs_while_a_summary_is_made_are_all_kept_and_answered_in_order(talk: Talk) -> None:
     talk.say_until_nearly_full()
-    talk.summary = Reply(("They spoke ", "of much."), delay_s=0.5, usage=False)
+    talk.summary = Reply(("They spoke ", "of much."), held=True, usage=False)
     talk.world.environment["STENO_LIMITS_SUMMARY_S"] = "60"
     talk.said += [f"prompt {i:02} {FILLER}" for i in range(4, 10)]
     with talk.world.start("run", talk.said[4], "--session", talk.id) as first:
@@ -204,6 +204,7 @@ def test_five_inputs_while_a_summary_is_made_are_all_kept_and_answered_in_order(
             waiting[-1].start()
             known = i + 1
             wait_until(lambda known=known: len(talk.world.messages(talk.id, "user")) == known, "acceptance")  # type: ignore[misc]
+        talk.server.go_on()
         assert first.end() == 0
         for thread in waiting:
             thread.join(30)

@@ -6,6 +6,7 @@ The figures in milliseconds, at a million messages, are in `make bench`.
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING
 
 import apsw
@@ -23,6 +24,7 @@ from steno.store.sqlite.database import checked_pages
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+STORE = "store.db"
 TURNS = 50
 FEW, MANY = 10, 400
 """Sessions: 1,000 messages and 40,000."""
@@ -86,15 +88,21 @@ def resume(store: BlockingStore, id: str) -> None:
     assert state.turn is None
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, list[str]]]:
+    """A folder with a store of each size, made once: every test takes a copy."""
+    folders = {sessions: tmp_path_factory.mktemp("store") for sessions in (FEW, MANY)}
+    return {sessions: (folder, build(folder / STORE, sessions, TURNS)) for sessions, folder in folders.items()}
+
+
 @pytest.mark.promise(52)
 @pytest.mark.parametrize("act", [append, first_read, lists, owing, due, remembered, resume])
 def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
-    tmp_path: Path, act: Callable[[BlockingStore, str], None]
+    tmp_path: Path, built: dict[int, tuple[Path, list[str]]], act: Callable[[BlockingStore, str], None]
 ) -> None:
     touched = []
-    for sessions in (FEW, MANY):
-        path = tmp_path / f"{sessions}.db"
-        ids = build(path, sessions, TURNS)
+    for sessions, (folder, ids) in built.items():
+        path = copytree(folder, tmp_path / str(sessions)) / STORE
         vfs = CountingVFS()
         try:
             with BlockingStore(path, Settings(vfs="counting", durability="process")) as store:

@@ -236,7 +236,7 @@ def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(world: Wo
 
 @pytest.mark.promise(36)
 def test_a_second_terminal_follows_says_who_runs_it_and_can_send(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("a slow ", "answer"), delay_s=0.6), Reply(("to the second",))]
+    server.replies = [Reply(("a slow ", "answer"), held=True), Reply(("to the second",))]
     with elsewhere(world, "run", "go") as running:
         running.wait_shown("a slow ")
         id = world.only_session()
@@ -245,6 +245,8 @@ def test_a_second_terminal_follows_says_who_runs_it_and_can_send(world: World, s
             await person.sees(f"process {running.process.pid} on", "you follow it live", "a slow")
             assert f"in process {running.process.pid}" in person.status()
             await person.say("from here")
+            await person.sees("queued  from here")
+            server.go_on()
             await person.sees("a slow answer", "to the second")
             await person.rests()
 
@@ -274,7 +276,7 @@ def test_a_turn_of_another_process_is_stopped_from_here(world: World, server: Mo
 
 
 def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("going ", "on"), delay_s=1.0)]
+    server.replies = [Reply(("going ", "on"), held=True)]
 
     async def talk(person: Person) -> None:
         await person.sees("going")
@@ -284,6 +286,8 @@ def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: Wor
     with elsewhere(world, "run", "go") as running:
         running.wait_shown("going")
         chat_with(world, talk, world.only_session())
+        assert running.process.poll() is None
+        server.go_on()
         assert running.end() == 0
 
 

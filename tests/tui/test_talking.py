@@ -87,11 +87,12 @@ def test_a_key_that_was_typed_as_the_question_came_up_does_not_answer_it(world: 
 
 
 def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("so ",), tools=(("shell", '{"command": "touch made"}'),), delay_s=0.5), Reply(("ok",))]
+    server.replies = [Reply(("so ",), tools=(("shell", '{"command": "touch made"}'),), held=True), Reply(("ok",))]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
         await person.type("yes, and ")
+        server.go_on()
         await person.sees("Allow shell?", "Tab")
         await person.press("y")
         await person.sees("yes, and y")
