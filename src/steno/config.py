@@ -8,7 +8,6 @@ and so on, added to that of the file. The variable wins over the file, the file 
 
 import contextlib
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -324,8 +323,13 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
     if not file.exists():
         return {}
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        text = file.read_text(encoding="utf-8")
+        if text == EXAMPLE:
+            return {}  # as it was made: it sets nothing, and needs no parser
+        import tomllib
+
+        tables = tomllib.loads(text)
+    except (ValueError, OSError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from error
     _checked(tables, str(file))
     return tables

@@ -1,12 +1,15 @@
-"""The composition root: puts store, models, tools and runtime together from the configuration."""
+"""The composition root: puts store, models, tools and runtime together from the configuration.
+
+What most runs have no use for is loaded by the function that needs it: a start is what a person waits for.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,32 +31,28 @@ from steno.journal.facts import ContextSet
 from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
 from steno.plugins.finding import find
-from steno.plugins.hosting import Hosts
-from steno.runtimes.codex.binary import MISSING
-from steno.runtimes.codex.binary import find as find_codex
-from steno.runtimes.codex.mapping import Bounds as OutputBounds
-from steno.runtimes.codex.process import Patience
-from steno.runtimes.codex.runtime import Codex, CodexAgent
-from steno.runtimes.codex.wording import RUNTIME
+from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distilling import Distiller, Distilling
 from steno.runtimes.native import Agent, Native
+from steno.runtimes.protocol import Driver
 from steno.runtimes.recalling import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
 from steno.service.memory import Memories
-from steno.store.protocol import Settings
-from steno.store.sqlite.adopt import adopt_closed
+from steno.store.protocol import Settings, Store
 from steno.store.sqlite.places import Memory
-from steno.store.sqlite.restore import restore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.builtin import builtin
-from steno.tools.child import Command
 from steno.tools.environment import Scrub
 from steno.tools.groups import end_all
-from steno.tools.mcp import SDK_MISSING, ServerSettings, has_sdk
 from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox
+
+if TYPE_CHECKING:
+    from steno.plugins.hosting import Hosts
+    from steno.runtimes.codex.runtime import CodexAgent
+    from steno.tools.mcp import ServerSettings
 
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
@@ -107,16 +106,10 @@ class Wiring:
         """`visiting`: sessions are opened in it, and plugins hear of that."""
         settings = self._store_settings()
         store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
-        plugins = Hosts(
-            () if self.ephemeral or not visiting else find(self.where.home), self.where.home / "plugins.log"
-        )
-        plugins.start()
+        plugins = self._hosted(visiting)
         helpers = Dispatch(store, lambda _: Native(store, self._helper), settings.lease_ms, plugins)
         toolbox = self._toolbox = Toolbox(store, self._workspace, helpers, self._toolbox_settings())
-        native, codex = Native(store, self.agent), Codex(store, self.codex_agent)
-        runtime = Dispatch(
-            store, lambda before: codex if self._by_codex(before) else native, settings.lease_ms, plugins
-        )
+        runtime = Dispatch(store, self._drivers(store), settings.lease_ms, plugins)
         service = Service(store, runtime, platform, settings.lease_ms, plugins)
         service.ephemeral = self.ephemeral
         service.memories = Memories(store, Distilling(store, self._distiller, settings.lease_ms))
@@ -129,8 +122,32 @@ class Wiring:
                 async with asyncio.timeout(CLOSE_S):
                     await asyncio.gather(toolbox.close(), *(model.close() for model in self._models.values()))
             end_all()
-            await plugins.close()
+            if plugins is not None:
+                await plugins.close()
             await service.close()
+
+    def _hosted(self, visiting: bool) -> "Hosts | None":
+        """The plugins that hear of what is done here, started; None if there are none."""
+        found = () if self.ephemeral or not visiting else find(self.where.home)
+        if not found:
+            return None
+        from steno.plugins.hosting import Hosts
+
+        hosts = Hosts(found, self.where.home / "plugins.log")
+        hosts.start()
+        return hosts
+
+    def _drivers(self, store: Store) -> Callable[[ContextSet | None], Driver]:
+        """Who drives a session, given its context so far."""
+        native = Native(store, self.agent)
+
+        @cache
+        def codex() -> Driver:
+            from steno.runtimes.codex.runtime import Codex
+
+            return Codex(store, self.codex_agent)
+
+        return lambda before: codex() if self._by_codex(before) else native
 
     def has_store(self) -> bool:
         """Whether there is a store, or what is left of one. Opening makes one where there is none."""
@@ -139,9 +156,13 @@ class Wiring:
 
     def adopt(self) -> bool:
         """Take the store back from another program that wrote to it; whether that was needed."""
+        from steno.store.sqlite.adopt import adopt_closed
+
         return adopt_closed(self.where.store, self._store_settings())
 
     def restore(self, backup: Path) -> None:
+        from steno.store.sqlite.restore import restore
+
         restore(backup, self.where.store)
 
     def asks(self) -> bool:
@@ -173,20 +194,30 @@ class Wiring:
 
     def codex_program(self) -> str:
         """The codex that is used; "" if there is none."""
+        from steno.runtimes.codex.binary import find as find_codex
+
         return str(find_codex(self.config.codex.path) or "")
 
-    def codex_agent(self, before: ContextSet | None) -> CodexAgent:
+    def codex_agent(self, before: ContextSet | None) -> "CodexAgent":
+        from importlib.metadata import version
+
+        from steno.runtimes.codex.binary import MISSING
+        from steno.runtimes.codex.mapping import Bounds as OutputBounds
+        from steno.runtimes.codex.process import Patience
+        from steno.runtimes.codex.runtime import CodexAgent
+        from steno.tools.child import Command
+
         if self.ephemeral:
             raise ConfigError(
                 "codex keeps threads in files of its own, so a session that leaves none needs --runtime native"
             )
         config = self.config.codex
-        binary = find_codex(config.path)
-        if binary is None:
+        binary = self.codex_program()
+        if not binary:
             raise ConfigError(MISSING.format(config=self.where.config))
         name = self._spec(before).partition(":")[2]
         workspace = self._workspace()
-        command = Command((str(binary), "app-server"), codex_environment(self.config), workspace.folder)
+        command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
         return CodexAgent(
             command=command,
             version=version("steno"),
@@ -264,8 +295,11 @@ class Wiring:
     def missing_parts(self) -> list[str]:
         """What the configuration asks for and is not installed, and what to do about each."""
         missing = []
-        if self.config.mcp and not has_sdk():
-            missing.append(f"{SDK_MISSING}; or take [mcp] out of {self.where.config}")
+        if self.config.mcp:
+            from steno.tools.mcp import SDK_MISSING, has_sdk
+
+            if not has_sdk():
+                missing.append(f"{SDK_MISSING}; or take [mcp] out of {self.where.config}")
         if sandbox := self._sandbox().missing():
             missing.append(f"{sandbox} in {self.where.config}")
         return missing
@@ -353,7 +387,17 @@ class Wiring:
 
     def _toolbox_settings(self) -> ToolboxSettings:
         tools = self.config.tools
-        servers = {
+        return ToolboxSettings(
+            servers=self._servers() if self.config.mcp else {},
+            search=tools.search,
+            delegate=tools.delegate,
+            delegate_limit_s=tools.delegate_limit_s,
+        )
+
+    def _servers(self) -> "dict[str, ServerSettings]":
+        from steno.tools.mcp import ServerSettings
+
+        return {
             name: ServerSettings(
                 command=mcp.command,
                 args=mcp.args,
@@ -368,9 +412,6 @@ class Wiring:
             )
             for name, mcp in self.config.mcp.items()
         }
-        return ToolboxSettings(
-            servers=servers, search=tools.search, delegate=tools.delegate, delegate_limit_s=tools.delegate_limit_s
-        )
 
     def _store_settings(self) -> Settings:
         return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)

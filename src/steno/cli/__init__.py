@@ -4,6 +4,7 @@
 """
 
 import argparse
+import gc
 from collections.abc import Sequence
 
 from steno.cli import screen
@@ -33,6 +34,9 @@ def _main(options: argparse.Namespace) -> int:
 
         screen.show(f"steno {version('steno')}")
         return 0
+    gc.disable()  # what is loaded stays, so looking through it for garbage would be a wait for nothing
     from steno.cli import commands  # everything heavy is loaded behind the parser, so that --help stays quick
 
+    gc.freeze()
+    gc.enable()
     return commands.run(options)

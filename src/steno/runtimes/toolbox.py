@@ -1,6 +1,7 @@
 """All tools of a session: our own, those that know the session, and those of MCP servers."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,18 +12,20 @@ from steno.runtimes.protocol import Runtime
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.delegate import PLATFORM, Delegate
-from steno.tools.mcp import ServerSettings
-from steno.tools.mcp_tools import Servers
 from steno.tools.output import KeepingTool, ReadOutput
 from steno.tools.protocol import Tool, Workspace
 from steno.tools.search import SearchSessions
+
+if TYPE_CHECKING:
+    from steno.tools.mcp import ServerSettings
+    from steno.tools.mcp_tools import Keep, Servers
 
 SLACK_CHARS = 1_000
 """What our own lines may add to output that is just short enough."""
 
 
 class ToolboxSettings(Struct, frozen=True, kw_only=True):
-    servers: Mapping[str, ServerSettings] = {}
+    servers: "Mapping[str, ServerSettings]" = {}
     search: bool = True
     delegate: bool = True
     delegate_limit_s: float = 600.0
@@ -47,10 +50,8 @@ class Toolbox:
         async def keep(payload: bytes) -> Hash:
             return await self._store.put(session, payload)
 
-        if self._servers is None:
-            self._servers = Servers(self._settings.servers, workspace.folder, workspace.scrub)
         chars_max = workspace.output_chars_max + SLACK_CHARS
-        theirs = await self._servers.tools(before, keep)
+        theirs = await self._of_servers(workspace, before, keep) if self._settings.servers else {}
         own: list[Tool] = [ReadOutput(self._store, session, workspace.output_chars_max)]
         if self._settings.search:
             own.append(SearchSessions(self._store, session))
@@ -59,6 +60,13 @@ class Toolbox:
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
         return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
+
+    async def _of_servers(self, workspace: Workspace, before: ContextSet | None, keep: "Keep") -> dict[str, Tool]:
+        from steno.tools.mcp_tools import Servers  # it and the SDK are loaded where there are servers
+
+        if self._servers is None:
+            self._servers = Servers(self._settings.servers, workspace.folder, workspace.scrub)
+        return await self._servers.tools(before, keep)
 
     async def close(self) -> None:
         """End the servers."""

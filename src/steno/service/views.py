@@ -1,7 +1,6 @@
 """Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in memory."""
 
 import contextlib
-import difflib
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
@@ -231,8 +230,10 @@ class Views:
 
     async def like(self, id: str) -> list[str]:
         """Ids of the latest sessions that look like one that does not exist."""
+        from difflib import get_close_matches
+
         ids = [listed.id for listed in await self._store.list(LIKE_MAX)]
-        return difflib.get_close_matches(id, ids, n=3, cutoff=0.5)
+        return get_close_matches(id, ids, n=3, cutoff=0.5)
 
     async def _as_it_stands(self, listed: Listed) -> Summary:
         """A row with what is not in it: what is being streamed, and what will close an open turn or a dead visit."""

@@ -6,3 +6,6 @@ process    the child: handshake, requests with time limits, its end
 thread     which thread of its a session has, and what that knows
 runtime    drives a held session: the same facts, through the same commit path, as our own loop
 """
+
+RUNTIME = "codex"
+"""Its name: the kind of a model that it asks, and the source of what it says."""

@@ -28,9 +28,10 @@ from steno.journal.parts import (
     Text,
     ToolCall,
 )
+from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.wording import DECLINED, RUNTIME, call_of, cause_of, outcome_of
+from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, outcome_of
 
 _WAITS = "waitingOnApproval"
 

@@ -21,13 +21,12 @@ from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
 from steno.runtimes.calls import Calls
-from steno.runtimes.codex import advice
+from steno.runtimes.codex import RUNTIME, advice
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
 from steno.runtimes.codex.process import CodexError, Patience, Server
 from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
 from steno.runtimes.codex.turn import Ending, Means, RunningTurn
-from steno.runtimes.codex.wording import RUNTIME
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession

@@ -23,9 +23,9 @@ from steno.models import wording
 from steno.models.conversation import FromModel, FromTools, FromUser, Plain, Thought, Words, conversation, shown_text
 from steno.models.openai_responses import CALL_ID
 from steno.models.wire import schema
+from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.process import CodexError, Declined, Server
-from steno.runtimes.codex.wording import RUNTIME
 from steno.runtimes.held import HeldSession
 
 INJECTED_MAX = 200

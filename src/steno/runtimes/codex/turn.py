@@ -28,11 +28,12 @@ from steno.journal.history import Said
 from steno.journal.parts import Outcome, Refused, Seq, Text, ToolCall, outcome_parts
 from steno.models import wording
 from steno.runtimes.calls import Calls, Permission
+from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import mapping as m
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.process import CodexError, Gone, Server, log
 from steno.runtimes.codex.thread import Thread, client_id
-from steno.runtimes.codex.wording import PATCH, RUNTIME
+from steno.runtimes.codex.wording import PATCH
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Raw
 
 from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall
+from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex.protocol import Failure
 
-RUNTIME = "codex"
 SHELL, PATCH, SEARCH = "shell", "apply_patch", "web_search"
 DECLINED = "not run: it was declined"
 

@@ -73,13 +73,11 @@ def checked_pages() -> str:
     It registers itself as everybody's default; that is put back, since other users of SQLite in this process did not
     ask for it.
     """
-    from apsw import sqlite_extra
-
     default = apsw.vfs_names()[0]
     loader = apsw.Connection(":memory:")
     try:
-        sqlite_extra.load(loader, "cksumvfs")
-    except (apsw.Error, sqlite_extra.NotAvailable, LookupError, OSError) as error:
+        _load_checksums(loader)
+    except (apsw.Error, LookupError, OSError) as error:
         raise StoreUnopenable(
             f"this build of apsw lacks the checksum extension ({error}); install apsw's own wheel"
         ) from error
@@ -87,6 +85,21 @@ def checked_pages() -> str:
         loader.close()
     apsw.set_default_vfs(default)
     return "cksmvfs"
+
+
+def _load_checksums(connection: apsw.Connection) -> None:
+    """From where apsw has it. To ask apsw takes longer than to open a store, so that is done only where it lies
+    elsewhere."""
+    for file in (Path(apsw.__file__).parent / "sqlite_extra_binaries").glob("cksumvfs.*"):
+        connection.enable_load_extension(True)
+        connection.load_extension(str(file))
+        return
+    from apsw import sqlite_extra
+
+    try:
+        sqlite_extra.load(connection, "cksumvfs")
+    except sqlite_extra.NotAvailable as error:
+        raise LookupError(str(error)) from error
 
 
 def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int, bool]:
