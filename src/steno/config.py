@@ -23,6 +23,7 @@ EXAMPLE = """\
 [model]
 # default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
                              # and the small local model if there is none
+# fallback = []              # models that answer the rest of a turn when the session's own does not, in this order
 # max_tokens = 8192
 # context_tokens = 0         # what the model takes; older parts of a longer session are summarised. 0: not known, then
                              # that happens only when the provider says that a request is too long
@@ -120,6 +121,7 @@ class ConfigError(Exception):
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
+    fallback: tuple[str, ...] = ()
     max_tokens: Count = 8192
     context_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
@@ -252,7 +254,7 @@ _KNOWN_VARIABLES = {
 _FREE = frozenset(("approvals", "contexts", "mcp"))
 """Sections whose keys are the user's own."""
 
-_LISTS = frozenset((("tools", "secret_env"), ("tools", "kept_env")))
+_LISTS = frozenset((("model", "fallback"), ("tools", "secret_env"), ("tools", "kept_env")))
 
 DEFAULT_ANTHROPIC, DEFAULT_OPENAI, DEFAULT_LOCAL = "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5", "local:smollm2"
 

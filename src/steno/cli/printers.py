@@ -14,6 +14,7 @@ from steno.cli import wording
 from steno.cli.screen import OutputLost, note, show
 from steno.journal.facts import (
     ApprovalAsked,
+    ContextSet,
     Record,
     StepLost,
     StepSealed,
@@ -112,6 +113,8 @@ class TextPrinter:
                     self._say("the model answered without a word")
             case StepLost() as lost if lost.cause != "stopped":
                 self._say(wording.lost(lost.cause, lost.detail, self._provider_of(self._model)))
+            case ContextSet(instead_of=own, model=model) if own:
+                self._say(f"{model} answers the rest of this turn instead of {own}")
             case ToolStarted() as started:
                 self._say(f"running {_short(self.called(started.call))}")
             case ToolSettled() as settled:
@@ -164,6 +167,8 @@ class NdjsonPrinter:
         match record.fact:
             case StepLost() as lost:
                 self._put({"type": "lost", "seq": lost.step, "cause": lost.cause, "detail": lost.detail})
+            case ContextSet(instead_of=own, model=model) if own:
+                self._put({"type": "fallback", "seq": record.seq, "model": model, "instead_of": own})
             case StepSealed() as sealed:
                 self._calls.update(calls_in(sealed))
                 self._put({"type": "sealed", "seq": sealed.step, "ended": sealed.ended})

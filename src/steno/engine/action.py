@@ -3,8 +3,9 @@
 no turn is open      begin the oldest pending input, or rest
 a stop was asked     finish as interrupted
 calls are open       run them; nothing is asked while one has no outcome
-an attempt was lost  ask again if that is worth it, after the wait that the provider asked for; else finish as failed
-an answer broke off  ask the model to go on, a bounded number of times
+an attempt was lost  ask again if that is worth it, after the wait that the provider asked for; else have the next
+                     fallback answer, if another model may mend it; else finish as failed
+an answer broke off  ask the model to go on, a bounded number of times; then the next fallback
 answered             take the inputs that steer, or finish as done
 
 Before anything is asked: a request that has become too long is made shorter by a summary, or the turn ends and says so.
@@ -22,6 +23,9 @@ from steno.journal.state import OpenCall, OpenTurn, State
 
 RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout"))
 """Causes of a lost attempt that another attempt may mend."""
+
+MENDED_BY_ANOTHER = RETRIED | {"refused", "no_key", "no_model", "unknown_model"}
+"""Causes that another model may mend. What is too long is made shorter."""
 
 WAIT_MS_MAX = 120_000
 """A provider that asks for a longer wait than a person sits through fails the turn, and the person is told how long."""
@@ -45,6 +49,8 @@ class Limits(Struct, frozen=True):
     session_s: float = 0.0
     session_tokens_max: int = 0
     """Budgets beside `steps_max`; 0 where there is none. The time of a turn is kept by whoever runs it."""
+    fallback: tuple[str, ...] = ()
+    """Models that may answer in the place of the session's own, each once in a turn, in this order."""
 
 
 class Begin(Struct, frozen=True):
@@ -60,6 +66,12 @@ class Ask(Struct, frozen=True):
     goes_on: bool = False
     acknowledges: str | None = None
     wait_ms: int | None = None
+
+
+class FallBack(Struct, frozen=True):
+    """The rest of the turn is answered by this model."""
+
+    model: str
 
 
 class Compact(Struct, frozen=True):
@@ -87,7 +99,7 @@ class Room(Struct, frozen=True):
     compactable: bool
 
 
-Action = Begin | Ask | Compact | RunTools | Finish | Rest
+Action = Begin | Ask | FallBack | Compact | RunTools | Finish | Rest
 
 
 def next_action(
@@ -145,18 +157,22 @@ def _unrun(call: OpenCall) -> Outcome:
 
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
+    """A fallback that has just taken over has lost no attempt yet."""
     lost = turn.last_lost
-    if lost is None:
-        return _ask(state, turn)
+    if lost is None or not turn.lost:
+        return _ask(state, turn, goes_on=turn.broken > 0)
     worth_it = lost.cause in RETRIED and (lost.wait_ms or 0) <= WAIT_MS_MAX
     if not worth_it or turn.lost >= limits.attempts_max:
-        return finish(turn, "failed", lost.cause, lost.detail)
+        left = _fallbacks_left(turn, limits) if lost.cause in MENDED_BY_ANOTHER else ()
+        return FallBack(left[0]) if left else finish(turn, "failed", lost.cause, lost.detail)
     again = _ask(state, turn, attempt=turn.lost + 1, goes_on=turn.broken > 0)
     return replace(again, wait_ms=lost.wait_ms)
 
 
 def _after_answer(state: State, turn: OpenTurn, limits: Limits) -> Action:
     if turn.broken > limits.broken_max:
+        if left := _fallbacks_left(turn, limits):
+            return FallBack(left[0])
         return finish(turn, "failed", "incomplete", "the model's answer broke off repeatedly")
     if turn.broken:
         return _ask(state, turn, goes_on=True)
@@ -165,6 +181,10 @@ def _after_answer(state: State, turn: OpenTurn, limits: Limits) -> Action:
     if turn.steps >= limits.steps_max:
         return finish(turn, "failed", "budget", _of_turn(f"{limits.steps_max} steps", "steps_max"))
     return _ask(state, turn)
+
+
+def _fallbacks_left(turn: OpenTurn, limits: Limits) -> tuple[str, ...]:
+    return tuple(model for model in limits.fallback if model not in turn.fallen)
 
 
 def _reached(spent: Spent, limits: Limits) -> str:

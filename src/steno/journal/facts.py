@@ -15,7 +15,10 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from steno.journal.distillates import Distilled, ItemAt, MemoryRemoved
+from steno.journal.context import ContextSet as ContextSet
+from steno.journal.context import GoalSet as GoalSet
+from steno.journal.context import ToolSpec as ToolSpec
+from steno.journal.distillates import Distilled, MemoryRemoved
 from steno.journal.fact import Fact as Fact
 from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
 from steno.journal.threads import PlanStep as PlanStep
@@ -62,38 +65,6 @@ class SessionEnded(Fact, frozen=True, tag="session.ended"):
     reason: str
     last_turn: Literal["none", "done", "interrupted", "failed"] = "none"
     attended: Seq | None = None
-
-
-# --- what shapes a request --------------------------------------------------------------------------------------
-
-
-class ToolSpec(Fact, frozen=True):
-    """`schema` is JSON text, kept as written so that the request's bytes can be rebuilt."""
-
-    name: str
-    description: str
-    schema: str
-    repeat: Literal["never", "safe"] = "never"
-
-
-class ContextSet(Fact, frozen=True, tag="context.set"):
-    """Holds for every later request until the next one: the whole context, not a difference. `recalled` says where
-    each of the memories came from."""
-
-    model: str
-    system: str = ""
-    tools: tuple[ToolSpec, ...] = ()
-    memories: tuple[str, ...] = ()
-    recalled: tuple[ItemAt, ...] = ()
-    goal: str = ""
-
-
-class GoalSet(Fact, frozen=True, tag="goal.set"):
-    """What this session is for, in a person's words, until the next one; "" is no goal. The next request's context
-    tells a model."""
-
-    goal: str
-    by: str = "user"
 
 
 # --- inputs and turns -------------------------------------------------------------------------------------------

@@ -41,10 +41,12 @@ class ListingRow(Struct, omit_defaults=True):
     """`messages` counts what the transcript shows; `titled` is the fact that the title comes from. `usage` is of the
     session's own facts, and None in a row that an earlier steno began: then it is not known. `context` is how long the
     last request was with its answer, as far as the provider said. `waiting` are the inputs that wait to be taken, as
-    runs of neighbours, first and last: a thousand that came in a row take no more room than two."""
+    runs of neighbours, first and last: a thousand that came in a row take no more room than two. `fallback` is the
+    model that answered last, if that was not the session's own."""
 
     platform: str = ""
     model: str = ""
+    fallback: str = ""
     name: str | None = None
     forked_from: ForkPoint | None = None
     title: str = ""
@@ -103,7 +105,7 @@ class ListingRow(Struct, omit_defaults=True):
                 self.owed.apply(record.seq, fact)
                 return True
             case ContextSet():
-                self.model = fact.model
+                self.model, self.fallback = fact.own_model, fact.model if fact.instead_of else ""
             case HelperEnded() | UsageReported():
                 return self.usage is not None
             case Compacted():
@@ -115,7 +117,7 @@ class ListingRow(Struct, omit_defaults=True):
 
     def _start(self, record: Record, fact: SessionStarted) -> None:
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
-        self.model = fact.model or self.model
+        self.model, self.fallback = fact.model or self.model, ""
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.ended = Owed(), None

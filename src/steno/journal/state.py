@@ -67,7 +67,8 @@ class OpenCall(Struct):
 
 class OpenTurn(Struct):
     """`step` is the seq of a request without an ending. `lost` counts the attempts that got no answer since the last
-    one, `broken` the answers in a row that broke off. `compaction` is what came of one since the last answer."""
+    one, `broken` the answers in a row that broke off. `compaction` is what came of one since the last answer. `fallen`
+    are the fallbacks that took over in this turn, in order: the last one answers."""
 
     seq: Seq
     origin: Takes | Continues
@@ -82,6 +83,13 @@ class OpenTurn(Struct):
     last: StepSealed | None = None
     interrupted: InterruptAsked | None = None
     compaction: Literal["done", "failed"] | None = None
+    fallen: list[str] = []
+
+    def fall_back(self, model: str) -> None:
+        """Of a model that takes over no attempt was lost yet, and it may succeed in making a summary. What broke off is
+        still to be gone on with."""
+        self.fallen.append(model)
+        self.lost, self.broken, self.compaction = 0, min(self.broken, 1), None
 
 
 class EndedTurn(Struct):
@@ -250,6 +258,8 @@ class State(Struct):
                 self.owed.apply(seq, fact)
             case ContextSet():
                 self.context = fact
+                if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
+                    self.turn.fall_back(fact.model)
             case RuleSet():
                 self._rule(fact)
             case GoalSet():

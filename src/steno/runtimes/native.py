@@ -15,6 +15,7 @@ from steno.engine.action import (
     Ask,
     Begin,
     Compact,
+    FallBack,
     Finish,
     Limits,
     Rest,
@@ -45,6 +46,14 @@ from steno.tools.protocol import Tool
 BACKOFF_S = (0.5, 2.0, 8.0)
 
 
+class Fallback(Struct, frozen=True):
+    """A model that may take over for the rest of a turn. `tools` says whether it is offered any."""
+
+    model: Model
+    limits: Limits
+    tools: bool = True
+
+
 class Agent(Struct, frozen=True):
     """What answers in a session: the model, what shapes its requests, what it may do."""
 
@@ -57,6 +66,16 @@ class Agent(Struct, frozen=True):
     policy: Policy = Policy()
     session_tools: SessionTools | None = None
     with_memories: "Callable[[HeldSession, Agent], Awaitable[Agent]] | None" = None
+    fallback: tuple[Fallback, ...] = ()
+
+    def fallen_to(self, model: str) -> "Agent":
+        """The same with another model, if it is one that may take over."""
+        for one in self.fallback:
+            if one.model.spec == model:
+                own, tools = self.context.model, self.context.tools if one.tools else ()
+                context = replace(self.context, model=model, instead_of=own, tools=tools)
+                return replace(self, context=context, model=one.model, limits=one.limits)
+        return self
 
 
 class Native:
@@ -82,14 +101,16 @@ class Native:
         agent = self._agent_for(context_of(held.state))
         return await compact(held, agent.model, agent.limits)
 
-    async def _act(self, held: HeldSession, agent: Agent, enough: Enough) -> None:
+    async def _act(self, held: HeldSession, own: Agent, enough: Enough) -> None:
+        fallback = tuple(one.model.spec for one in own.fallback)
         while True:
+            agent = _answering(held, own)
             if held.lost is not None:
                 raise held.lost
             if held.leaving or (held.state.turn is None and enough(held.state)):
                 await let_go(held)
                 return
-            match _next_action(held, agent.limits):
+            match _next_action(held, replace(agent.limits, fallback=fallback)):
                 case Rest():
                     if await held.release():
                         return
@@ -97,6 +118,8 @@ class Native:
                     await begin(held, taken)
                 case Ask() as ask:
                     await self._ask(held, agent, ask)
+                case FallBack(model=model):
+                    await _set(held, replace(own.fallen_to(model).context, goal=held.state.goal))
                 case Compact():
                     await compact(held, agent.model, agent.limits)
                 case RunTools(calls=calls):
@@ -137,6 +160,14 @@ class Native:
 
     async def _payloads(self, request: Request) -> dict[Hash, bytes]:
         return {hash: await self._store.get(hash) for hash in sorted(payloads_told(request.entries))}
+
+
+def _answering(held: HeldSession, own: Agent) -> Agent:
+    """Whose turn it is: the session's own model, or the fallback that took over in the open turn."""
+    turn, context = held.state.turn, held.state.context
+    if turn is None or not turn.fallen or context is None or context.instead_of != own.context.model:
+        return own
+    return own.fallen_to(turn.fallen[-1])
 
 
 async def _set(held: HeldSession, context: ContextSet) -> None:

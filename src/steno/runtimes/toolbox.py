@@ -56,7 +56,7 @@ class Toolbox:
         if self._settings.search:
             own.append(SearchSessions(self._store, session))
         if self._settings.delegate and not await self._is_child(session):
-            children = ChildSessions(self._store, self._children, "" if before is None else before.model)
+            children = ChildSessions(self._store, self._children, "" if before is None else before.own_model)
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
         return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}

@@ -145,7 +145,7 @@ class Edits:
         try:
             refuse_waiting(held)
             before = context_of(held.state)
-            await held.record(ContextSet(model) if before is None else replace(before, model=model))
+            await held.record(ContextSet(model) if before is None else replace(before, model=model, instead_of=""))
             while not await held.release():
                 pass
         finally:

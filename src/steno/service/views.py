@@ -19,6 +19,7 @@ from steno.journal.facts import (
     RuleSet,
     SessionEnded,
     SessionStarted,
+    StepStarted,
     TurnEnded,
     TurnStarted,
 )
@@ -56,7 +57,7 @@ class Approval(Struct, frozen=True):
 
 class View:
     """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
-    `models` answered from a seq on; `said_of` are the rules and goals that facts hold."""
+    `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -70,6 +71,7 @@ class View:
         self.summaries: dict[Seq, Seq] = {}
         self.distillates: dict[Seq, Distilled] = {}
         self.models: dict[Seq, str] = {}
+        self.asked: dict[Seq, str] = {}
         self.said_of: dict[Seq, str] = {}
 
     def apply(self, record: Record) -> None:
@@ -78,8 +80,10 @@ class View:
         match record.fact:
             case ApprovalAsked():
                 self.asked_ms[record.seq] = record.at_ms
-            case ContextSet(model=model):
-                self.models[record.seq] = model
+            case StepStarted(model=model):
+                self.asked[record.seq] = model
+            case ContextSet():
+                self.models[record.seq] = record.fact.own_model
                 if record.fact.goal:
                     self.said_of[record.seq] = record.fact.goal
             case TurnEnded(turn=turn):

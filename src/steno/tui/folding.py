@@ -238,14 +238,16 @@ class Folded(Struct):
                 return Notice(key, f"a summary could not be made: {fact.detail or 'no reason given'}", "warn", seq)
             case SessionStarted(forked_from=point) if point is not None:
                 return Notice(key, f"forked from {point.session} at {point.seq}", "quiet", seq)
-            case ContextSet(model=model):
-                return self._model_changed(key, seq, model)
+            case ContextSet():
+                return self._model_changed(key, seq, fact)
             case _:
                 return None
 
-    def _model_changed(self, key: str, seq: Seq, model: str) -> Notice | None:
-        before = self._models[-1] if self._models else ""
+    def _model_changed(self, key: str, seq: Seq, context: ContextSet) -> Notice | None:
+        before, model = self._models[-1] if self._models else "", context.model
         self._models.append(model)
+        if context.instead_of and before != model:
+            return Notice(key, f"{model} answers the rest of this turn instead of {context.instead_of}", "warn", seq)
         return Notice(key, f"{model} answers from here on", "quiet", seq) if before and before != model else None
 
 

@@ -12,7 +12,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.engine.action import Ask, Begin, Compact, Finish, Limits, Rest, RunTools, finish, next_action, out_of_time
+from steno.engine.action import (
+    Action,
+    Ask,
+    Begin,
+    Compact,
+    FallBack,
+    Finish,
+    Limits,
+    Rest,
+    RunTools,
+    finish,
+    next_action,
+    out_of_time,
+)
 from steno.engine.approval import Policy
 from steno.engine.notes import OPENING, recovery_note
 from steno.engine.request import system_text
@@ -128,8 +141,8 @@ class _Driven:
                     await self._decide(calls)
                 case Finish(facts=facts):
                     await held.record(*facts)
-                case Compact():
-                    raise AssertionError("codex looks after the length of its thread")
+                case Compact() | FallBack():
+                    raise AssertionError("codex looks after the length of its thread, and has no fallback")
                 case unreachable:
                     assert_never(unreachable)
 
@@ -138,7 +151,7 @@ class _Driven:
         await self.close()
         await let_go(self._held)
 
-    def _next(self) -> Ask | Begin | Compact | Finish | Rest | RunTools:
+    def _next(self) -> Action:
         """A call that was decided about and can only be run by codex does not stand in the way."""
         action = next_action(self._held.state, self._agent.limits, spent=self._held.spent)
         if isinstance(action, RunTools) and self._promised:
