@@ -102,9 +102,10 @@ class Wiring:
         self._toolbox: Toolbox | None = None
 
     @asynccontextmanager
-    async def service(self, platform: str, visiting: bool = True) -> AsyncIterator[Service]:
-        """`visiting`: sessions are opened in it, and plugins hear of that."""
-        settings = self._store_settings()
+    async def service(self, platform: str, visiting: bool = True, only_reads: bool = False) -> AsyncIterator[Service]:
+        """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is written, so a store
+        that cannot be written will do."""
+        settings = replace(self._store_settings(), only_reads=only_reads)
         store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
         plugins = self._hosted(visiting)
         helpers = Dispatch(store, lambda _: Native(store, self._helper), settings.lease_ms, plugins)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +26,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], capture_output=True)
 
 
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    return filler
+
+
+def make_read_only(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
 @pytest.mark.promise(3)
 def test_a_full_disk_refuses_the_prompt_with_the_reason_and_sends_nothing(
     tmp_path: Path, small_disk: Path, server: ModelServer
@@ -33,15 +45,12 @@ def test_a_full_disk_refuses_the_prompt_with_the_reason_and_sends_nothing(
     world = World(tmp_path, server.url)
     world.steno("run", "kept", "--key", "k")
     sent = len(server.requests)
-    filler = small_disk / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"x" * 4096)
+    filler = fill(small_disk)
     with world.start("run", "x" * 20_000, "--key", "k") as program:
         assert program.end() == 1
         said = program.errors()
         assert "the disk is full" in said
-        assert "make room" in said
+        assert "make room and try again; meanwhile sessions, show, verify and backup work" in said
     assert len(server.requests) == sent
     filler.unlink()
     server.replies = [Reply(("room again",))]
@@ -100,13 +109,12 @@ def test_a_disk_that_cannot_be_written_refuses_the_prompt_with_the_reason_and_se
 ) -> None:
     world = World(tmp_path, server.url)
     world.steno("run", "kept", "--key", "k")
-    remount = ["mount", "-o", "remount,ro", str(small_disk)]
-    subprocess.run(remount, check=True)
+    make_read_only(small_disk)
     errors = complaint(world, "run", "refused", "--key", "k", expect=1)
     assert "Read-only" in errors
-    assert "nothing was changed" in errors
+    assert "mend the permissions and try again; meanwhile sessions, show, verify and backup work" in errors
     assert len(server.requests) == 1
-    subprocess.run([*remount[:2], "remount,rw", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     world.steno("run", "later", "--key", "k")
     assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["kept", "later"]
 
@@ -125,3 +133,29 @@ def test_a_store_that_is_locked_for_too_long_refuses_the_prompt_with_the_reason_
     assert len(server.requests) == 1
     world.steno("run", "later", "--key", "k")
     assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["kept", "later"]
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [("closed", fill), ("closed", make_read_only), ("killed", make_read_only), ("live", fill)],
+)
+def test_what_is_stored_can_be_read_from_a_disk_that_cannot_be_written(
+    tmp_path: Path, small_disk: Path, server: ModelServer, before: str, then: Callable[[Path], object]
+) -> None:
+    """A store that was closed has no log beside it, a kill leaves one, and a live process goes on with its own."""
+    world = World(tmp_path, server.url)
+    world.steno("run", "kept", "--key", "k")
+    server.replies = [Reply(("cut off",), then="hang")]
+    with contextlib.nullcontext() if before == "closed" else world.start("run", "more", "--key", "k") as program:
+        if program is not None:
+            program.wait_shown("cut off")
+        if program is not None and before == "killed":
+            program.kill()
+        then(small_disk)
+        session = world.only_session()
+        told = [message["text"] for message in world.messages(session)]
+        assert told == (["kept", "ok"] if before == "closed" else ["kept", "ok", "more", "cut off"])
+        assert world.sessions()[0]["running"] == (before == "live")
+        world.steno("verify")
+        world.steno("backup", str(tmp_path / "copy.db"))
+    assert (tmp_path / "copy.db").stat().st_size

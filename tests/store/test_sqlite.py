@@ -234,7 +234,7 @@ def test_a_store_that_is_locked_too_long_says_so(path: Path, session: str) -> No
     [
         (0o777, 0o644, 0o666, "StoreReadOnly nothing was stored: the store is read-only"),
         (0o555, 0o666, 0o666, "StoreReadOnly cannot open"),
-        (0o777, 0o666, 0o600, "StoreUnopenable cannot open the lock file"),
+        (0o777, 0o666, 0o600, "StoreReadOnly cannot open the lock file"),
         (0o777, 0o600, 0o666, "StoreUnopenable cannot open"),
     ],
 )

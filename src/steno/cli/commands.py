@@ -26,13 +26,16 @@ DEMO = (
 
 VISITING = (None, "run", "continue", "retry", "carry")
 """Commands that open a session. The others look at one, or change something in passing."""
+READING = ("sessions", "show", "approvals", "verify", "backup")
+"""Commands that write nothing to the store: a full disk is no reason not to look."""
 
 
 def run(options: argparse.Namespace) -> int:
     try:
         where = configuration.place()
         _check_ephemeral(options)
-        if options.verb != "doctor" and not options.ephemeral:
+        looks = options.verb == "doctor" or (options.verb in READING and where.store.exists())
+        if not looks and not options.ephemeral:
             configuration.prepare_home(where)
         config = configuration.load(where)
         if getattr(options, "prompt", None) == "-":
@@ -117,7 +120,8 @@ def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
 
 async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
     visits = options.verb in VISITING
-    async with wiring.service("chat" if options.verb is None else "cli", visits) as service:
+    platform = "chat" if options.verb is None else "cli"
+    async with wiring.service(platform, visits, only_reads=options.verb in READING) as service:
         try:
             async with visiting(service) if visits else contextlib.nullcontext():
                 return await _act(options, wiring, service)

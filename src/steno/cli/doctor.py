@@ -30,7 +30,7 @@ async def doctor(wiring: Wiring) -> int:
 
 async def _store(wiring: Wiring) -> int:
     try:
-        async with wiring.service("cli") as service:
+        async with wiring.service("cli", visiting=False, only_reads=True) as service:
             found = await service.verify()
     except StoreError as error:
         show(f"store      {error}")

@@ -19,6 +19,8 @@ EPHEMERAL = (
     "it is gone, and what is promised about storing (promises 1, 2, 5 and 37) does not apply to it"
 )
 
+_READABLE = "meanwhile sessions, show, verify and backup work"
+
 
 def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider | None) -> str:
     """What to tell a person about a turn that is not done. `session` is None if it is kept nowhere."""
@@ -93,9 +95,9 @@ def advice(error: StoreError) -> str:
         case KeyReused():
             return "another prompt needs another --input-id"
         case StoreFull():
-            return "make room and try again"
+            return f"make room and try again; {_READABLE}"
         case StoreReadOnly():
-            return "mend the permissions and try again"
+            return f"mend the permissions and try again; {_READABLE}"
         case StoreLocked():
             return "try again"
         case StoreTooNew():

@@ -31,6 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     payload_bytes_max: int = 32 << 20
     scrub_bytes_max: int = 64 << 20
     allow_network_file_system: bool = False
+    only_reads: bool = False
     now_ms: Callable[[], int] | None = None
     new_id: Callable[[], str] | None = None
     vfs: str | None = None

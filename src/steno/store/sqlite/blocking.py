@@ -44,7 +44,7 @@ from steno.store.protocol import (
 from steno.store.sqlite import backup, forgetting, operations, reading, verify
 from steno.store.sqlite.operations import Moment
 from steno.store.sqlite.pipeline import Pipeline
-from steno.store.sqlite.places import InMemory, Memory, OnDisk, Owners
+from steno.store.sqlite.places import Memory, Owners, opened
 from steno.store.sqlite.transaction import Changes, Transaction
 
 T = TypeVar("T")
@@ -57,10 +57,7 @@ class BlockingStore:
 
     def __init__(self, where: Path | Memory, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
-        if isinstance(where, Memory):
-            self._place: OnDisk | InMemory = InMemory(where, self.settings, _owner())
-        else:
-            self._place = OnDisk(where.absolute(), self.settings, _owner())
+        self._place, self._writer = opened(where, self.settings, _owner())
         self.path = self._place.path
         self.locks = self._place.owners
         self._readers: list[apsw.Connection] = []
@@ -68,7 +65,6 @@ class BlockingStore:
         self._leases: set[tuple[str, int]] = set()
         self._closed = False
         self._pid = os.getpid()
-        self._writer = self._place.open()
         self.pipeline = Pipeline(Transaction(self._writer, self._place.turns), self._committed)
         self._remains = self._place.remains(self._writer, self.pipeline)
         _close_in_forks(self.locks)

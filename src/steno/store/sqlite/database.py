@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -44,14 +45,24 @@ _NETWORK = frozenset(
 
 
 def connect(
-    path: Path, settings: Settings, *, query_only: bool = False, check_pages: bool = True, make: bool = False
+    path: Path,
+    settings: Settings,
+    *,
+    query_only: bool = False,
+    check_pages: bool = True,
+    make: bool = False,
+    unwritable: str = "",
 ) -> apsw.Connection:
-    """One connection to an existing store, or to one that this connection makes."""
+    """One connection to an existing store, or to one that this connection makes. `unwritable` is SQLite's word for how
+    to read one that cannot be written."""
     if settings.durability not in _SYNCHRONOUS:
         raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
     with translated(f"cannot open {path}"):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
-        connection = apsw.Connection(str(path), flags=flags, vfs=settings.vfs or checked_pages())
+        name = str(path)
+        if unwritable:
+            name, flags = f"file:{quote(name)}?{unwritable}=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(name, flags=flags, vfs=settings.vfs or checked_pages())
         if not check_pages:
             connection.pragma("checksum_verification", False)
         connection.set_busy_handler(patience(settings.lock_wait_ms))

@@ -12,12 +12,13 @@ Probing takes a shared lock, so that two who probe a dead owner at once do not m
 """
 
 import contextlib
+import errno
 import os
 import sys
 import time
 from pathlib import Path
 
-from steno.store.errors import StoreInUse, StoreUnopenable
+from steno.store.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable
 from steno.store.sqlite.turnstile import Turnstile
 
 if sys.platform == "win32":
@@ -53,18 +54,20 @@ _PROBE_PAUSE_S = 0.002
 
 
 class Locks:
-    """The locks of one open store. Not shared with a forked child: there they are closed."""
+    """The locks of one open store. Not shared with a forked child: there they are closed. Where nothing can be written,
+    only locks of files that are there can be held; those hold as well."""
 
-    def __init__(self, path: Path, owner: str, wait_ms: int = 5_000) -> None:
+    def __init__(self, path: Path, owner: str, wait_ms: int = 5_000, can_write: bool = True) -> None:
         self.owner = owner
         self._pid = os.getpid()
         self._folder = path.with_name(path.name + "-locks")
         self._handles: list[int] = []
+        self._flags = os.O_RDWR | os.O_CREAT if can_write else os.O_RDONLY
         self.turnstile = Turnstile(self._folder / "turn", wait_ms)
         try:
             self._folder.mkdir(_FOLDER_MODE, exist_ok=True)
         except OSError as error:
-            raise StoreUnopenable(f"cannot make the lock folder {self._folder}: {error.strerror}") from error
+            raise _refusal(error, f"cannot make the lock folder {self._folder}") from error
 
     def hold_open(self, exclusive: bool = False) -> None:
         """Say that the store is in use, or (exclusively) that nobody else may use it."""
@@ -77,7 +80,8 @@ class Locks:
             raise StoreInUse(
                 "another process has this store open; stop it first"
                 if exclusive
-                else "this store is being restored or migrated by another process; try again in a moment"
+                else "another process is restoring or migrating this store, or reads it where it cannot be written; "
+                "try again in a moment"
             )
         self._handles.append(handle)
 
@@ -96,7 +100,7 @@ class Locks:
             return True
         for _ in range(_PROBES):
             try:
-                handle = os.open(self._folder / owner, os.O_RDWR)
+                handle = os.open(self._folder / owner, os.O_RDONLY)
             except FileNotFoundError:
                 return False
             try:
@@ -128,9 +132,9 @@ class Locks:
 
     def _open(self, name: str) -> int:
         try:
-            return os.open(self._folder / name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+            return os.open(self._folder / name, self._flags, _FILE_MODE)
         except OSError as error:
-            raise StoreUnopenable(f"cannot open the lock file {self._folder / name}: {error.strerror}") from error
+            raise _refusal(error, f"cannot open the lock file {self._folder / name}") from error
 
     def _is_at(self, handle: int, name: str) -> bool:
         """Whether a file opened by name is still the one of that name: a sweep may have come between."""
@@ -151,3 +155,14 @@ class Locks:
                         file.unlink()
                 finally:
                     os.close(handle)
+
+
+def _refusal(error: OSError, doing: str) -> StoreError:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            kind: type[StoreError] = StoreFull
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            kind = StoreReadOnly
+        case _:
+            kind = StoreUnopenable
+    return kind(f"{doing}: {error.strerror}")

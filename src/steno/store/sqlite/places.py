@@ -12,6 +12,7 @@ from typing import Protocol
 import apsw
 from msgspec.structs import replace
 
+from steno.store.errors import StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable, StoreUnwritable
 from steno.store.protocol import Settings
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.checkpoint import Checkpointer
@@ -62,6 +63,82 @@ class OnDisk:
 
     def remains(self, writer: apsw.Connection, pipeline: Pipeline) -> Remains:
         return Checkpointer(self.path, self._settings, writer, pipeline)
+
+
+class Unwritable:
+    """A file that cannot be written: the disk is full, or it is read-only. Nothing is written here, not even a lock.
+
+    Where there is a log, SQLite reads it with an index in its own memory, or with the one that a live process keeps
+    (`readonly_shm`). Where there is none, the file alone is the store (`immutable`): that holds while nobody writes, so
+    others are kept out for as long as it is open.
+    """
+
+    def __init__(self, path: Path, settings: Settings, owner: str, why: StoreUnwritable) -> None:
+        self.path = path
+        self._settings = settings
+        self._locks = Locks(path, owner, can_write=False)
+        self._way = ""
+        self.owners: Owners = self._locks
+        self.turns: Turns = _Refusal(why)
+        self._why = why
+
+    def open(self) -> apsw.Connection:
+        """A connection to read with. A store that has to be written before it can be read is refused."""
+        try:
+            self._way = self._hold()
+            connection = self.reader()
+            with translated(f"cannot open {self.path} to read"):
+                if database.check(self.path, connection) < database.VERSION or not database.has_checksums(connection):
+                    raise StoreReadOnly(f"{self._why}; an older steno wrote this store, so it cannot be read either")
+            return connection
+        except BaseException:
+            self._locks.close()
+            raise
+
+    def _hold(self) -> str:
+        if self.path.with_name(self.path.name + ".restoring").exists():
+            raise StoreUnopenable(f"{self._why}; a restore was cut off, and goes on when the store can be written")
+        try:
+            self._locks.hold_open(exclusive=True)
+            if not _has_log(self.path):
+                return "immutable"
+            self._locks.close()
+        except StoreInUse:
+            pass
+        self._locks.hold_open()
+        if not self.path.with_name(self.path.name + "-shm").exists():
+            name = self.path.name
+            raise StoreUnopenable(f"{self._why}; to read it, copy {name} and {name}-wal to where they can be written")
+        return "readonly_shm"
+
+    def reader(self) -> apsw.Connection:
+        return database.connect(self.path, self._settings, query_only=True, unwritable=self._way)
+
+    def remains(self, _writer: apsw.Connection, _pipeline: Pipeline) -> Remains:
+        return _Refusal(self._why)
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+class _Refusal:
+    def __init__(self, why: StoreUnwritable) -> None:
+        self._error = type(why)(f"nothing was stored: {why}")
+
+    def enter(self) -> None:
+        raise self._error
+
+    def scrub(self) -> None:
+        raise self._error
+
+    def vacuum(self) -> None:
+        raise self._error
+
+    def leave(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 _numbers = itertools.count(1)
@@ -132,3 +209,23 @@ class _FreeMemory:
             self._pipeline.exclusively(lambda: self._writer.execute("vacuum").fetchall())
 
     def close(self) -> None: ...
+
+
+Place = OnDisk | Unwritable | InMemory
+
+
+def opened(where: Path | Memory, settings: Settings, owner: str) -> tuple[Place, apsw.Connection]:
+    """Where the database lies, and the connection to write with. One that cannot be written is opened all the same for
+    a caller that only reads."""
+    if isinstance(where, Memory):
+        memory = InMemory(where, settings, owner)
+        return memory, memory.open()
+    path = where.absolute()
+    try:
+        disk = OnDisk(path, settings, owner)
+        return disk, disk.open()
+    except (StoreFull, StoreReadOnly) as error:
+        if not settings.only_reads or not path.exists():
+            raise
+        unwritable = Unwritable(path, settings, owner, error)
+        return unwritable, unwritable.open()
