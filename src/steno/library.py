@@ -34,6 +34,7 @@ from steno.store.sqlite.blocking import BlockingStore
 __all__ = ["Library", "Message", "Reply", "Session", "open"]
 
 SOURCE = "library"
+_REMEMBERED_MAX = 10_000
 
 
 def open(path: str | Path, settings: Settings | None = None) -> "Library":
@@ -46,6 +47,7 @@ class Library:
 
     def __init__(self, store: BlockingStore) -> None:
         self.store = store
+        self._sound = _Sound(store)
 
     def __enter__(self) -> "Library":
         return self
@@ -59,12 +61,12 @@ class Library:
     def session(self, name: str) -> "Session":
         """The session bound to a name of yours (a user, a ticket, a chat), made if there is none."""
         id = self.store.find(name)
-        return Session(self.store, id or self.store.ensure(SessionStarted(SOURCE, name=name)))
+        return Session(self.store, id or self.store.ensure(SessionStarted(SOURCE, name=name)), self._sound)
 
     def open(self, id: str) -> "Session":
         """The session with this id."""
         self.store.read(id, limit=1)
-        return Session(self.store, id)
+        return Session(self.store, id, self._sound)
 
     def sessions(self) -> Iterator[Listed]:
         """Every session, the most recently used first."""
@@ -74,13 +76,33 @@ class Library:
             page = self.store.list(before=page[-1].mark)
 
 
+class _Sound:
+    """An input is not accepted to a session that cannot be read. A reply is built from everything, so that is read,
+    once; from then on what is new."""
+
+    def __init__(self, store: BlockingStore) -> None:
+        self._store = store
+        self._read: dict[str, Seq] = {}
+
+    def check(self, session: str) -> None:
+        upto = self._read.get(session, 0)
+        for record in self._store.read_all(session, upto):
+            upto = record.seq
+        if len(self._read) >= _REMEMBERED_MAX:
+            self._read.clear()
+        self._read[session] = upto
+
+
 class Session:
-    def __init__(self, store: BlockingStore, id: str) -> None:
+    def __init__(self, store: BlockingStore, id: str, sound: _Sound) -> None:
         self.store = store
         self.id = id
+        self._sound = sound
 
     def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
-        """Accept what someone said. The same `key` with the same text is accepted once, however often it comes."""
+        """Accept what someone said. The same `key` with the same text is accepted once, however often it comes. Raises
+        `JournalCorrupt`, and stores nothing, if what a reply would be built from is damaged."""
+        self._sound.check(self.id)
         said = InputAdmitted((Text(text),), f"{SOURCE}/{self.id}", key, author)
         return self.store.admit(Admission(input=said, session=self.id))
 

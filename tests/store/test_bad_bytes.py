@@ -264,6 +264,29 @@ def test_a_fact_that_was_changed_or_lost_is_damage(written: Written, change: str
     assert_damaged(written, "read", "read fork", match="'session'.*fact 3|fact 3")
 
 
+def test_a_read_that_met_damage_does_not_keep_later_reads_in_the_past(written: Written) -> None:
+    """Whoever keeps the error keeps the statement that raised it, half read."""
+    written.alter("update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), 3)
+    with BlockingStore(written.path, SETTINGS) as store:
+        with pytest.raises(JournalCorrupt) as kept:
+            store.read("session")
+        seq = admit(store, "other", "stored")
+        assert store.read("other")[-1].seq == seq
+        del kept
+
+
+def test_a_write_that_met_damage_does_not_keep_later_writes_out(written: Written) -> None:
+    with BlockingStore(written.path, SETTINGS) as store:
+        at, *_ = (admit(store, "session", f"behind its row {i}") for i in range(3))
+    written.alter("update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), at)
+    with BlockingStore(written.path, SETTINGS) as store, BlockingStore(written.path, SETTINGS) as another:
+        with pytest.raises(JournalCorrupt) as kept:
+            admit(store, "session", "refused")
+        seq = admit(another, "other", "stored")
+        assert admit(store, "other", "stored too") == seq + 1
+        del kept
+
+
 @pytest.mark.promise(50)
 def test_a_lost_last_fact_is_damage(written: Written) -> None:
     written.alter("delete from facts where session = ? and seq = ?", written.n("session"), written.step)

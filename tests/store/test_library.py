@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 
+import apsw
 import pytest
 
 import steno
 from steno.journal.facts import StepLost, TurnEnded
 from steno.journal.transcript import Turn
-from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, UnknownSession
+from steno.store.errors import JournalCorrupt, LeaseLost, NotAllowed, SessionBusy, UnknownSession
+from steno.store.sqlite.database import checked_pages
 
 
 @pytest.fixture(autouse=True)
@@ -269,3 +272,22 @@ def test_steno_has_what_it_names_and_nothing_else() -> None:
         assert getattr(steno, name) is not None
     with pytest.raises(AttributeError, match="telepathy"):
         steno.telepathy  # noqa: B018
+
+
+@pytest.mark.promise(50)
+def test_what_is_said_to_a_session_with_a_damaged_fact_is_not_accepted(path: Path) -> None:
+    """The damage is in an old fact, which storing an input does not touch."""
+    with steno.open(path) as chats:
+        for i in range(300):
+            chats.session("damaged").say(f"said {i}")
+    other = apsw.Connection(str(path), vfs=checked_pages())
+    other.execute("update facts set body = replace(body, 'said 1\"', 'Said 1\"')")
+    stored = other.execute("select max(id) from facts").get
+    with steno.open(path) as chats:
+        chat = chats.session("damaged")
+        for refused in (partial(chat.say, "and now?"), chat.reply("model").__enter__):
+            with pytest.raises(JournalCorrupt, match="fact 3 "):
+                refused()
+        assert chats.session("whole").say("heard").first
+    assert other.execute("select count(*) from facts where id > ?", (stored,)).get == 2
+    other.close()

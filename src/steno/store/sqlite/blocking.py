@@ -380,7 +380,10 @@ class BlockingStore:
         try:
             yield connection
         finally:
-            self._readers.append(connection)
+            if connection.txn_state() == apsw.SQLITE_TXN_NONE:
+                self._readers.append(connection)
+            else:
+                connection.close()  # somebody keeps the error of a statement half read, and with it a past moment
 
     def check_size(self, payload: bytes) -> None:
         if len(payload) > self.settings.payload_bytes_max:

@@ -117,7 +117,8 @@ def segments(connection: apsw.Connection, row: SessionRow) -> list[Segment]:
 
 
 def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int) -> list[Record]:
-    """Facts after a seq, through the parents of a fork. A gap or a damaged row is an error."""
+    """Facts after a seq, through the parents of a fork. A gap or a damaged row is an error. Rows are fetched whole: who
+    keeps an error must not keep a statement half read, and its connection in the past."""
     found: list[Record] = []
     pieces = [Segment(row.n, row.base + 1, row.head)] if after >= row.base else segments(connection, row)
     for piece in pieces:
@@ -127,7 +128,7 @@ def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int
         rows = connection.execute(
             STATEMENTS["facts_between"], (piece.n, start, piece.last, min(limit - len(found), SEQ_MAX))
         )
-        part = to_records(row.id, piece.n, start + 1, rows)
+        part = to_records(row.id, piece.n, start + 1, list(rows))
         if len(part) < min(piece.last - start, limit - len(found)):
             missing = start + 1 + len(part)
             raise JournalCorrupt(f"session {row.id!r}: fact {missing} is missing")

@@ -272,7 +272,7 @@ class Transaction:
             return []
         self._flush_drafts()
         rows = self.connection.execute(STATEMENTS["drafts_of_stream"], (session.row.n, started))
-        return to_drafts(session.row.id, session.row.n, rows)
+        return to_drafts(session.row.id, session.row.n, list(rows))
 
     def seal(self, session: Session, started: Seq, drafts: list[Draft]) -> None:
         if drafts:
