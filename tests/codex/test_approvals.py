@@ -98,6 +98,20 @@ def test_rules_decide_without_asking(world: CodexWorld) -> None:
     assert "the rule 'shell:echo*' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
 
 
+def test_rules_of_the_session_decide_also_about_what_only_reads(world: CodexWorld) -> None:
+    """Codex asks about `ls` too, so a rule reaches every command."""
+    world.run("look", "--allow", "shell:ls")
+    session = world.only_session()
+    [listed] = world.messages(session, "tool")
+    assert (listed["text"], listed["state"]) == ("", "complete"), "an empty folder"
+    world.steno("rules", session, "--deny", "shell:ls*", "--allow", f"shell:{COMMAND['command']}")
+    world.run("look", "--yes")
+    refused = world.messages(session, "tool")[-1]
+    assert (refused["state"], "the rule 'shell:ls*' denies it" in refused["text"]) == ("failed", True)
+    world.run("echo")
+    assert ran(world) == 1, "a rule of the session allows"
+
+
 def test_a_rule_for_files_counts_for_a_patch(world: CodexWorld) -> None:
     world.steno("sessions")
     world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/new*" = "deny"\n')

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.codex.world import LONG, CodexWorld
+from tests.codex.world import CONFIG, LONG, CodexWorld, real_codex
 from tests.rotating import rotating
 
 
@@ -115,3 +115,34 @@ def test_a_key_that_is_missing_is_named(world: CodexWorld) -> None:
     assert world.steno("retry", world.only_session()) == "Taken up.\n"
     request = [str(one["content"]) for one in world.server.requests()[-1]["body"]["messages"] if one["role"] == "user"]
     assert request.count("hello") == 1, "codex has the prompt already; it is not said again"
+
+
+def test_a_login_that_is_missing_is_said(world: CodexWorld) -> None:
+    """Codex's own provider, and nobody signed in. Codex itself would try again for as long as it takes."""
+    own = CONFIG.format(url="").partition("[features]")[2]
+    world.codex_home.joinpath("config.toml").write_text(f'openai_base_url = "http://127.0.0.1:9/v1"\n[features]{own}')
+    said = failed(world, "hello")
+    assert "codex is not signed in" in said
+    assert "codex login signs in" in said
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "no_key")
+    assert world.said() == [("user", "hello", "failed"), ("assistant", "", "lost")]
+    world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=world.server.url))
+    check_next_turn(world)
+
+
+def test_a_sandbox_that_does_not_work_here_is_said(world: CodexWorld) -> None:
+    """Codex takes it for a command that failed, and goes on."""
+    program = world.work / "codex"
+    no_namespaces = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    program.write_text(f"#!/bin/sh\nexec unshare -Ur sh -c '{no_namespaces}' sh {real_codex()} \"$@\"\n")
+    program.chmod(0o755)
+    world.environment |= {"STENO_CODEX_PATH": str(program), "STENO_CODEX_SANDBOX": "workspace-write"}
+    with world.start("run", "echo", "--key", "k", "--yes") as running:
+        assert running.end() == 0
+        assert running.errors().count("sandbox under [codex]") == 1
+    [call] = world.messages(world.only_session(), "tool")
+    assert (call["state"], "bwrap: " in call["text"]) == ("failed", True)
+    assert not (world.work / "ran").exists()
+    del world.environment["STENO_CODEX_PATH"]
+    check_next_turn(world)

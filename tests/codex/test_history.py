@@ -65,6 +65,27 @@ def test_an_edit_reaches_codex(world: CodexWorld, edit: str) -> None:
     assert len(world.threads()) == 2
 
 
+@pytest.mark.promise(32)
+def test_a_goal_is_told_and_so_is_its_end(world: CodexWorld) -> None:
+    """One that was there when the thread began stands in its instructions; a change is told with the next turn."""
+    world.run("hello")
+    session = world.only_session()
+    for goal in (["port the parser"], ["write the docs"], ["--none"]):
+        world.steno("goal", session, *goal)
+        world.run("and")
+        told = "".join(str(one["content"]) for one in world.requests("and")[-1])
+        wanted = "This session has no goal any more." if goal == ["--none"] else f"is now: {goal[0]}"
+        assert told.count(wanted) == 1
+    world.steno("goal", session, "sail home")
+    world.run("think")
+    world.steno("undo", session)
+    world.run("hello")
+    assert len(world.threads()) == 2, "after an edit it is another thread"
+    begun = "".join(str(one["content"]) for one in world.requests("hello")[-1])
+    assert begun.count("The goal of this session, set by the user:\nsail home") == 1
+    assert "is now" not in begun
+
+
 @pytest.mark.torture
 def test_a_session_begun_by_our_own_loop_goes_on_with_codex(world: CodexWorld) -> None:
     with ModelServer(Reply(("ours",))) as native:

@@ -100,6 +100,18 @@ def test_late_output_is_kept_as_late_and_never_in_a_newer_turn(world: World) -> 
     assert "late" not in json.dumps(world.messages(session))
 
 
+def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
+    error = {"message": "landlock was refused", "codexErrorInfo": "sandboxError"}
+    scripted(world, [["turn/completed", {"turn": {"id": "TURN", "status": "failed", "error": error}}]])
+    shown, errors = run(world)
+    assert shown == ""
+    assert "landlock was refused; sandbox under [codex] chooses" in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "sandbox")
+    scripted(world, [message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+
+
 def test_a_plan_is_stored(world: World) -> None:
     plan = {"plan": [{"step": "look", "status": "pending"}], "explanation": "why"}
     scripted(world, [["turn/plan/updated", plan], message("Hello."), DONE])

@@ -10,11 +10,12 @@ import pytest
 
 import steno
 from steno.journal.facts import ContextSet
+from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 from tests.rotating import rotating
 from tests.tools.calls import alive, comes_true, needs_proc
-from tests.tools.mcp_servers import command, odd, over_http
+from tests.tools.mcp_servers import command, free_port, odd, over_http
 
 
 def configure(world: World, *tables: str) -> None:
@@ -134,6 +135,33 @@ def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_is_started_again
     assert first != again, "another process"
     states = [message["state"] for message in world.messages(world.only_session(), "tool")]
     assert states == ["complete", "interrupted", "complete"]
+
+
+@pytest.mark.promise(4, 19, 35)
+def test_a_server_over_http_killed_in_mid_call_leaves_the_outcome_unknown_and_is_used_again_when_it_is_back(
+    world: World, server: ModelServer, tmp_path: Path
+) -> None:
+    port, count = free_port(), Reply(tools=(("far__count", "{}"),))
+    server.replies = [Reply(tools=(("far__hang", "{}"),)), count, Reply(("I see",)), count, Reply(("done",))]
+    with over_http(tmp_path / "log", port, odd_in=world.work) as remote:
+        configure(world, f'[mcp.far]\nurl = "{remote.url}"\n')
+        with world.start("run", "hang", "--key", "k", "--yes") as program:
+            wait_until(lambda: runs(world) == 1, "the call to begin")
+            remote.kill()
+            assert program.end() == 0
+            assert program.shown() == "I see\n"
+    unknown, too_early = results(server.requests[-1])
+    assert "The outcome of this call is unknown" in unknown
+    assert "was not run again" in unknown
+    assert "not run: the MCP server 'far' cannot be used" in too_early
+    with over_http(tmp_path / "again", port, odd_in=world.work):
+        assert world.steno("run", "and?", "--key", "k", "--yes") == "done\n"
+    assert runs(world) == 2, "one was lost and is not repeated, one was counted"
+    assert results(server.requests[-1]) == [unknown, too_early, "count 2"]
+    for request in server.requests:
+        check("openai-chat", request)
+    states = [message["state"] for message in world.messages(world.only_session(), "tool")]
+    assert states == ["interrupted", "failed", "complete"]
 
 
 @needs_proc

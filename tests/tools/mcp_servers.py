@@ -59,13 +59,14 @@ class Running:
 
 
 @contextmanager
-def over_http(log: Path, port: int | None = None) -> Iterator[Running]:
-    """The real server-everything behind a URL."""
+def over_http(log: Path, port: int | None = None, odd_in: Path | None = None) -> Iterator[Running]:
+    """The real server-everything behind a URL; or the odd one, in a folder."""
     port = port or free_port()
-    words = command("server-everything", "streamableHttp")
+    words = command("server-everything", "streamableHttp") if odd_in is None else odd(f"http:{port}")
+    environment = os.environ | {"PORT": str(port)}
     with (
         log.open("wb") as said,
-        subprocess.Popen(words, env=os.environ | {"PORT": str(port)}, stdout=said, stderr=said) as process,
+        subprocess.Popen(words, env=environment, cwd=odd_in, stdout=said, stderr=said) as process,
     ):
         try:
             _wait_for(port, process, log)

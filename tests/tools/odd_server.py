@@ -1,5 +1,6 @@
 """An MCP server over stdio that does what it is told, also what no server should: python odd_server.py [HABIT…]
 
+    http:PORT      is reached over HTTP instead
     stubborn       ignores the end of its input, and TERM
     silent         never says hello
     dead           ends at once, with a complaint
@@ -17,6 +18,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +54,7 @@ def text_of(name: str, arguments: dict[str, Any]) -> str | None:
     return f"{name} {len(LOG.read_text().split()) if LOG.exists() else 0}"
 
 
-def answer(request: dict[str, Any]) -> None:
+def answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
     id, method, params = request.get("id"), request.get("method"), request.get("params", {})
     match method:
         case "initialize":
@@ -76,7 +79,35 @@ def answer(request: dict[str, Any]) -> None:
                 send({"id": id, "error": {"code": -32601, "message": "no such method"}})
 
 
+class Http(BaseHTTPRequestHandler):
+    """A message is answered with its result, or never."""
+
+    def do_POST(self) -> None:
+        said: list[dict[str, Any]] = []
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer(request, said.append)
+        if not said and "id" in request:
+            time.sleep(3600)
+        body = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() for message in said)
+        self.send_response(200 if body else 202)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    do_DELETE = do_GET
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
 def main() -> None:
+    for habit in HABITS:
+        if habit.startswith("http:"):
+            ThreadingHTTPServer(("127.0.0.1", int(habit.removeprefix("http:"))), Http).serve_forever()
     if "dead" in HABITS:
         sys.exit("I cannot go on: no config")
     if "stubborn" in HABITS:
@@ -86,7 +117,7 @@ def main() -> None:
     if "chatty" in HABITS:
         print("Welcome! {not json", flush=True)
     for line in sys.stdin:
-        answer(json.loads(line))
+        answer(json.loads(line), send)
     while "stubborn" in HABITS:
         time.sleep(1)
 

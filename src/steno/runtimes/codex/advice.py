@@ -3,6 +3,7 @@
 from steno.runtimes.codex.mapping import End
 from steno.runtimes.codex.process import CodexError, Gone, Silent, Unstartable
 from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
+from steno.runtimes.codex.wording import SANDBOX
 
 
 def on_error(error: CodexError, session: str) -> tuple[str, str]:
@@ -28,6 +29,6 @@ def on_failure(end: End) -> str:
         case "no_key":
             return f"{end.detail}; codex login signs in, or set the key that its provider wants"
         case "sandbox":
-            return f"{end.detail}; sandbox under [codex] chooses what its commands may do"
+            return f"{end.detail}; {SANDBOX}"
         case _:
             return end.detail

@@ -443,7 +443,7 @@ class TurnMap:
         acts = self._seal("incomplete")
         if self._open:
             self._open = False
-            acts.append(Lose(cause_of(note.error), note.error.message))
+            acts.append(Lose(cause_of(note.error), note.error.reason()))
         return acts
 
     def _ended(self, turn: p.Turn) -> list[Act]:

@@ -74,6 +74,10 @@ class Failure(Read, frozen=True):
     codex_error_info: Raw = NOTHING
     additional_details: str | None = None
 
+    def reason(self) -> str:
+        """Where it tries again, `message` only says how often."""
+        return self.additional_details or self.message
+
 
 class ErrorNote(Read, frozen=True):
     error: Failure
@@ -343,6 +347,14 @@ def written(message: dict[str, Any]) -> bytes:
 
 class Initialized(Read, frozen=True):
     user_agent: str = ""
+
+
+class AccountRead(Read, frozen=True):
+    account: Raw = NOTHING
+    requires_openai_auth: bool = False
+
+    def missing(self) -> bool:
+        return self.requires_openai_auth and self.account == NOTHING
 
 
 class ThreadInfo(Read, frozen=True):

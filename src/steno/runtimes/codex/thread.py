@@ -117,7 +117,7 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
 
 
 def _policy(shape: Shape) -> dict[str, Any]:
-    """Codex asks about everything that it does not know to be harmless; our own rules answer."""
+    """Codex asks about everything but what its own rules files allow; our own rules answer."""
     asked = {"approvalPolicy": "untrusted", "approvalsReviewer": "user", "sandbox": shape.sandbox}
     return asked | ({"model": shape.model} if shape.model else {})
 

@@ -31,9 +31,9 @@ from steno.runtimes.calls import Calls, Permission
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import mapping as m
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.process import CodexError, Gone, Server, log
+from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
 from steno.runtimes.codex.thread import Thread, client_id
-from steno.runtimes.codex.wording import PATCH
+from steno.runtimes.codex.wording import PATCH, SANDBOX, of_the_sandbox
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
@@ -72,7 +72,8 @@ class Means(Struct, frozen=True):
 
 
 class RunningTurn:
-    """`step` is the open one. `_heard`: an input may have come since we looked."""
+    """`step` is the open one. `_heard`: an input may have come since we looked. `_signed_in`: somebody did, or
+    nobody must."""
 
     def __init__(self, held: HeldSession, means: Means, map: m.TurnMap, step: Seq) -> None:
         self._held = held
@@ -86,6 +87,8 @@ class RunningTurn:
         self._told: list[_Decided | _Ran] = []
         self._interrupted_s: float | None = None
         self._skipped: set[str] = set()
+        self._advised = False
+        self._signed_in = False
         self._heard = True
         turn = held.state.turn
         for call in () if turn is None else turn.calls.values():
@@ -128,12 +131,29 @@ class RunningTurn:
         for word in told:
             if (ending := await self._heed(word)) is not None:
                 return ending
+        if (ending := await self._check_login(messages)) is not None:
+            return ending
         if self._held.asked_to_stop():
             return await self._stop()
         if self._heard:
             self._heard = False
             await self._steer()
         return None
+
+    async def _check_login(self, messages: list[Message]) -> Ending | None:
+        """Codex tries again for long, or without end, also where nobody signed in."""
+        again = next((one.error for one in messages if isinstance(one, p.ErrorNote) and one.will_retry), None)
+        if again is None or self._signed_in:
+            return None
+        try:
+            account = await self._means.server.ask("account/read", {}, p.AccountRead)
+        except CodexError as error:
+            log().info("codex %s", error)
+            return None
+        self._signed_in = not account.missing()
+        if self._signed_in:
+            return None
+        return await self._do(self._map.close("failed", "no_key", f"codex is not signed in: {again.reason()}"))
 
     async def _rouse(self, event: asyncio.Event) -> None:
         while True:
@@ -339,6 +359,7 @@ class RunningTurn:
             case m.Settle():
                 outcome = await kept(act.outcome, self._means.output_chars_max, self._means.keep)
                 shown = None if act.shown is None else (Text(act.shown),)
+                self._advise(outcome)
                 started = self._started.get(act.call)
                 return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
             case m.Late():
@@ -352,6 +373,12 @@ class RunningTurn:
                 return [ThreadCompacted(RUNTIME, self._means.thread.id)]
             case _:
                 return []
+
+    def _advise(self, outcome: Outcome) -> None:
+        """To codex, a sandbox that cannot be built is a command that failed."""
+        if not self._advised and of_the_sandbox(outcome):
+            self._advised = True
+            log().warning("codex's sandbox does not work here, so its commands fail; %s", SANDBOX)
 
     def _open_step(self) -> Seq:
         if self._step is None:

@@ -6,13 +6,14 @@ import shlex
 import msgspec
 from msgspec import Raw
 
-from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall
+from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall, text_of
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex.protocol import Failure
 
 SHELL, PATCH, SEARCH = "shell", "apply_patch", "web_search"
 DECLINED = "not run: it was declined"
+SANDBOX = "sandbox under [codex] chooses what its commands may do"
 
 
 def call_of(item: i.Item) -> ToolCall:
@@ -62,6 +63,11 @@ def outcome_of(item: i.Item, collected: str) -> Outcome:
             return Returned(_text(item.json))
         case _:
             return Returned(_text(collected))
+
+
+def of_the_sandbox(outcome: Outcome) -> bool:
+    """Whether it failed because codex's sandbox could not be built: bubblewrap says so in place of the command."""
+    return isinstance(outcome, Failed) and text_of(outcome.parts).startswith("bwrap: ")
 
 
 def plain_command(command: str) -> str:
