@@ -100,3 +100,22 @@ def test_a_detour_that_is_undone_leaves_the_request_byte_for_byte_as_if_it_had_n
     assert images_in(json.loads(back)) == images_in(json.loads(server.bodies[0])) != []
     assert (SIGNED.encode() in back) == (home == "anthropic")
     assert back == straight
+
+
+@pytest.mark.promise(35, 40)
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_that_settle_in_another_order_give_the_same_valid_request_in_every_process(
+    world: World, server: ModelServer, kind: str
+) -> None:
+    """The first call waits for what the second does."""
+    first = "until test -e second; do sleep 0.01; done; echo first"
+    calls = [("shell", json.dumps({"command": command})) for command in (first, "echo second | tee second")]
+    server.replies = [Reply(tools=tuple(calls)), Reply(("done",)), Reply(("next",))]
+    turn(world, kind, "both")
+    told = json.dumps(bare(server.requests[1]))
+    assert told.rindex("second\\n") < told.rindex("first\\n"), "they settled in the other order"
+    turn(world, kind, "and?")
+    for request in server.requests:
+        check(kind, request)
+    asked, again = bare(server.requests[1]), bare(server.requests[2])
+    assert again[: len(asked)] == asked, "another process builds the same"
