@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from steno.engine.ending import Standing, Visit, ending, standing, told
+from steno.engine.ending import Reason, Standing, Visit, ending, standing, told
 from steno.journal import facts as f
 from steno.journal.listing import ListingRow
 from tests.journal.folding import said, state
@@ -29,23 +29,28 @@ def test_a_session_is_left_as_recovery_will_close_it(
 
 @pytest.mark.promise(39)
 @pytest.mark.parametrize(
-    ("at", "completed", "interrupted"),
+    ("reason", "at", "completed", "interrupted"),
     [
-        (Standing("done"), True, False),
-        (Standing("interrupted"), False, True),
-        (Standing("failed"), False, False),
-        (Standing("none"), False, False),
-        (Standing("done", waiting=True), False, True),
+        ("idle", Standing("done"), True, False),
+        ("idle", Standing("interrupted"), False, True),
+        ("idle", Standing("failed"), False, False),
+        ("idle", Standing("none"), False, False),
+        ("idle", Standing("done", waiting=True), False, True),
+        ("killed", Standing("done"), True, True),
+        ("killed", Standing("failed"), False, True),
+        ("killed", Standing("done", waiting=True), False, True),
     ],
 )
-def test_plugins_are_told_exactly_what_happened(at: Standing, completed: bool, interrupted: bool) -> None:
-    assert told(VISIT, "idle", at) == {
+def test_plugins_are_told_exactly_what_happened(
+    reason: Reason, at: Standing, completed: bool, interrupted: bool
+) -> None:
+    assert told(VISIT, reason, at) == {
         "session_id": "s",
         "completed": completed,
         "interrupted": interrupted,
         "model": "",
         "platform": "cli",
-        "reason": "idle",
+        "reason": reason,
         "key": "s:ended:2",
     }
 

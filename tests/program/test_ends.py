@@ -191,14 +191,15 @@ def test_a_kill_around_the_end_tells_the_plugin_at_the_next_start(
     with dying(world, when, n, "run", "hi", "--key", "k") as program:
         assert program.end() == -signal.SIGKILL
     id = world.only_session()
-    assert ended(world) == ("killed" if (when, n) == ("before", 1) else "left")
+    killed = (when, n) == ("before", 1)
+    assert ended(world) == ("killed" if killed else "left")
     world.steno("run", "next")
     world.steno("run", "after that")
     heard = [one for one in told(world) if one["session_id"] == id]
     between_call_and_record = (when, n) == ("before", 2)
-    assert len(heard) == 2 if between_call_and_record else 1
+    assert len(heard) == (2 if between_call_and_record else 1)
     assert {json.dumps(one) for one in heard} == {json.dumps(heard[0])}, "the same, with the same key"
-    assert (heard[0]["completed"], heard[0]["interrupted"], heard[0]["key"]) == (True, False, f"{id}:ended:2")
+    assert (heard[0]["completed"], heard[0]["interrupted"], heard[0]["key"]) == (True, killed, f"{id}:ended:2")
 
 
 @pytest.mark.promise(39)

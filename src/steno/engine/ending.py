@@ -44,11 +44,11 @@ def standing(row: ListingRow, tail: State) -> Standing:
 
 
 def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
-    """What `on_session_end` says."""
+    """What `on_session_end` says. Who was killed was interrupted, also at rest: nobody has left then."""
     return {
         "session_id": visit.session,
         "completed": at.last_turn == "done" and not at.waiting,
-        "interrupted": at.last_turn == "interrupted" or at.waiting,
+        "interrupted": reason == "killed" or at.last_turn == "interrupted" or at.waiting,
         "model": at.model,
         "platform": visit.platform,
         "reason": reason,

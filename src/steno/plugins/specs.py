@@ -22,8 +22,8 @@ class Specs:
         self, session_id: str, completed: bool, interrupted: bool, model: str, platform: str, reason: str, key: str
     ) -> None:
         """The last visitor left. `completed`: the last turn was done and nothing waits. `interrupted`: it was cut off,
-        or an input waits. `reason`: left, closed_terminal, signal, idle, replaced or killed. `key` is the same if it
-        comes twice."""
+        an input waits, or the process was killed. `reason`: left, closed_terminal, signal, idle, replaced or killed.
+        `key` is the same if it comes twice."""
 
     @hookspec
     def turn_started(self, session_id: str, turn: int) -> None:
