@@ -41,7 +41,7 @@ class Person:
         width, height = self.chat.size
         lines = self.chat.screen._compositor.render_strips(self.chat.screen.size)
         assert len(lines) == height
-        return "\n".join(strip.text[:width].rstrip() for strip in lines)
+        return "\n".join(strip.crop(0, width).text.rstrip() for strip in lines)
 
     def status(self) -> str:
         return self.screen().splitlines()[-1]

@@ -5,8 +5,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.text import Text
-
 from steno.journal.facts import ContextSet
 from steno.journal.parts import Seq
 from steno.service import Misused, Summary
@@ -290,7 +288,7 @@ class Acts:
         chat = self._chat
         if not spec:
             known = await self._known_models()
-            rows = [Row(one, Text(one + ("   (now)" if one == self._now() else "")), one.lower()) for one in known]
+            rows = [Row(one, one, one.lower(), ("(now)" if one == self._now() else "",)) for one in known]
             done = await chat.ask(Finder("Models", rows, {}, free="a spec, KIND:NAME"))
             if done is None:
                 return
@@ -353,9 +351,6 @@ def _row(one: Summary, now_s: float) -> Row:
     state: str = "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
     if row.pending and not one.listed.owner:
         state = f"{len(row.pending)} unanswered"
-    title = one_line(row.title, 48) or "(nothing said)"
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{title:<50}")
-    text.append(f"{telling.ago(row.updated_ms, now_s):>12}  {row.messages:>5} msg  ", "dim")
-    text.append("" if state == "done" else state, "italic")
-    return Row(one.listed.id, text, f"{row.title} {one.listed.id} {row.name or ''} {row.model}".lower())
+    words = f"{row.title} {one.listed.id} {row.name or ''} {row.model}".lower()
+    beside = (f"{row.messages} msg", telling.ago(row.updated_ms, now_s), "" if state == "done" else state)
+    return Row(one.listed.id, row.title or "(nothing said)", words, beside)

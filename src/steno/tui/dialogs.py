@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 from textual import events
@@ -16,8 +17,10 @@ from textual.widgets.option_list import Option
 
 from steno.tui.commands import COMMANDS
 from steno.tui.palette import Palette
+from steno.tui.plain import one_line
 
 ROWS_MAX = 500
+NAME_CELLS_MIN = 16
 KEYS = (
     ("Enter", "send; while a turn runs, queue"),
     ("Ctrl-J", "a new line (also Shift-Enter, Alt-Enter)"),
@@ -45,11 +48,29 @@ MESSAGE_KEYS = (
 
 
 class Row(Struct, frozen=True):
-    """A line of a list. `words` is what is searched."""
+    """A line of a list: a name, and what stands `beside` it in columns, the most important one last. `words` is what is
+    searched."""
 
     id: str
-    shown: Text
+    name: str
     words: str
+    beside: tuple[str, ...] = ()
+
+
+def columns(rows: Sequence[Row], width: int) -> list[Text]:
+    """Rows as lines of the same width. Columns for which there is no room are left out, then names are cut."""
+    beside = [max(cell_len(cell) for cell in column) for column in zip(*(row.beside for row in rows), strict=True)]
+    beside = [2 + wide if wide else 0 for wide in beside]
+    while beside and width - sum(beside) < NAME_CELLS_MIN:
+        beside.pop(0)
+    room = max(width - sum(beside), 0)
+    found = []
+    for row in rows:
+        line = Text(set_cell_size(one_line(row.name, room), room), no_wrap=True)
+        for cell, wide in zip(row.beside[len(row.beside) - len(beside) :], beside, strict=True):
+            line.append(" " * (wide - cell_len(cell)) + cell, "dim")
+        found.append(line)
+    return found
 
 
 class Finder(ModalScreen[tuple[str, str] | None]):
@@ -81,22 +102,27 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             yield Static(hint, classes="hint", markup=False)
 
     def on_mount(self) -> None:
-        self._fill("")
+        self._fill()
         self.query_one(Input).focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self._fill(event.value)
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(lambda: self._fill(self.query_one(OptionList).highlighted or 0))
 
-    def _fill(self, wanted: str) -> None:
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._fill()
+
+    def _fill(self, at: int = 0) -> None:
+        """What is like what is typed, as wide as there is room beside a scrollbar; `at` is chosen."""
+        wanted, listed = self.query_one(Input).value, self.query_one(OptionList)
         words = wanted.lower().split()
         found = [row for row in self._rows if all(word in row.words for word in words)][:ROWS_MAX]
-        listed = self.query_one(OptionList)
+        lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
-        listed.add_options(Option(row.shown, id=row.id) for row in found)
+        listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
         if not found:
             said = f'use "{wanted}" ({self._free})' if self._free and wanted else "nothing is like this"
             listed.add_option(Option(Text(said, style="italic"), disabled=not (self._free and wanted)))
-        listed.highlighted = 0
+        listed.highlighted = at
 
     def action_move(self, by: int) -> None:
         listed = self.query_one(OptionList)

@@ -81,7 +81,7 @@ def _said(block: Said, look: Look) -> list[Line]:
     bar = Segment("▌", Style(color=colours.accent, bgcolor=colours.raised))
     text = Text(visible(block.text), Style(color=colours.text))
     lines = wrapped(text, width - 2) if block.text else []
-    lines += [[Segment(f"+ {visible(name)}", Style(color=colours.link))] for name in block.files]
+    lines += [[Segment(one_line(f"+ {name}", width - 2), Style(color=colours.link))] for name in block.files]
     found: list[Line] = []
     for line in lines or [BLANK]:
         room = max(look.width - 3 - Segment.get_line_length(line), 0)

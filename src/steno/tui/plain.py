@@ -2,6 +2,8 @@
 
 import re
 
+from rich.cells import cell_len, set_cell_size
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
@@ -21,9 +23,12 @@ def output(text: str) -> str:
     return visible(text)
 
 
-def one_line(text: str, chars_max: int) -> str:
-    line = " ".join(visible(text[: chars_max * 8]).split())
-    return line if len(line) <= chars_max else line[: max(chars_max - 1, 0)].rstrip() + "…"
+def one_line(text: str, cells_max: int) -> str:
+    """A text in one line of a terminal, on which some characters take two cells."""
+    line = " ".join(visible(text[: cells_max * 8]).split())
+    if cell_len(line) <= cells_max:
+        return line
+    return set_cell_size(line, cells_max - 1).rstrip() + "…" if cells_max > 0 else ""
 
 
 def _picture(found: re.Match[str]) -> str:

@@ -83,10 +83,10 @@ def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[
 
 def ago(at_ms: int, now_s: float) -> str:
     seconds = max(int(now_s - at_ms / 1000), 0)
-    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+    for name, length in (("day", 86_400), ("hour", 3_600), ("min", 60)):
         if seconds >= length:
             number = seconds // length
-            return f"{number} {name}{'s' if number > 1 else ''} ago"
+            return f"{number} {name}{'s' if number > 1 and name != 'min' else ''} ago"
     return "just now"
 
 
