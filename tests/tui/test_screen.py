@@ -1,11 +1,14 @@
 """The screen itself: commands, completion, help, copying, colours, sizes, and what a first-time user is told."""
 
+import asyncio
 import json
 import os
 import select
 import subprocess
 import sys
 import threading
+from base64 import b64encode
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -13,8 +16,11 @@ from msgspec.structs import replace
 from steno.tui import terminal
 from steno.tui.composer import Composer
 from tests.program.model_server import ModelServer, Reply
+from tests.program.test_attach import png
 from tests.program.world import World
-from tests.tui.chatting import Person, chat_with, wiring_of
+from tests.tui.chatting import Person, chat_with, chatting, wiring_of
+
+PNG = png()
 
 
 def test_commands_are_completed_and_tab_takes_the_chosen_one(world: World, server: ModelServer) -> None:
@@ -158,21 +164,88 @@ def test_an_ephemeral_session_says_so_all_the_time(world: World, server: ModelSe
     assert world.sessions() == []
 
 
-def test_a_file_goes_with_the_next_input(world: World, server: ModelServer) -> None:
-    note = world.work / "note.txt"
-    note.write_text("remember the milk")
+def test_files_and_images_go_with_the_next_input(world: World, server: ModelServer) -> None:
+    (world.work / "note.txt").write_text("remember the milk")
+    (world.work / "a picture.png").write_bytes(PNG)
 
     async def talk(person: Person) -> None:
-        await person.say(f"/attach {world.work / 'nothing.txt'}")
-        await person.sees("cannot be read")
-        await person.say(f"/attach {note}")
-        await person.sees("attached note.txt (17 B)")
+        await person.say(f"/attach {world.work / 'note.txt'}")
+        await person.say(f"/attach '{world.work / 'a picture.png'}'")
+        await person.sees("+ attached note.txt (17 B)", f"+ attached a picture.png ({len(PNG)} B)")
         await person.say("what is in it?")
-        await person.sees("▌ + note.txt (17 B)", "ok")
-        assert "attached note.txt" not in person.screen()
+        await person.sees("▌ + note.txt (17 B)", f"▌ + a picture.png ({len(PNG)} B)", "ok")
+        await person.rests()
+        assert "+ attached" not in person.screen()
+        await person.say("and now?")
+        await person.sees("▌ and now?")
+        await person.rests()
+
+    chat_with(world, talk)
+    for request in server.requests:  # what was attached is told with every later request
+        told = json.dumps(request["messages"])
+        assert "remember the milk" in told
+        assert f"data:image/png;base64,{b64encode(PNG).decode()}" in told
+    (first, second) = world.messages(world.only_session(), "user")
+    assert [(one["name"], one["type"]) for one in first["attachments"]] == [
+        ("note.txt", "file"),
+        ("a picture.png", "image"),
+    ]
+    assert second["attachments"] == []
+
+
+def test_what_cannot_be_attached_is_said_and_nothing_that_was_typed_is_lost(world: World, server: ModelServer) -> None:
+    missing = world.work / "missing.png"
+
+    async def talk(person: Person) -> None:
+        await person.say(f"/attach {missing}")
+        await person.sees("missing.png cannot be read: No such file or directory; nothing was stored")
+        assert person.chat.query_one(Composer).text == f"/attach {missing}"
+        missing.write_bytes(PNG)
+        await person.press("enter")
+        await person.sees("+ attached missing.png")
+        await person.say("look")
+        await person.sees("▌ + missing.png")
 
     chat_with(world, talk, size=(110, 30))
-    assert "remember the milk" in json.dumps(server.requests[-1]["messages"])
+    assert b64encode(PNG).decode() in json.dumps(server.requests[-1]["messages"])
+
+
+def test_an_input_that_is_taken_back_says_which_files_it_had(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("first",), then="hang")]
+    (world.work / "note.txt").write_text("remember the milk")
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("first")
+        await person.say(f"/attach {world.work / 'note.txt'}")
+        await person.sees("+ attached note.txt")
+        await person.say("and this")
+        await person.sees("queued  and this")
+        await person.press("up")
+        await person.sees("> and this", "taken back without note.txt (17 B)")
+
+    chat_with(world, talk)
+
+
+def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(world: World, server: ModelServer) -> None:
+    async def whole() -> None:
+        gone = asyncio.Event()
+
+        async def late(act: Callable[[], object]) -> None:
+            await gone.wait()
+            act()
+
+        async with chatting(world) as person:
+            chat = person.chat
+            acts = (chat.begin, chat.welcome, chat._paint, chat._tick, lambda: chat.restyle("light"))
+            tasks = [chat.do(late(act)) for act in acts] + [chat.do(late(lambda: chat.failed("too late")))]
+        gone.set()
+        await asyncio.gather(*tasks)
+        assert [note.text for note in chat._notes if "something went wrong" in note.text] == []
+        chat.action_interrupt()
+        assert chat.left == 0
+
+    asyncio.run(whole())
 
 
 def test_the_status_line_says_model_tokens_context_and_durability(world: World, server: ModelServer) -> None:

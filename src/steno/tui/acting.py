@@ -201,6 +201,8 @@ class Acts:
             return
         composer = self._chat.query_one(Composer)
         composer.replace_text(waiting[-1].text if not composer.text else f"{waiting[-1].text}\n{composer.text}")
+        if waiting[-1].files:
+            self._chat.tell(f"taken back without {', '.join(waiting[-1].files)}: /attach it again", "warn")
 
     async def go_on(self, session: str) -> None:
         """Take up what was cut off; else run what waits."""
@@ -311,7 +313,12 @@ class Acts:
         return list(dict.fromkeys(filter(None, [self._now(), *self._chat.wiring.known_models(), *used])))
 
     def attach(self, path: str) -> None:
-        attachment = read_attachment(Path(path.strip("'\"")).expanduser())
+        try:
+            attachment = read_attachment(Path(path.strip("'\"")).expanduser())
+        except Misused:
+            composer = self._chat.query_one(Composer)
+            composer.replace_text(composer.text or f"/attach {path}")
+            raise
         self._chat.attached.append(attachment)
         self._chat.tell(f"{telling.attached(attachment)} goes with the next input")
 

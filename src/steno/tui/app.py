@@ -6,9 +6,11 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, ScreenStackError
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.css.query import NoMatches
+from textual.dom import NoScreen
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -313,6 +315,9 @@ class Chat(App[int]):
             await work
         except (StoreError, Misused, ConfigError) as error:
             self.tell(str(error), "bad")
+        except (NoMatches, NoScreen, ScreenStackError):
+            if self._stands():
+                raise  # else the screen was taken down meanwhile: there is nothing to show it on
         self.changed()
 
     def failed(self, why: str) -> None:
@@ -324,10 +329,11 @@ class Chat(App[int]):
         """Stop the turn; the second time within two seconds, leave."""
         now_s = time.monotonic()
         twice, self._last_interrupt_s = now_s - self._last_interrupt_s < TWICE_S, now_s
-        composer = self.query_one(Composer)
-        if twice:
+        if twice or not self._stands():
             self.go(0)
-        elif self.compacting is not None:
+            return
+        composer = self.query_one(Composer)
+        if self.compacting is not None:
             self.compacting.set()
         elif self.watched.turn() is not None:
             self._hint = "Ctrl-C again leaves"

@@ -18,6 +18,7 @@ from steno.tui.plain import one_line
 
 WAITING_SHOWN_MAX = 3
 MODEL_LEN_MIN = 16
+WIDE = 60
 GUARD_S = 0.4
 """A key that was meant for something else does not answer a question that has just come up."""
 
@@ -150,7 +151,8 @@ class Asking(Bar, can_focus=True):
         ground = Style(bgcolor=colours.chosen)
         many = f" (1 of {len(self._calls)})" if len(self._calls) > 1 else ""
         question = f" Allow {call.name}{many}? "
-        keys = [("y", "allow"), ("n", "deny")] + ([("a", "always in this session")] if self.always else [])
+        always = "always in this session" if self.size.width >= WIDE else "always"
+        keys = [("y", "allow"), ("n", "deny")] + ([("a", always)] if self.always else [])
         if not self.has_focus:
             keys = [("Tab", "then y or n")]
         room = max(self.size.width - width_of(question) - 2, 8)
@@ -162,7 +164,9 @@ class Asking(Bar, can_focus=True):
                 Segment(f" {key} ", ground + Style(color=colours.warn, bold=True, reverse=True)),
                 Segment(f" {word}   ", ground + Style(color=colours.text)),
             ]
-        bottom.append(Segment("Ctrl-C stops the turn", ground + Style(color=colours.soft)))
+        hint = Segment("Ctrl-C stops the turn", ground + Style(color=colours.soft))
+        if Segment.get_line_length([*bottom, hint]) <= self.size.width:
+            bottom.append(hint)
         return [list(Strip(line).crop_extend(0, self.size.width, ground)) for line in (top, bottom)]
 
     def on_focus(self) -> None:

@@ -91,29 +91,31 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._rows = rows
         self._acts = acts
         self._free = free
+        self._typing = Input(placeholder="type to find", compact=True)
+        self._listed = OptionList(compact=True)
 
     def compose(self) -> ComposeResult:
         hints = [("Enter", "choose" if self._free else "open"), *((key, word) for key, (_, word) in self._acts.items())]
         hint = "   ".join(f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")])
         with Vertical(classes="panel"):
             yield Static(self._heading, classes="heading")
-            yield Input(placeholder="type to find", compact=True)
-            yield OptionList(compact=True)
+            yield self._typing
+            yield self._listed
             yield Static(hint, classes="hint", markup=False)
 
     def on_mount(self) -> None:
         self._fill()
-        self.query_one(Input).focus()
+        self._typing.focus()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(lambda: self._fill(self.query_one(OptionList).highlighted or 0))
+        self.call_after_refresh(lambda: self._fill(self._listed.highlighted or 0))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._fill()
 
     def _fill(self, at: int = 0) -> None:
         """What is like what is typed, as wide as there is room beside a scrollbar; `at` is chosen."""
-        wanted, listed = self.query_one(Input).value, self.query_one(OptionList)
+        wanted, listed = self._typing.value, self._listed
         words = wanted.lower().split()
         found = [row for row in self._rows if all(word in row.words for word in words)][:ROWS_MAX]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
@@ -125,7 +127,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         listed.highlighted = at
 
     def action_move(self, by: int) -> None:
-        listed = self.query_one(OptionList)
+        listed = self._listed
         if listed.option_count:
             at = 0 if listed.highlighted is None else listed.highlighted
             listed.highlighted = max(0, min(at + by, listed.option_count - 1))
@@ -143,13 +145,13 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             self._done(self._acts[event.key][0])
 
     def _done(self, act: str) -> None:
-        listed = self.query_one(OptionList)
+        listed = self._listed
         option = None if listed.highlighted is None else listed.get_option_at_index(listed.highlighted)
         if act == "new":
             self.dismiss((act, ""))
         elif option is not None and option.id is not None:
             self.dismiss((act, option.id))
-        elif self._free and (typed := self.query_one(Input).value.strip()):
+        elif self._free and (typed := self._typing.value.strip()):
             self.dismiss((act, typed))
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
-from steno.tui.markdown import BLANK, Growing, Line, Painter, code, wrapped
+from steno.tui.markdown import BLANK, Growing, Line, Painter, code, width_of, wrapped
 from steno.tui.palette import Palette
 from steno.tui.plain import one_line, output, visible
 
@@ -134,11 +134,11 @@ def _card(block: Call, look: Look) -> list[Line]:
     width = look.width - 2 * MARGIN
     subject = block.subject()
     name = one_line(block.name, max(width // 2, 8))
-    room = width - len(name) - len(right) - 9
+    room = width - width_of(name) - len(right) - 10
     title = one_line(subject, room) if room > 3 else ""
     cut = title != subject.strip()
     whole = not cut and _is_all(block, subject)
-    between = max(room - Text(title).cell_len + 1, 1)
+    between = max(room - width_of(title) + 1, 1)
     top: Line = [
         Segment(" " * MARGIN + "╭─ ", edge),
         Segment(name, Style(color=colours.heading, bold=True)),
