@@ -51,7 +51,6 @@ def one_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def compare(person: Person, name: str, coloured: bool = False) -> None:
     """With what is on the screen when it has come to rest."""
-    person.chat.query_one(Composer).cursor_blink = False
     found = ""
     while found != (found := picture(person, coloured)):
         await person.pilot.pause(0.1)
@@ -69,10 +68,13 @@ def picture(person: Person, coloured: bool) -> str:
 
 
 def colours(person: Person) -> str:
-    """Line by line, each stretch in one style: the style, then the text."""
+    """Line by line, each stretch in one style: the style, then the text. The cursor blinks, so its line is left out."""
     found = []
-    for number, strip in enumerate(person.chat.screen._compositor.render_strips(person.chat.screen.size), 1):
+    typing = person.chat.query_one(Composer).region.y
+    for number, strip in enumerate(person.chat.screen._compositor.render_strips(person.chat.screen.size)):
         found.append(f"--- {number}")
+        if number == typing:
+            continue
         for style, parts in groupby(strip, key=lambda part: str(part.style)):
             found.append(f"{style:<40} |{''.join(part.text for part in parts)}|")
     return "\n".join(found) + "\n"

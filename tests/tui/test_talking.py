@@ -162,7 +162,8 @@ def test_what_is_said_during_a_turn_is_queued_and_can_be_taken_back(world: World
 
 
 def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(tools=(("shell", '{"command": "sleep 0.5"}'),)), Reply(("turned",))]
+    waits = "until test -e steered; do sleep 0.05; done"
+    server.replies = [Reply(tools=(("shell", json.dumps({"command": waits})),)), Reply(("turned",))]
 
     async def talk(person: Person) -> None:
         await person.say("go")
@@ -172,6 +173,8 @@ def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> No
         await person.sees("running shell")
         await person.type("to the left")
         await person.press("ctrl+s")
+        await person.until(lambda: len(world.messages(person.session, "user")) == 2, "the second input")
+        (world.work / "steered").touch()
         await person.sees("turned", "▌ to the left")
         await person.rests()
 
