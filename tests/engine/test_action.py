@@ -128,6 +128,39 @@ def test_what_was_cut_off_is_taken_up_in_a_bounded_number_of_turns_each_with_all
     assert after(*facts) == Ask()
 
 
+KILLED = f.TurnEnded(2, "interrupted", "killed")
+
+
+def killed_again(times: int, cause: str = "killed", takes: tuple[int, ...] = ()) -> list[f.AnyFact]:
+    """A turn that was killed after it said something, and as many continuations of the one before."""
+    facts: list[f.AnyFact] = [*ASKED, f.StepSealed(3, (Text("a"),), "interrupted"), KILLED]
+    for _ in range(times):
+        last = max(at for at, fact in enumerate(facts, start=1) if isinstance(fact, f.TurnStarted))
+        turn = len(facts) + 1
+        facts += [f.TurnStarted(f.Continues(last)), f.StepStarted("m", takes=takes, acknowledges=str(last))]
+        facts += [f.StepSealed(turn + 1, (Text("b"),), "interrupted"), f.TurnEnded(turn, "interrupted", cause)]
+    return facts
+
+
+@pytest.mark.promise(20)
+def test_a_row_of_continuations_that_are_killed_is_bounded_and_a_person_or_a_signal_is_no_kill() -> None:
+    def waits(facts: list[f.AnyFact]) -> bool:
+        cut = fold(State(), in_place(facts)).cut_off
+        return cut is not None and cut.waits()
+
+    assert waits(killed_again(3))
+    assert not waits(killed_again(4))
+    assert waits(killed_again(9, "terminated"))
+    assert waits(killed_again(9, takes=(1,))), "whoever steers has said something"
+    said = [*killed_again(4), SAID]
+    begun = [*said, f.TurnStarted(f.Takes(len(said)))]
+    key = str(max(at for at, fact in enumerate(said, start=1) if isinstance(fact, f.TurnStarted)))
+    assert after(*begun) == Ask(acknowledges=key), "what is said next takes it up"
+    asked = [*begun, f.StepStarted("m", acknowledges=key)]
+    shown = f.StepSealed(len(asked), (Text("c"),), "interrupted")
+    assert waits([*asked, shown, f.TurnEnded(len(begun), "interrupted", "killed")]), "and begins a new row"
+
+
 @pytest.mark.promise(20)
 def test_what_a_person_stopped_is_not_taken_up() -> None:
     stopped = (*ASKED, f.InterruptAsked(2), f.StepLost(3, "stopped", "no"), f.TurnEnded(2, "interrupted", "user"))

@@ -9,11 +9,24 @@ from collections.abc import Callable
 
 import pytest
 
+from steno.journal.facts import (
+    Continues,
+    InputAdmitted,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+    TurnEnded,
+    TurnStarted,
+)
+from steno.journal.parts import Text
+from steno.store.protocol import Admission
+from steno.store.sqlite.blocking import BlockingStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_run import said
-from tests.program.world import WAIT_S, World, wait_until
+from tests.program.world import MODEL, WAIT_S, World, wait_until
 from tests.rotating import rotating
 
 N = 3
@@ -166,6 +179,37 @@ def test_a_continuation_that_kills_whoever_takes_it_up_is_not_taken_up_for_ever(
     assert len(server.requests) == 5
     server.replies = [Reply(("whole",))]
     assert world.steno("retry", id) == "whole\n", "nothing is lost: the prompt can be run again"
+
+
+def killed_in_a_row(world: World, times: int) -> str:
+    """A session in the store whose turn, and as many continuations of it, were killed after they showed something."""
+    world.home.mkdir()
+    with BlockingStore(world.home / "store.db") as store:
+        id = store.create(SessionStarted("cli", MODEL, "k"))
+        input = store.admit(Admission(input=InputAdmitted((Text("tell me"),), "cli"), session=id)).seq
+        lease = store.acquire(id)
+        origin: Takes | Continues = Takes(input)
+        head = input
+        for _ in range(times + 1):
+            turn, step = head + 1, head + 2
+            shown = StepSealed(step, (Text("a bit "),), "interrupted")
+            acknowledged = str(origin.turn) if isinstance(origin, Continues) else None
+            store.append(lease, [TurnStarted(origin), StepStarted(MODEL, acknowledges=acknowledged)], head)
+            head = store.append(lease, [shown, TurnEnded(turn, "interrupted", "killed")], step).last
+            origin = Continues(turn)
+        store.release(lease, head)
+    return id
+
+
+@pytest.mark.promise(20)
+def test_continuations_that_show_something_and_are_killed_each_time_come_to_an_end(
+    world: World, server: ModelServer
+) -> None:
+    id = killed_in_a_row(world, 4)
+    assert "continued 4 times in a row and killed each time" in complaint(world, "continue", id, expect=1)
+    assert server.requests == []
+    assert world.steno("run", "next", "--key", "k") == "ok\n"
+    assert noted(server.requests[-1]) == 1, "what a person says next takes it up"
 
 
 @pytest.mark.promise(16)

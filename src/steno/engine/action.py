@@ -221,9 +221,10 @@ def _steering(state: State) -> tuple[Seq, ...]:
 
 
 def due_continuation(state: State) -> str | None:
-    """The key of a cut-off turn that no request has taken up yet. A turn that takes it up says so in each attempt."""
+    """The key of a cut-off turn that no request has taken up yet. A turn that takes it up says so in each attempt. One
+    that is not continued any more because it was killed too often is taken up by what a person says next."""
     cut, turn = state.cut_off, state.turn
     if cut is None or cut.acknowledged_by is not None or cut.undone_by:
         return None
     again = turn is not None and turn.seq in cut.withdrawn
-    return cut.key if again or not cut.given_up() else None
+    return cut.key if again or not cut.came_to_nothing() else None

@@ -47,6 +47,8 @@ from steno.journal.owed import Owed, OwedHook
 from steno.journal.parts import Seq, ToolCall
 
 WITHDRAWALS_MAX = 3
+KILLED_MAX = 4
+"""Continuations in a row that may be killed after they showed something."""
 STOPS = frozenset(("user",))
 """Causes that are a person's wish. Nothing takes up what a person stopped."""
 
@@ -104,7 +106,8 @@ class CutOff(Struct):
     a lost step withdraws it. `withdrawn` are the turns in which that happened: a bounded number, or a turn that kills
     whoever takes it up would be taken up for ever. `undone_by` are the standing rewinds that reach into the
     turn: nobody takes up what a person has taken out of view. `at` is where it ended; the inputs in `later`
-    waited then.
+    waited then. `killed` counts the continuations in a row, this turn the last of them, that showed something and were
+    killed: they are bounded, too, or whoever continues by itself at its start would do so for ever.
     """
 
     ended: EndedTurn
@@ -114,12 +117,16 @@ class CutOff(Struct):
     at: Seq = 0
     later: frozenset[Seq] = frozenset()
     undone_by: frozenset[Seq] = frozenset()
+    killed: int = 0
 
     def waits(self) -> bool:
         """Whether it can still be taken up."""
         return self.acknowledged_by is None and not self.undone_by and not self.given_up()
 
     def given_up(self) -> bool:
+        return self.came_to_nothing() or self.killed >= KILLED_MAX
+
+    def came_to_nothing(self) -> bool:
         return len(self.withdrawn) > WITHDRAWALS_MAX
 
 
@@ -196,9 +203,19 @@ class State(Struct):
         """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes that away."""
         self.last_turn, self.turn = EndedTurn(turn, fact), None
         if fact.outcome == "interrupted" and fact.cause not in STOPS and not self._still_cut_off(turn):
-            self.cut_off = CutOff(self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending))
+            cut = CutOff(self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending))
+            cut.killed = self._killed_in_a_row(turn, fact)
+            self.cut_off = cut
         elif self.cut_off is not None and (self._taken_up(fact) or fact.cause in STOPS):
             self.cut_off = None
+
+    def _killed_in_a_row(self, turn: OpenTurn, fact: TurnEnded) -> int:
+        """A turn that somebody said something in begins a new row. A signal is no kill: whoever ends us in order is not
+        ended by what we do."""
+        cut = self.cut_off
+        if cut is None or turn.inputs or turn.origin != Continues(cut.ended.turn.seq):
+            return 0
+        return cut.killed + (fact.cause == "killed")
 
     def _still_cut_off(self, turn: OpenTurn) -> bool:
         """Whether a turn that was to take up what was cut off came to nothing: then that is what waits, as before."""

@@ -17,6 +17,7 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Seq
+from steno.journal.state import KILLED_MAX
 from steno.runtimes.protocol import Runtime
 from steno.service.misuse import Misused
 from steno.service.views import Tail, View, Views
@@ -267,6 +268,12 @@ class Running:
         cut = view.state.cut_off
         if cut is not None and cut.undone_by:
             raise NotAllowed(f"the turn of session {session!r} that was cut off is undone; take the undo back first")
+        if cut is not None and cut.killed >= KILLED_MAX:
+            raise NotAllowed(
+                f"session {session!r} was continued {cut.killed} times in a row and killed each time, so it is not "
+                "continued any more. Everything shown is kept: the next prompt goes on from here, and "
+                f"steno retry {session} runs the last one again"
+            )
         if cut is not None and cut.given_up():
             raise NotAllowed(
                 f"the turn of session {session!r} that was cut off was taken up {len(cut.withdrawn)} times and nothing "
