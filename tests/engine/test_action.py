@@ -89,6 +89,13 @@ def test_steering_inputs_are_taken_by_the_next_request_in_order() -> None:
     assert after(*ASKED, steer, steer, f.StepSealed(3, (Text("yo"),))) == Ask((4, 5))
 
 
+@pytest.mark.promise(21)
+def test_an_input_that_steered_a_request_too_long_is_asked_again_once_there_is_a_summary() -> None:
+    steer = f.InputAdmitted((Text("also"),), "cli", mode="steer")
+    refused = (f.StepStarted("m", takes=(4,)), f.StepLost(6, "too_long", "yes"))
+    assert after(*ASKED, steer, f.StepSealed(3, (Text("yo"),)), *refused, f.Compacted(1, "s")) == Ask()
+
+
 def test_a_turn_that_reaches_its_limit_of_steps_ends_and_says_so() -> None:
     steps: list[f.AnyFact] = [f.StepStarted("m"), f.StepSealed(3, (CALL,)), f.ToolSettled(3, "c", Returned())]
     facts: list[f.AnyFact] = [*BEGUN, *steps]

@@ -157,7 +157,7 @@ def _unrun(call: OpenCall) -> Outcome:
 
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
-    """A fallback that has just taken over has lost no attempt yet."""
+    """Of a fallback that has just taken over, and since a summary was made, no attempt was lost yet."""
     lost = turn.last_lost
     if lost is None or not turn.lost:
         return _ask(state, turn, goes_on=turn.broken > 0)

@@ -285,7 +285,7 @@ class State(Struct):
                 self.compacted = seq
                 self._fall_behind()
                 if self.turn is not None:
-                    self.turn.compaction, self.turn.lost, self.turn.last_lost = "done", 0, None
+                    self.turn.compaction, self.turn.lost = "done", 0
             case Rewound():
                 self._rewind(seq, fact.to)
                 self._fall_behind()
