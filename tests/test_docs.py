@@ -1,0 +1,152 @@
+"""The documentation says what the program has: commands, keys, settings, verbs, errors and facts. Its links lead
+somewhere, the configuration that it shows is accepted, and its Python runs."""
+
+import argparse
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steno.cli.parsing import parser
+from steno.config import Config, McpConfig, Place, load
+from steno.journal import facts
+from steno.store import errors
+from steno.store.protocol import Settings, Store
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+NOT_FOR_PEOPLE = ("carry", "remember")
+
+
+def text(page: str) -> str:
+    return (DOCS / "reference" / page).read_text()
+
+
+def options(verb: argparse.ArgumentParser) -> set[str]:
+    return {option for action in verb._actions for option in action.option_strings if option.startswith("--")} - {
+        "--help"
+    }
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    root = parser()
+    yield "", root
+    for action in root._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from ((name, verb) for name, verb in action.choices.items() if name not in NOT_FOR_PEOPLE)
+
+
+@pytest.mark.parametrize(("name", "verb"), list(commands()), ids=lambda one: one if isinstance(one, str) else "")
+def test_the_synopsis_has_every_option_of_a_command_and_no_other(name: str, verb: argparse.ArgumentParser) -> None:
+    synopsis, agent = text("command-line.md").split("```")[1].split("AGENT: ")
+    entries = re.split(r"^steno ", synopsis, flags=re.MULTILINE)
+    mine = [
+        entry for entry in entries if re.match(rf"(\w+ ID(?: \[SEQ\])? \| )?{name}\b" if name else r"\[--|--", entry)
+    ]
+    assert mine
+    said = set(re.findall(r"--[a-z-]+", " ".join(mine) + (agent if any("[AGENT]" in one for one in mine) else "")))
+    assert said - ({"--reason"} if name == "approve" else set()) == options(verb)
+
+
+def test_the_table_has_every_key_of_the_configuration_and_no_other() -> None:
+    said: set[tuple[str, str]] = set()
+    section = ""
+    for row in re.findall(r"^\|.*", text("configuration.md").split("## Keys")[1].split("\n## ")[0], re.MULTILINE):
+        _, name, keys, *_ = row.split("|")
+        section = name.strip("` ") or section
+        said |= {(section, key) for key in re.findall(r"`(\w+)`", keys)}
+    known = {
+        (section.name, key.name)
+        for section in msgspec.structs.fields(Config)
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct)
+        for key in msgspec.structs.fields(section.type)
+    }
+    assert said == known | {("mcp.NAME", key.name) for key in msgspec.structs.fields(McpConfig)}
+
+
+def test_the_table_has_every_setting_and_no_other() -> None:
+    said = re.findall(r"^\| `(\w+)` \|", text("settings.md"), re.MULTILINE)
+    assert said == [field.name for field in msgspec.structs.fields(Settings)]
+
+
+def test_the_reference_has_every_verb_of_the_store_with_its_arguments() -> None:
+    said = re.findall(r"^\| `((\w+)\(.*?\))`", text("store.md"), re.MULTILINE)
+    verbs = {name: verb for name, verb in vars(Store).items() if inspect.isfunction(verb) and name[0] != "_"}
+    assert {name for _, name in said} == verbs.keys() | {"vacuum"}
+    for call, name in said:
+        if name in verbs:
+            names = [argument for argument in inspect.signature(verbs[name]).parameters if argument != "self"]
+            assert re.findall(r"[(,] ?(\w+)", call) == names, call
+
+
+def test_the_error_tree_is_the_one_of_the_code() -> None:
+    tree = re.findall(r"^( *)([A-Z]\w+)", errors.__doc__.split("\n\n")[1], re.MULTILINE)
+    page = text("errors.md")
+    assert re.findall(r"^( *)([A-Z]\w+)", page.split("```")[1], re.MULTILINE) == tree
+    classes = {
+        name for name, thing in vars(errors).items() if isinstance(thing, type) and thing.__module__ == errors.__name__
+    }
+    assert {name for _, name in tree} == classes
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == classes - {"StoreError"}
+
+
+def test_every_field_of_every_fact_is_in_the_reference() -> None:
+    page = text("journal-format.md")
+    absent = [
+        f"{name}.{field.encode_name}"
+        for name, thing in vars(facts).items()
+        if isinstance(thing, type) and issubclass(thing, msgspec.Struct) and thing.__struct_config__.tag
+        for field in msgspec.structs.fields(thing)
+        if not re.search(rf"\b{field.encode_name}\b", page)
+    ]
+    assert absent == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        there = (page.parent / name) if name else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(link)
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "docs/reference/settings.md",
+        *(f"docs/how-to/{page}.md" for page in ("use-the-library", "handle-store-errors", "back-up-and-restore")),
+    ],
+)
+def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks(ROOT / name, "python"))
+    assert code
+    exec(compile(code, name, "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+def test_the_configuration_that_a_page_shows_is_accepted(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "toml"):
+        if "project" not in tomllib.loads(block):
+            (tmp_path / "config.toml").write_text(block)
+            load(Place(tmp_path, tmp_path), {})
