@@ -56,17 +56,19 @@ clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A candidate is run before it is chosen: a name on PATH may be a shim for a version that is not installed.
+# A candidate is run before it is chosen: a name on PATH may be a shim for a version that is not installed. A .venv whose
+# making was cut off, and one without pip where there is no uv, is made anew.
 $(READY): pyproject.toml
 	@set -e; \
-	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then :; \
+	if [ ! -e .venv/.making ] && $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+	    { command -v uv >/dev/null 2>&1 || $(BIN)/python -c 'import pip' 2>/dev/null; }; then :; \
 	elif command -v uv >/dev/null 2>&1; then \
 	    rm -rf .venv; \
 	    uv venv --python "$(if $(PYTHON),$(PYTHON),>=3.11)" .venv; \
 	else \
 	    found=; \
-	    for python in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3); do \
-	        if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    for python in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3); do \
+	        if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	        then found=$$python; break; fi; \
 	    done; \
 	    if [ -z "$$found" ]; then \
@@ -76,7 +78,10 @@ $(READY): pyproject.toml
 	    fi; \
 	    echo "making .venv with $$found"; \
 	    rm -rf .venv; \
-	    $$found -m venv .venv; \
+	    mkdir .venv; \
+	    touch .venv/.making; \
+	    "$$found" -m venv .venv; \
+	    rm .venv/.making; \
 	fi; \
 	if command -v uv >/dev/null 2>&1; then \
 	    uv pip install --quiet --python $(BIN)/python -e ".[dev]"; \
