@@ -1,13 +1,11 @@
 """Style that is itself a test: each rule names the offenders when it fails."""
 
 import ast
-import importlib
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,7 +13,6 @@ FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 BROAD_EXCEPTS_PER_1000_LINES_MAX = 2
 PROMISE_MAX = 60
-JOURNAL_REFERENCE = ROOT / "docs" / "reference" / "journal-format.md"
 
 # Spelled in pieces, so that this file passes its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r")\b")
@@ -129,22 +126,3 @@ def test_nothing_is_marked_unfinished() -> None:
 
 def test_no_file_names_a_path_of_one_machine() -> None:
     assert matching_lines(MACHINE_PATH, project_files()) == []
-
-
-def test_every_fact_is_in_the_journal_format_reference() -> None:
-    try:
-        facts = importlib.import_module("steno.journal.facts")
-    except ModuleNotFoundError as missing:
-        if missing.name not in {"steno.journal", "steno.journal.facts"}:
-            raise
-        pytest.skip("there are no facts yet")
-    tags = {
-        thing.__struct_config__.tag
-        for thing in vars(facts).values()
-        if isinstance(thing, type) and issubclass(thing, msgspec.Struct)
-    }
-    declared = {tag for tag in tags if isinstance(tag, str)}
-    reference = JOURNAL_REFERENCE.read_text()
-    absent = [tag for tag in declared if f"`{tag}`" not in reference and f'"{tag}"' not in reference]
-    assert declared
-    assert sorted(absent) == []
