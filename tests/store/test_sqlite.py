@@ -308,6 +308,28 @@ def test_a_full_disk_says_so_and_later_turns_are_stored_when_there_is_room(small
 
 
 @pytest.mark.promise(3)
+def test_who_only_reads_opens_a_disk_that_cannot_be_written_and_keeps_others_out_of_what_has_no_log(
+    small_disk: Path,
+) -> None:
+    path, reading = small_disk / "chats.db", Settings(only_reads=True)
+    with BlockingStore(path, reading) as store:  # where it can be written, this changes nothing
+        session = store.create(STARTED)
+        say(store, session, "kept")
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True)
+    with pytest.raises(StoreReadOnly, match="Read-only"):
+        BlockingStore(path)
+    with BlockingStore(path, reading) as store:
+        assert texts(store, session) == ["kept"]
+        with pytest.raises(StoreReadOnly, match="nothing was stored"):
+            say(store, session, "refused")
+        subprocess.run([*remount[:2], "remount,rw", str(small_disk)], check=True)
+        with pytest.raises(StoreInUse, match="reads it where it cannot be written"):
+            BlockingStore(path)
+    assert said(path, session) == ["kept"]
+
+
+@pytest.mark.promise(3)
 def test_one_verb_that_does_not_fit_fails_alone(path: Path, session: str) -> None:
     with BlockingStore(path) as store:
         pages = store._writer.pragma("page_count")
