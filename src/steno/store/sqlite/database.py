@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
@@ -61,6 +60,8 @@ def connect(
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
         name = str(path)
         if unwritable:
+            from urllib.parse import quote
+
             name, flags = f"file:{quote(name)}?{unwritable}=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(name, flags=flags, vfs=settings.vfs or checked_pages())
         if not check_pages:
