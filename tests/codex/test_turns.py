@@ -135,3 +135,15 @@ def test_a_turn_that_has_had_its_time_ends_and_says_so(world: CodexWorld) -> Non
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "budget")
     world.wait_codex_gone()
+
+
+def test_codex_as_the_default_of_the_configuration_carries_a_detached_turn(world: CodexWorld) -> None:
+    del world.environment["STENO_RUNTIME"]
+    world.home.mkdir(mode=0o700)
+    world.home.joinpath("config.toml").write_text('[runtime]\ndefault = "codex"\n')
+    world.steno("run", "echo", "--yes", "--detach")
+    session = world.only_session()
+    assert world.steno("follow", session) == "I look.It ran.\n"
+    assert [one["text"] for one in world.messages(session, "tool")] == ["hi\n"]
+    assert len(world.threads()) == 1
+    world.wait_codex_gone()
