@@ -2,8 +2,9 @@
 
     scripted_server.py SCRIPT
 
-SCRIPT is a JSON object: `agent` is what it calls itself, `turn` are the notifications of a turn as [method, params];
-"TURN" in them is the turn's id. After "WAIT" it waits until it is told to stop.
+SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is opened, `turn` are
+the notifications of a turn as [method, params]; "TURN" in them is the turn's id. [method, params, id] is a request of
+its own: it goes on when that is answered.
 """
 
 import json
@@ -21,7 +22,8 @@ def main() -> None:
             case "initialize":
                 write({"id": asked["id"], "result": {"userAgent": script.get("agent", "codex/0.163.0 (test)")}})
             case "thread/start" | "thread/resume":
-                write({"id": asked["id"], "result": {"thread": {"id": "thread"}, "model": "scripted"}})
+                opened = {"thread": {"id": "thread"}, "model": "scripted"}
+                write({"id": asked["id"], "result": script.get("opened", opened)})
             case "turn/start":
                 turns += 1
                 write({"id": asked["id"], "result": {"turn": {"id": f"turn{turns}", "status": "inProgress"}}})
@@ -34,9 +36,11 @@ def main() -> None:
 
 
 def say(notes: list[Any], turn: str) -> None:
-    for method, params in notes:
+    for method, params, *id in notes:
         text = json.dumps({"threadId": "thread", "turnId": turn, **params}).replace("TURN", turn)
-        write({"method": method, "params": json.loads(text)})
+        write({"method": method, "params": json.loads(text)} | ({"id": id[0]} if id else {}))
+        while id and json.loads(sys.stdin.readline()).get("id") != id[0]:
+            pass
 
 
 def write(message: dict[str, Any]) -> None:

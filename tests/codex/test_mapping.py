@@ -257,6 +257,11 @@ def test_a_known_item_that_cannot_be_read_is_kept_too() -> None:
     assert isinstance(sealed.parts[0], Opaque)
 
 
+def test_an_item_without_a_proper_id_is_kept_too() -> None:
+    kept = Opaque("codex", "nameless", '{"type": "dream", "id": null}')
+    assert fold(item("completed", type="dream", id=None)) == [Seal((kept,))]
+
+
 def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept_beside_it() -> None:
     acts = fold(
         item("started", type="agentMessage", id="m", text=""),

@@ -2,6 +2,7 @@
 version. A stand-in says it; everything else is the running program."""
 
 import json
+import signal
 import sqlite3
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.program.world import World
+from tests.program.world import Program, World, wait_until
 
 DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
 STOPPED = ["turn/completed", {"turn": {"id": "TURN", "status": "interrupted"}}]
@@ -32,10 +33,10 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path, "http://127.0.0.1:9/v1")
 
 
-def scripted(world: World, turn: list[Any], stopped: list[Any] | None = None, agent: str = "codex/0.163.0 (x)") -> None:
+def scripted(world: World, turn: list[Any], stopped: list[Any] | None = None, **more: Any) -> None:
     """From here on, codex says this in each turn."""
     script = world.work.parent / "script.json"
-    script.write_text(json.dumps({"agent": agent, "turn": turn, "stopped": stopped or []}))
+    script.write_text(json.dumps({"turn": turn, "stopped": stopped or [], **more}))
     program = world.work.parent / "codex"
     server = Path(__file__).with_name("scripted_server.py")
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {server} {script}\n")
@@ -109,6 +110,68 @@ def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "sandbox")
     scripted(world, [message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+
+
+def test_a_request_about_a_call_that_nobody_knows_is_answered_and_the_turn_goes_on(world: World) -> None:
+    asks = [
+        ["item/tool/call", {"callId": "x", "tool": "read_output", "arguments": {}}, 7],
+        ["item/commandExecution/requestApproval", {"itemId": "y"}, 8],
+        ["item/tool/requestUserInput", {"itemId": "z"}, 9],
+    ]
+    scripted(world, [*asks, message("Hello."), DONE])
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert "item/tool/requestUserInput, which steno does not do" in errors
+
+
+def test_an_answer_that_cannot_be_read_fails_the_turn_and_says_so(world: World) -> None:
+    scripted(world, [], opened={"thread": "none"})
+    _, errors = run(world)
+    assert "in a way that steno does not understand" in errors
+    assert "0.163" in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
+
+
+@pytest.mark.promise(3)
+def test_a_question_that_cannot_be_stored_ends_the_turn_and_codex_is_not_kept_waiting(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "x", "status": "inProgress"}
+    waits = ["thread/status/changed", {"status": {"type": "active", "activeFlags": ["waitingOnApproval"]}}]
+    asks = ["item/commandExecution/requestApproval", {"itemId": "c"}, 7]
+    scripted(world, [waits, item("started", **command), asks, message("Hello."), DONE])
+    words = (sys.executable, str(Path(__file__).with_name("unasking.py")), "run", "go", "--key", "k", "--ask", "wait")
+    with Program(world, words) as program:
+        assert program.end() == 1
+        assert "the disk is full" in program.errors()
+    [turn] = world.show(world.only_session())["turns"]
+    assert turn["outcome"] == "interrupted"
+    assert "tool.started" not in [fact["type"] for fact in facts(world)]
+
+
+def test_a_rule_for_files_counts_for_a_patch_that_waited_while_nobody_ran_the_session(world: World) -> None:
+    change = {"path": str(world.work / "a.txt"), "kind": {"type": "add"}, "diff": "x"}
+    patch = item("started", type="fileChange", id="f", changes=[change], status="inProgress")
+    scripted(world, [patch, ["item/fileChange/requestApproval", {"itemId": "f"}, 7], DONE])
+    world.steno("sessions")
+    with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: "approval.asked" in [fact["type"] for fact in facts(world)], "a question")
+        program.kill()
+    session = world.only_session()
+    world.steno("rules", session, "--deny", f"edit_file:{world.work}/*")
+    scripted(world, [message("Hello."), DONE])
+    world.steno("continue", session, "--ask", "wait")
+    [refused] = world.messages(session, "tool")
+    assert refused["text"] == f"not run: the rule 'edit_file:{world.work}/*' denies it"
+
+
+def test_a_compaction_that_does_not_end_is_left_at_once(world: World) -> None:
+    scripted(world, [message("Hello."), DONE])
+    run(world)
+    with world.start("compact", world.only_session()) as program:
+        wait_until(lambda: world.sessions()[0]["running"], "codex to be asked")
+        program.signal(signal.SIGINT)
+        assert program.end() != 0
     assert run(world)[0] == "Hello.\n"
 
 

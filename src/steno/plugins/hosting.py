@@ -170,7 +170,8 @@ class Host:
                 self._hear(json.loads(line))
             self._why = self._why or "its process ended"
         except (OSError, ValueError) as error:
-            self._why = f"cannot be started: {error}"
+            what = "cannot be started" if self._process is None else "was cut off"
+            self._why = self._why or f"{what}: {error}"
         self._complain(self._why)
         self._gone(self._why)
 

@@ -129,9 +129,11 @@ class Calls:
             if (settled := self._without_asking(open_call, kind)) is not None:
                 return settled
             waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
 
     async def _prepared(self, call: OpenCall, tool: Tool) -> Prepared | None:
         """None if a stop was asked for first: a server that must be started can take long."""

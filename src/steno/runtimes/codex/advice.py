@@ -1,7 +1,8 @@
 """What to tell a person when codex fails: what happened, and what to do."""
 
 from steno.runtimes.codex.mapping import End
-from steno.runtimes.codex.process import CodexError, Gone, Silent, Unstartable
+from steno.runtimes.codex.process import CodexError, Gone, Silent, Unreadable, Unstartable
+from steno.runtimes.codex.protocol import VERSIONS
 from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
 from steno.runtimes.codex.wording import SANDBOX
 
@@ -20,6 +21,8 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
             return "codex", f"codex {error}; it is started again with the next turn"
         case Silent():
             return "codex", f"codex {error}; answer_s under [codex] gives it more"
+        case Unreadable():
+            return "codex", f"codex {error}; steno was tried with codex {VERSIONS}, path under [codex] names another"
         case _:
             return "codex", f"codex says: {error}"
 

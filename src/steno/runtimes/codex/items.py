@@ -157,7 +157,10 @@ _headers = msgspec.json.Decoder(_Header)
 
 
 def item(raw: Raw) -> Item:
-    header = _headers.decode(raw)
+    try:
+        header = _headers.decode(raw)
+    except msgspec.ValidationError:
+        header = _Header()
     decoder = _DECODERS.get(header.type)
     if decoder is not None:
         try:

@@ -5,6 +5,7 @@ CodexError
   Gone          it ended while it was needed
   Silent        it did not answer a request in time
   Declined      it said no to a request
+  Unreadable    it answered in a way that we do not understand
 """
 
 import asyncio
@@ -43,6 +44,10 @@ class Silent(CodexError):
 
 
 class Declined(CodexError):
+    pass
+
+
+class Unreadable(CodexError):
     pass
 
 
@@ -88,21 +93,27 @@ class Server:
         return server
 
     async def ask(self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None) -> Read:
-        """A request and its answer. Raises `Gone`, `Silent` or `Declined`."""
+        """A request and its answer. Raises `Gone`, `Silent`, `Declined` or `Unreadable`."""
+        if self._over:
+            raise Gone(self._last_words())
         self._asked += 1
-        answer = self._waits[self._asked] = asyncio.get_running_loop().create_future()
+        id = self._asked
+        answer = self._waits[id] = asyncio.get_running_loop().create_future()
         self._room.set()
         try:
-            await self._send({"id": self._asked, "method": method, "params": params})
+            await self._send({"id": id, "method": method, "params": params})
             limit = self.patience.answer_s if limit_s is None else limit_s
             answered = await asyncio.wait_for(answer, limit)
         except TimeoutError as error:
             raise Silent(f"did not answer to {method} in time") from error
         finally:
-            self._waits.pop(self._asked, None)
+            self._waits.pop(id, None)
         if answered.error is not None:
             raise Declined(answered.error.message)
-        return msgspec.json.decode(answered.result, type=kind)
+        try:
+            return msgspec.json.decode(answered.result, type=kind)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"answered to {method} in a way that steno does not understand: {error}") from error
 
     async def reply(self, request: int | str, result: dict[str, Any]) -> None:
         await self._send({"id": request, "result": result})

@@ -39,7 +39,7 @@ from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
 from steno.runtimes.codex.process import CodexError, Patience, Server
 from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
-from steno.runtimes.codex.turn import Ending, Means, RunningTurn
+from steno.runtimes.codex.turn import Ending, Means, RunningTurn, edits_in
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession
@@ -98,6 +98,8 @@ class Codex:
             return await driven.compact()
         except CodexError as error:
             return Compaction("failed", f"codex {error}")
+        except TimeoutError:
+            return Compaction("failed", "codex took too long over it")
         finally:
             await driven.close()
 
@@ -262,7 +264,7 @@ class _Driven:
         promised: list[Promised] = []
         asking = Calls(self._held, {}, self._agent.approval, self._agent.policy)
         for call in calls:
-            permission = await asking.permission(call, "ask")
+            permission = await asking.permission(call, "ask", edits_in(call.call))
             if isinstance(permission, Refused):
                 await asking.settle(call, permission)
             elif permission == "given":
@@ -336,15 +338,29 @@ class _Driven:
         await self._ready()
         server, thread = self._both()
         await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
-        async with asyncio.timeout(COMPACTION_S):
-            while True:
-                for note in server.take():
-                    match note:
-                        case p.TurnCompleted(turn=p.Turn(status="completed")):
-                            await held.record(ThreadCompacted(RUNTIME, thread.id))
-                            return Compaction("done", "codex made its own thread shorter")
-                        case p.TurnCompleted(turn=turn):
-                            return Compaction("failed", "" if turn.error is None else turn.error.message)
-                        case _:
-                            pass
-                await server.arrived.wait()
+        rouser = asyncio.create_task(_rouse(held, server))
+        try:
+            async with asyncio.timeout(COMPACTION_S):
+                return await self._compacted(server, thread)
+        finally:
+            rouser.cancel()
+
+    async def _compacted(self, server: Server, thread: Thread) -> Compaction:
+        held = self._held
+        while not held.asked_to_stop():
+            for note in server.take():
+                match note:
+                    case p.TurnCompleted(turn=p.Turn(status="completed")):
+                        await held.record(ThreadCompacted(RUNTIME, thread.id))
+                        return Compaction("done", "codex made its own thread shorter")
+                    case p.TurnCompleted(turn=turn):
+                        return Compaction("failed", "" if turn.error is None else turn.error.message)
+                    case _:
+                        pass
+            await server.arrived.wait()
+        return Compaction("stopped", "asked to stop; its thread may be shorter all the same")
+
+
+async def _rouse(held: HeldSession, server: Server) -> None:
+    await held.stopped.wait()
+    server.arrived.set()

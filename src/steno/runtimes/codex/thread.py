@@ -30,8 +30,9 @@ from steno.runtimes.held import HeldSession
 
 INJECTED_MAX = 200
 """Items in one request."""
-KNOWN_MAX = 100
-"""How far back we look for inputs that the thread has."""
+KNOWN_MAX = 40
+"""How far back we look for inputs that the thread has. Codex keeps up to 64 KB of a command's output, six times that
+in JSON at worst, and all of them come in one line."""
 LOST_CHARS_MAX = 20_000
 _WRITER_WAIT_S = 5.0
 _LOOK_AGAIN_S = 0.1

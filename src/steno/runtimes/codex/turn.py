@@ -5,6 +5,7 @@ of one of our own tools) puts it into the same queue.
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,8 @@ from steno.tools.output import Keep, kept
 
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
+
+UNKNOWN_CALL = Refused("not run: nobody knows of this call")
 
 Ending = m.End | Literal["left"]
 """How a turn ended; "left": we let go of a session whose turn waits for a person."""
@@ -88,6 +91,7 @@ class RunningTurn:
         self._interrupted_s: float | None = None
         self._skipped: set[str] = set()
         self._advised = False
+        self._broken: BaseException | None = None
         self._signed_in = False
         self._heard = True
         turn = held.state.turn
@@ -103,8 +107,9 @@ class RunningTurn:
                 ending = await self._go_on()
                 if ending is not None:
                     return ending
-                await asyncio.wait([waiting := asyncio.create_task(server.arrived.wait())], timeout=self._patience())
-                waiting.cancel()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience()):
+                        await server.arrived.wait()
         finally:
             for task in (*rousers, *self._tasks):
                 task.cancel()
@@ -112,6 +117,8 @@ class RunningTurn:
 
     async def _go_on(self) -> Ending | None:
         """Everything that can be done now."""
+        if self._broken is not None:
+            raise self._broken
         try:
             messages = self._means.server.take()
         except Gone as error:
@@ -242,15 +249,17 @@ class RunningTurn:
         task.add_done_callback(self._over)
 
     def _over(self, task: "asyncio.Task[None]") -> None:
+        """What could not be stored ends the turn as it would have in the loop: codex would wait for its answer."""
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log().error("a call could not be seen to", exc_info=task.exception())
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+            self._means.server.arrived.set()
 
     async def _permitted(self, request: int | str, call: str) -> None:
         turn = self._held.state.turn
         open_call = None if turn is None else turn.calls.get(call)
         if open_call is None:
-            self._tell(_Decided(request, call, Refused("not run: nobody knows of this call")))
+            self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
         permission = await self._means.calls.permission(open_call, "ask", edits_in(open_call.call))
         self._tell(_Decided(request, call, permission))
@@ -267,9 +276,10 @@ class RunningTurn:
     async def _heed(self, word: _Decided | _Ran) -> Ending | None:
         server = self._means.server
         match word:
-            case _Ran(outcome=None):
-                return "left" if self._held.letting_go() else None
-            case _Ran(outcome=outcome) if outcome is not None:
+            case _Ran(outcome=None) if self._held.letting_go():
+                return "left"
+            case _Ran():
+                outcome = word.outcome or UNKNOWN_CALL
                 self._map.settled(word.call)
                 text = told_of(await self._means.excerpts.of_outcome(outcome))
                 success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
