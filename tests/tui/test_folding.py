@@ -75,6 +75,16 @@ def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:
     assert "killed" in found[-1].text
 
 
+def test_why_a_turn_failed_is_said_once() -> None:
+    asked = [said("go"), TurnStarted(Takes(1)), StepStarted("m")]
+    lost = StepLost(3, "refused", "yes", detail="no such thing")
+    found = blocks(*asked, lost, TurnEnded(2, "failed", "refused", "no such thing"))
+    notices = [block.text for block in found if isinstance(block, Notice)]
+    assert len(notices) == 1
+    assert notices[0].startswith("failed: the provider refused the request; no such thing. Everything is kept")
+    assert len(blocks(*asked, lost, TurnEnded(2, "failed", "unreachable"))) == 3
+
+
 @pytest.mark.promise(46)
 @given(journals())
 def test_the_screen_has_the_messages_of_the_transcript_in_its_order(journal: object) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from steno import config as configuration
 from steno.cli import approving, detaching, editing, output, remembering, screen, wording
-from steno.cli.leaving import Leaving, in_time, visiting
+from steno.cli.leaving import Leaving, in_time, left, visiting
 from steno.cli.screen import complain, note, show
 from steno.cli.turns import Front, carry_out
 from steno.config import ConfigError
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         model = getattr(options, "model", None)
         wiring = Wiring(config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime)
         wiring.recalls = getattr(options, "memory", True)
-        return _dispatch(options, wiring)
+        return left(_dispatch(options, wiring))
     except (ConfigError, Misused) as error:
         complain(str(error))
         return USAGE

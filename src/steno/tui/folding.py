@@ -109,6 +109,8 @@ class Folded(Struct):
             case _:
                 pass
         if (notice := self._notice(record)) is not None:
+            if isinstance(fact, TurnEnded) and self._notices and self._notices[-1].text == wording.lost(fact):
+                self._notices.pop()  # why the turn failed is not said twice
             self._notices.append(notice)
 
     def piece(self, piece: Piece) -> None:

@@ -39,9 +39,9 @@ def ending(ended: TurnEnded) -> tuple[str, Tone]:
             return f"cut off ({ended.cause}); what was shown is kept. /continue takes it up", "warn"
 
 
-def lost(step: StepLost) -> str:
-    what = CAUSES.get(step.cause, step.cause)
-    return f"no answer: {what}" + (f" ({step.detail})" if step.detail and step.detail not in what else "")
+def lost(fact: StepLost | TurnEnded) -> str:
+    what = CAUSES.get(fact.cause, fact.cause)
+    return f"no answer: {what}" + (f" ({fact.detail})" if fact.detail and fact.detail not in what else "")
 
 
 def size(bytes_count: int) -> str:
