@@ -35,7 +35,7 @@ from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distilling import Distiller, Distilling
 from steno.runtimes.native import Agent, Fallback, Native
-from steno.runtimes.protocol import Driver
+from steno.runtimes.protocol import Driver, WithMemories
 from steno.runtimes.recalling import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
@@ -222,7 +222,12 @@ class Wiring:
         return CodexAgent(
             command=command,
             version=version("steno"),
-            context=ContextSet(f"{RUNTIME}:{'' if name == 'default' else name}", system_prompt(self.where)),
+            context=ContextSet(
+                f"{RUNTIME}:{'' if name == 'default' else name}",
+                system_prompt(self.where),
+                memories=() if before is None else before.memories,
+                recalled=() if before is None else before.recalled,
+            ),
             approval=self._approval,
             policy=self._policy,
             limits=self._limits(""),
@@ -231,6 +236,7 @@ class Wiring:
             sandbox=config.sandbox,
             begin_anew=self._runtime.new_thread,
             session_tools=None if self._toolbox is None else self._toolbox.of,
+            with_memories=self._tells_memories(),
             own_tools=frozenset((*builtin(workspace), "delegate")),
         )
 
@@ -275,17 +281,21 @@ class Wiring:
             self._approval,
             self._limits(spec),
             policy=self._policy,
+            with_memories=self._tells_memories(),
             fallback=self._fallback(spec),
         )
-        if self._recall is not None and self.recalls and self.config.memory.enabled:
-            agent = replace(agent, with_memories=self._recall.tell)
         return agent if self._toolbox is None or not tools else replace(agent, session_tools=self._toolbox.of)
+
+    def _tells_memories(self) -> WithMemories | None:
+        recall = self._recall
+        return recall.tell if recall is not None and self.recalls and self.config.memory.enabled else None
 
     def distils(self, spec: str) -> bool:
         """Whether a session in which this model answers is distilled unasked. The small local model is not up to it."""
         memory = self.config.memory
         wanted = memory.enabled and memory.distill == "auto" and not self.ephemeral
-        return wanted and not (memory.model or spec).startswith("local:")
+        by = memory.model or (default_model(self.config) if _runtime_of(spec) == RUNTIME else spec)
+        return wanted and not by.startswith("local:")
 
     def _distiller(self, before: ContextSet | None) -> Distiller:
         """Who distils a session: the model asked for, else the one that is set, else the session's own."""

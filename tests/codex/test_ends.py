@@ -7,6 +7,8 @@ import pytest
 
 from tests.codex.world import CodexWorld
 from tests.program.diary import install, told
+from tests.program.model_server import ModelServer, Reply
+from tests.program.test_memory import answer
 from tests.rotating import rotating
 
 
@@ -44,3 +46,20 @@ def test_a_signal_ends_it_soon(world: CodexWorld, number: signal.Signals) -> Non
         program.end()
         assert time.monotonic() - began_s < 4.0
     world.wait_codex_gone()
+
+
+@pytest.mark.promise(33)
+def test_a_session_is_distilled_and_the_next_one_is_told_whoever_runs_it(world: CodexWorld) -> None:
+    world.run("hello")
+    first, sails = world.only_session(), "The user sails."
+    with ModelServer(Reply((answer(sails),))) as native:
+        world.environment["OPENAI_BASE_URL"] = native.url
+        world.steno("distill", first, "--model", "openai-chat:test")
+        assert "Hello there." in str(native.requests[-1])
+        assert sails in world.steno("memory")
+        world.run("and")
+        assert len(world.threads()) == 1, "the session goes on in its thread"
+        world.steno("run", "think", "--key", "other")
+        assert str(world.requests("think")[-1]).count(sails) == 1
+        world.steno("run", "two", "--key", "other", "--runtime", "native", "--model", "openai-chat:test")
+        assert sails in str(native.requests[-1]["messages"][0])

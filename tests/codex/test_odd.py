@@ -165,6 +165,21 @@ def test_a_rule_for_files_counts_for_a_patch_that_waited_while_nobody_ran_the_se
     assert refused["text"] == f"not run: the rule 'edit_file:{world.work}/*' denies it"
 
 
+@pytest.mark.parametrize("budget", ["STENO_LIMITS_STEPS_MAX", "STENO_LIMITS_TURN_TOKENS_MAX"])
+def test_a_turn_that_has_spent_its_budget_is_stopped_and_says_so(world: World, budget: str) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
+    ran = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="out")
+    used = ["thread/tokenUsage/updated", {"tokenUsage": {"last": {"inputTokens": 5, "outputTokens": 5}}}]
+    scripted(world, [item("started", **command, status="inProgress"), used, ran], stopped=[STOPPED])
+    world.environment[budget] = "1"
+    _, errors = run(world)
+    assert "the turn reached its budget of 1 " in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "budget")
+    [outcome] = world.messages(world.only_session(), "tool")
+    assert (outcome["text"], outcome["state"]) == ("out", "complete")
+
+
 def test_a_compaction_that_does_not_end_is_left_at_once(world: World) -> None:
     scripted(world, [message("Hello."), DONE])
     run(world)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.codex.world import LONG, CodexWorld
 from tests.program.test_cli_terminal import terminal
+from tests.program.test_tools_mcp import stdio
+from tests.tools.mcp_servers import odd
 
 
 @pytest.mark.promise(9, 15, 46)
@@ -79,6 +81,19 @@ def test_a_tool_of_ours_is_offered_and_run_by_us(world: CodexWorld) -> None:
     assert called["tool_calls"][0]["name"] == "search_sessions"
     assert "hello" in found["text"]
     assert answer["text"] == "It ran."
+
+
+def test_a_server_of_mcp_is_offered_and_its_calls_meet_our_rules(world: CodexWorld) -> None:
+    world.home.mkdir(mode=0o700)
+    world.home.joinpath("config.toml").write_text(stdio("odd", odd()))
+    world.run("tally", "--yes")
+    session = world.only_session()
+    [counted] = world.messages(session, "tool")
+    assert (counted["text"], counted["state"]) == ("count 1", "complete")
+    world.steno("rules", session, "--deny", "odd__count")
+    world.run("tally", "--yes")
+    assert "the rule 'odd__count' denies it" in world.messages(session, "tool")[-1]["text"]
+    assert (world.work / "count.txt").read_text() == "run\n"
 
 
 def test_ten_megabytes_of_output_do_not_hurt(world: CodexWorld) -> None:

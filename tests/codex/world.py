@@ -45,6 +45,7 @@ FIXTURES: list[dict[str, Any]] = [
         "match": {"userMessage": "echo", "hasToolResult": False},
         "response": _calls(_run(ECHO, "c1")),
     },
+    {"match": {"userMessage": "tally", "hasToolResult": False}, "response": _calls(("odd__count", "{}", "c12"))},
     {"match": {"userMessage": "look", "hasToolResult": False}, "response": _calls(_run("ls", "c11"))},
     {"match": {"userMessage": "patch", "hasToolResult": False}, "response": _calls(_run(PATCH, "c2"))},
     {

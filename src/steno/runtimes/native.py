@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import ceil
 from typing import Literal, assert_never
@@ -37,7 +37,7 @@ from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession
 from steno.runtimes.holding import begin, context_of, let_go
 from steno.runtimes.offering import Excerpts, SessionTools, with_session_tools
-from steno.runtimes.protocol import Enough
+from steno.runtimes.protocol import Enough, WithMemories
 from steno.runtimes.streaming import Kind, Streamed, stream_to
 from steno.store.errors import NotAllowed, NotPending
 from steno.store.protocol import Store
@@ -65,7 +65,7 @@ class Agent(Struct, frozen=True):
     backoff_s: tuple[float, ...] = BACKOFF_S
     policy: Policy = Policy()
     session_tools: SessionTools | None = None
-    with_memories: "Callable[[HeldSession, Agent], Awaitable[Agent]] | None" = None
+    with_memories: WithMemories | None = None
     fallback: tuple[Fallback, ...] = ()
 
     def fallen_to(self, model: str) -> "Agent":
@@ -89,7 +89,7 @@ class Native:
     async def drive(self, held: HeldSession, enough: Enough) -> None:
         agent = await with_session_tools(held, self._agent_for(context_of(held.state)))
         if agent.with_memories is not None:
-            agent = await agent.with_memories(held, agent)
+            agent = replace(agent, context=await agent.with_memories(held, agent.context))
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
         try:
             await self._act(held, agent, enough)

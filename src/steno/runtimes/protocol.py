@@ -7,15 +7,17 @@ Whatever drives a session, the same facts are stored through the same `HeldSessi
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from steno.journal.facts import TurnStarted
+from steno.journal.facts import ContextSet, TurnStarted
 from steno.journal.state import State
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.held import HeldSession
 
 Enough = Callable[[State], bool]
+WithMemories = Callable[[HeldSession, ContextSet], Awaitable[ContextSet]]
+"""Adds what a new session is told of earlier ones."""
 
 
 class Runtime(Protocol):

@@ -5,10 +5,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.journal.distillates import Distilled, Item, ItemAt
+from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
 from steno.journal.parts import GONE, Seq
 from steno.runtimes.held import HeldSession
-from steno.runtimes.native import Agent
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Store
 
@@ -75,10 +75,10 @@ class Recall:
         except UnknownSession:
             return []  # deleted since
 
-    async def tell(self, held: HeldSession, agent: Agent) -> Agent:
-        """The agent with the memories for a session that has had no context yet. One that has keeps what it has."""
+    async def tell(self, held: HeldSession, context: ContextSet) -> ContextSet:
+        """The context with the memories for a session that has had none yet. One that has keeps what it has."""
         if held.state.context is not None:
-            return agent
+            return context
         chosen = await self.choose()
         memories, recalled = tuple(one.item.text for one in chosen), tuple(one.at for one in chosen)
-        return replace(agent, context=replace(agent.context, memories=memories, recalled=recalled))
+        return replace(context, memories=memories, recalled=recalled)

@@ -46,7 +46,7 @@ from steno.runtimes.held import HeldSession
 from steno.runtimes.holding import begin, context_of, let_go
 from steno.runtimes.native import payloads_told
 from steno.runtimes.offering import Excerpts, SessionTools, tools_of
-from steno.runtimes.protocol import Enough
+from steno.runtimes.protocol import Enough, WithMemories
 from steno.store.protocol import Store
 from steno.tools.child import Command
 from steno.tools.protocol import Tool
@@ -69,6 +69,7 @@ class CodexAgent(Struct, frozen=True, kw_only=True):
     sandbox: str = "workspace-write"
     begin_anew: bool = False
     session_tools: SessionTools | None = None
+    with_memories: WithMemories | None = None
     own_tools: frozenset[str] = frozenset()
     """Tools of ours that codex has better ones for."""
 
@@ -83,6 +84,8 @@ class Codex:
 
     async def drive(self, held: HeldSession, enough: Enough) -> None:
         agent = self._agent_for(context_of(held.state))
+        if agent.with_memories is not None:
+            agent = replace(agent, context=await agent.with_memories(held, agent.context))
         driven = _Driven(self._store, held, agent, self._excerpts)
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
         try:
@@ -329,6 +332,7 @@ class _Driven:
             input=self._input,
             model=model,
             output_chars_max=self._agent.bounds.shown_chars_max,
+            limits=self._agent.limits,
         )
 
     async def compact(self) -> Compaction:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from steno.engine.action import Finish, Limits, next_action
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     OutputLate,
@@ -22,6 +23,7 @@ from steno.journal.facts import (
     ThreadCompacted,
     ToolSettled,
     ToolStarted,
+    TurnEnded,
     TurnFact,
     UsageReported,
 )
@@ -72,6 +74,7 @@ class Means(Struct, frozen=True):
     input: Callable[[Said], Awaitable[list[dict[str, Any]]]]
     model: str
     output_chars_max: int
+    limits: Limits
 
 
 class RunningTurn:
@@ -93,6 +96,7 @@ class RunningTurn:
         self._advised = False
         self._broken: BaseException | None = None
         self._signed_in = False
+        self._spent = ""
         self._heard = True
         turn = held.state.turn
         for call in () if turn is None else turn.calls.values():
@@ -106,7 +110,7 @@ class RunningTurn:
             while True:
                 ending = await self._go_on()
                 if ending is not None:
-                    return ending
+                    return self._with_budget(ending)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._patience()):
                         await server.arrived.wait()
@@ -140,12 +144,30 @@ class RunningTurn:
                 return ending
         if (ending := await self._check_login(messages)) is not None:
             return ending
-        if self._held.asked_to_stop():
+        self._spent = self._spent or self._budget_reached()
+        if self._held.asked_to_stop() or self._spent:
             return await self._stop()
         if self._heard:
             self._heard = False
             await self._steer()
         return None
+
+    def _budget_reached(self) -> str:
+        """Which budget is spent, as our own loop would say before it asks again; "" if none."""
+        turn = self._held.state.turn
+        if turn is None or turn.step is not None or turn.calls or turn.last is None:
+            return ""
+        action = next_action(self._held.state, self._means.limits, spent=self._held.spent)
+        ended = action.facts[-1] if isinstance(action, Finish) else None
+        return ended.detail if isinstance(ended, TurnEnded) and ended.cause == "budget" else ""
+
+    def _with_budget(self, ending: Ending) -> Ending:
+        """A turn that we stopped for its budget failed of that, unless a person stopped it first."""
+        turn = self._held.state.turn
+        stopped = ending != "left" and ending.status == "interrupted" and not self._held.letting_go()
+        if not self._spent or not stopped or turn is None or turn.interrupted is not None:
+            return ending
+        return m.End("failed", "budget", self._spent)
 
     async def _check_login(self, messages: list[Message]) -> Ending | None:
         """Codex tries again for long, or without end, also where nobody signed in."""
