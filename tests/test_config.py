@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from steno.config import EXAMPLE, Config, ConfigError, Place, load, prepare_home, system_prompt
+from steno.wiring import Wiring
 
 FREE: dict[str, dict[str, Any]] = {
     "approvals": {"shell:git status*": "allow"},
@@ -102,3 +104,10 @@ def test_the_system_prompt_is_the_users_own_and_the_folder_adds_to_it(tmp_path: 
     assert system_prompt(where) == f"{default}\n\nIn this folder, speak French."
     (where.home / "system.md").write_text("Be a pirate.\n")
     assert system_prompt(where) == "Be a pirate.\n\nIn this folder, speak French."
+
+
+def test_sessions_of_codex_are_distilled_unasked_only_where_a_model_is_set_that_can(tmp_path: Path) -> None:
+    place, alone = Place(tmp_path, tmp_path), Config()
+    chosen = replace(alone, model=replace(alone.model, default="openai-chat:any"))
+    distils = [Wiring(config, place, None, "refuse").distils("codex:any") for config in (alone, chosen)]
+    assert distils == [False, True]
