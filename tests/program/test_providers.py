@@ -107,11 +107,16 @@ def test_a_detour_that_is_undone_leaves_the_request_byte_for_byte_as_if_it_had_n
 def test_calls_that_settle_in_another_order_give_the_same_valid_request_in_every_process(
     world: World, server: ModelServer, kind: str
 ) -> None:
-    """The first call waits for what the second does."""
-    first = "until test -e second; do sleep 0.01; done; echo first"
-    calls = [("shell", json.dumps({"command": command})) for command in (first, "echo second | tee second")]
-    server.replies = [Reply(tools=tuple(calls)), Reply(("done",)), Reply(("next",))]
-    turn(world, kind, "both")
+    """The first call goes on when the second has settled."""
+    commands = ("until test -e go; do sleep 0.01; done; echo first", "echo second")
+    server.replies = [
+        Reply(tools=tuple(("shell", json.dumps({"command": command})) for command in commands)),
+        Reply(("done",)),
+    ]
+    with world.start("run", "both", "--key", "k", "--yes", "--model", f"{kind}:test", "--output", "ndjson") as program:
+        program.wait_shown("tool_settled")
+        (world.work / "go").touch()
+        assert program.end() == 0
     told = json.dumps(bare(server.requests[1]))
     assert told.rindex("second\\n") < told.rindex("first\\n"), "they settled in the other order"
     turn(world, kind, "and?")
