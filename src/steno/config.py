@@ -97,7 +97,7 @@ EXAMPLE = """\
 
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
-# steps_max = 50             # model calls in one turn
+# steps_max = 200            # model calls in one turn
 # turn_s = 0.0               # seconds for a turn, without the time that it waits for approval; 0: as long as it takes
 # turn_tokens_max = 0        # tokens of a turn, as far as the provider counts them; 0: no budget
 # session_steps_max = 0      # the same for all turns of a session together
@@ -202,7 +202,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     attempts_max: Count = 4
-    steps_max: Count = 50
+    steps_max: Count = 200
     turn_s: SecondsOrNone = 0.0
     turn_tokens_max: CountOrNone = 0
     session_steps_max: CountOrNone = 0

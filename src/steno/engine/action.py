@@ -38,7 +38,7 @@ COMPACT_AT = 0.8
 class Limits(Struct, frozen=True):
     attempts_max: int = 4
     broken_max: int = 2
-    steps_max: int = 50
+    steps_max: int = 200
     context_max: int = 0
     """Tokens that the model takes; 0 if nobody said."""
     summary_s: float = 60.0
