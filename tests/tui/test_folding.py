@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno.journal.drafts import Stream
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
     ContextSet,
+    InputWithdrawn,
     Record,
     StepLost,
     StepSealed,
@@ -22,6 +24,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Reasoning, Refused, Returned, Text, ToolCall, Unknown
 from steno.journal.transcript import Transcript
+from steno.store.protocol import Piece
 from steno.tui.blocks import Answer, Block, Call, Notice, Said
 from steno.tui.folding import Folded, earlier_blocks
 from tests.journal.author import journals
@@ -73,6 +76,14 @@ def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:
     found = blocks(*CALLED, ToolSettled(3, "a", Refused("no")), TurnEnded(2, "interrupted", "killed"), said("next"))
     assert isinstance(found[-1], Notice)
     assert "killed" in found[-1].text
+
+
+def test_an_input_that_was_taken_back_stands_behind_the_answer_that_goes_on() -> None:
+    folded = Folded.empty()
+    asked = (said("go"), TurnStarted(Takes(1)), StepStarted("m"), said("no"), InputWithdrawn(4))
+    folded.take(in_place(asked))
+    folded.piece(Piece(Stream(3, "text"), 0, "so"))
+    assert [getattr(block, "text", "") for block in folded.blocks()] == ["go", "so", "no"]
 
 
 def test_why_a_turn_failed_is_said_once() -> None:

@@ -139,6 +139,27 @@ def test_messages_are_chosen_with_keys_forked_hidden_and_rewound(world: World, s
     assert "question two" not in told
 
 
+def test_what_cannot_be_done_says_what_to_do(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("ok",)), Reply(status=401), Reply(("ok",))]
+    id = said(world, "one")
+
+    async def talk(person: Person) -> None:
+        await person.say("/hide")
+        await person.sees("usage: /hide SEQ; or Tab, choose a message with ↑ and ↓, and press h")
+        await person.say("/resume zzzz")
+        await person.sees("no session 'zzzz'", "Ctrl-O lists those that there are")
+        await person.say("/model anthropic:other")
+        await person.say("two")
+        await person.sees("wants a key", "Everything is kept; start steno with its key", "ANTHROPIC_API_KEY", "/model")
+        await person.say("/model openai-chat:test")
+        await person.say("/retry")
+        await person.until(lambda: len(server.requests) == 3, "another request")
+        await person.rests()
+
+    chat_with(world, talk, id)
+    assert [message["state"] for message in world.messages(id, "user")] == ["complete"] * 2
+
+
 def test_undo_and_redo(world: World, server: ModelServer) -> None:
     id = said(world, "one", "two")
 

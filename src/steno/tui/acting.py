@@ -341,7 +341,10 @@ class Acts:
     # --- what was typed
 
     def _seq(self, typed: str, usage: str) -> Seq:
-        return int(typed) if typed.isdigit() else int(self._needs(usage))
+        """Which message is meant: few people know its number."""
+        if not typed.isdigit():
+            raise Misused(f"usage: /{usage}; or Tab, choose a message with ↑ and ↓, and press {usage[0]}")
+        return int(typed)
 
     def _last_seq(self) -> Seq:
         said = [block for block in self._chat.watched.blocks() if isinstance(block, Said | Answer | Call) and block.seq]

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from steno.cli.wording import EPHEMERAL
 from steno.config import ConfigError
 from steno.engine.ending import Reason
+from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Service
 from steno.store.errors import StoreError
 from steno.tui import telling
@@ -78,6 +79,7 @@ class Chat(App[int]):
         self._plain = False
         self._last_interrupt_s = -TWICE_S
         self._asked: str | None = None
+        self._busy: tuple[bool, Seq | None] = (False, None)
         self._busy_since_s: float | None = None
         self._hint = ""
         self._stopping: asyncio.Task[None] | None = None
@@ -177,8 +179,8 @@ class Chat(App[int]):
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
         state = telling.state(watched.folded.state, watched.owner, watched.driving, self.compacting is not None)
-        if state.busy != status.busy:
-            self._busy_since_s = time.monotonic() if state.busy else None
+        if (busy := (state.busy, watched.turn())) != self._busy:
+            self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         status.state, status.busy = state.word, state.busy
         status.hint = self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
         status.since_s = self._busy_since_s
@@ -314,7 +316,7 @@ class Chat(App[int]):
         try:
             await work
         except (StoreError, Misused, ConfigError) as error:
-            self.tell(str(error), "bad")
+            self.tell(telling.problem(error), "bad")
         except (NoMatches, NoScreen, ScreenStackError):
             if self._stands():
                 raise  # else the screen was taken down meanwhile: there is nothing to show it on

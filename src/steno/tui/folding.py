@@ -130,14 +130,18 @@ class Folded(Struct):
         undone = self.turns.undone()
         found: list[Block] = []
         notices = list(self._notices)
+        step = None if self.state.turn is None else self.state.turn.step
         for message in self.transcript.messages:
             if message.state == "pending":
                 continue
             place = max(message.seq, message.turn or 0)
+            if step is not None and step < place:
+                found += self._open(step, notices)
+                step = None
             while notices and notices[0].seq < place:
                 found.append(notices.pop(0))
             found += self._message(message, message.turn in undone)
-        found += self._open(notices)
+        found += [] if step is None else self._open(step, notices)
         return found + notices
 
     def waiting(self) -> list[Said]:
@@ -198,18 +202,15 @@ class Folded(Struct):
             undone,
         )
 
-    def _open(self, notices: list[Notice]) -> list[Block]:
-        """What is being streamed at this moment."""
-        turn = self.state.turn
-        if turn is None or turn.step is None:
-            return []
-        text = self.streaming(Stream(turn.step, "text"))
-        reasoning = self.streaming(Stream(turn.step, "reasoning"))
+    def _open(self, step: Seq, notices: list[Notice]) -> list[Block]:
+        """What is being streamed at this moment, and the notices before it."""
+        text = self.streaming(Stream(step, "text"))
+        reasoning = self.streaming(Stream(step, "reasoning"))
         found: list[Block] = []
-        while notices and notices[0].seq < turn.step:
+        while notices and notices[0].seq < step:
             found.append(notices.pop(0))
         if text or reasoning:
-            found.append(Answer(f"a{turn.step}", turn.step, text, "streaming", 0, reasoning))
+            found.append(Answer(f"a{step}", step, text, "streaming", 0, reasoning))
         return found
 
     def _call(self, step: Seq, call: str) -> _Call:

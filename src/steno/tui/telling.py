@@ -5,9 +5,11 @@ import time
 
 from msgspec import Struct
 
+from steno.cli import wording
 from steno.journal.listing import ListingRow
 from steno.journal.state import State
 from steno.service import Attachment
+from steno.store.errors import StoreError, UnknownSession
 from steno.tui.blocks import Tone
 from steno.tui.folding import Folded
 from steno.tui.wording import size
@@ -88,6 +90,14 @@ def ago(at_ms: int, now_s: float) -> str:
             number = seconds // length
             return f"{number} {name}{'s' if number > 1 and name != 'min' else ''} ago"
     return "just now"
+
+
+def problem(error: Exception) -> str:
+    """What went wrong, and what to do about it."""
+    advice = wording.advice(error) if isinstance(error, StoreError) else ""
+    if isinstance(error, UnknownSession):
+        advice = "Ctrl-O lists those that there are"
+    return "; ".join(filter(None, (str(error), advice)))
 
 
 def attached(attachment: Attachment) -> str:

@@ -8,7 +8,7 @@ CAUSES = {
     "no_key": "the provider wants a key that it accepts",
     "unknown_model": "there is no such model",
     "no_model": "there is no such model",
-    "too_long": "the session is longer than the model takes; /compact makes it shorter",
+    "too_long": "the session is longer than the model takes",
     "timeout": "no answer came",
     "dropped": "no answer came",
     "rate_limited": "the provider is being asked too often",
@@ -18,6 +18,15 @@ CAUSES = {
     "incomplete": "the answer kept breaking off",
 }
 
+_OTHER = "choose another model with /model, then /retry"
+MENDS = {
+    "no_key": f"start steno with its key (OPENAI_API_KEY, ANTHROPIC_API_KEY or config.toml), or {_OTHER}",
+    "unknown_model": _OTHER,
+    "no_model": _OTHER,
+    "too_long": "/compact makes it shorter, then /retry",
+}
+"""What to do about a turn that failed, where running it again is not enough."""
+
 
 def ending(ended: TurnEnded) -> tuple[str, Tone]:
     """A turn that is not done."""
@@ -25,7 +34,7 @@ def ending(ended: TurnEnded) -> tuple[str, Tone]:
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        return f"failed: {said}. Everything is kept; /retry runs it again", "bad"
+        return f"failed: {said}. Everything is kept; {MENDS.get(ended.cause, '/retry runs it again')}", "bad"
     match ended.cause:
         case "user":
             return "stopped by you; what was shown is kept", "warn"
