@@ -10,6 +10,7 @@ import pytest
 
 from tests.program.diary import install, log, told
 from tests.program.model_server import ModelServer, Reply
+from tests.program.test_cli_compact import long_session
 from tests.program.test_cli_terminal import CTRL_D, terminal
 from tests.program.world import World
 
@@ -153,6 +154,14 @@ def test_plugins_hear_of_turns_requests_and_tools_add_a_note_and_deny_a_tool(wor
         *answered,
         {"hook": "turn_ended", "turn": 4, "outcome": "done"},
     ]
+
+
+def test_plugins_hear_of_a_compaction_with_its_summary(world: World, server: ModelServer) -> None:
+    id = long_session(world, server, Reply(("A SUMMARY OF IT",)))
+    install(world, "nosy", NOSY)
+    world.steno("compact", id)
+    heard = [json.loads(line) for line in (world.home / "nosy.jsonl").read_text().splitlines()]
+    assert heard == [{"hook": "compaction", "summary": "A SUMMARY OF IT"}]
 
 
 @pytest.mark.promise(43)

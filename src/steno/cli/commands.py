@@ -24,8 +24,8 @@ DEMO = (
     "set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real one]"
 )
 
-VISITING = (None, "run", "continue", "retry", "carry")
-"""Commands that open a session. The others look at one, or change something in passing."""
+VISITING = (None, "run", "compact", "continue", "retry", "carry")
+"""Commands of which plugins hear: they run a session. The others look at one, or change something in passing."""
 READING = ("sessions", "show", "approvals", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
