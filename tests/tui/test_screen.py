@@ -30,6 +30,9 @@ def test_commands_are_completed_and_tab_takes_the_chosen_one(world: World, serve
         await person.press("down", "tab")
         await person.sees("> /retry")
         assert "/rename TITLE" not in person.screen()
+        await person.pilot.resize_terminal(40, 16)
+        person.chat.query_one(Composer).replace_text("/attach")
+        await person.sees("/attach PATH         send a file or…")
 
     chat_with(world, talk)
 

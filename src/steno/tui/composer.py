@@ -13,6 +13,7 @@ from textual.widgets import TextArea
 
 from steno.tui.commands import Command, completions
 from steno.tui.palette import DARK, Palette
+from steno.tui.plain import one_line
 
 HISTORY_MAX = 200
 SHOWN_MAX = 7
@@ -59,7 +60,7 @@ class Completions(Widget):
         line = [
             Segment(" ▸ " if at == self._at else "   ", ground + Style(color=colours.accent)),
             Segment(head.ljust(20), ground + Style(color=colours.text, bold=at == self._at)),
-            Segment(" " + one.does, ground + Style(color=colours.soft)),
+            Segment(" " + one_line(one.does, self.size.width - 25), ground + Style(color=colours.soft)),
         ]
         return Strip(line).crop_extend(0, self.size.width, ground)
 
