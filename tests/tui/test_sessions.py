@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 import steno
+from steno.tui import telling
 from steno.tui.blocks import Block
 from steno.tui.plain import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
@@ -39,8 +40,9 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
     chat_with(world, talk)
 
 
-def test_a_row_of_the_list_fits_any_width(world: World, server: ModelServer) -> None:
+def test_a_row_of_the_list_fits_any_width(world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wide characters too: a session has one line, and the border of the list stays straight."""
+    monkeypatch.setattr(telling, "ago", lambda at_ms, now_s: "just now")
     titles = ["about the mountains " * 5, "山の話をしよう。" * 9, "🏔️👩‍👩‍👧 " * 20, "short"]
     for title in titles:
         said(world, title)
@@ -50,17 +52,17 @@ def test_a_row_of_the_list_fits_any_width(world: World, server: ModelServer) -> 
         def rows() -> list[str]:
             return [line for line in person.screen().splitlines() if any(title in line for title in shown)]
 
-        def straight() -> bool:
+        def straight(beside: str) -> bool:
             borders = [line for line in person.screen().splitlines() if line.endswith("╮")]
             ends = {cell_len(line) for line in borders + rows()}
-            return len(rows()) == len(titles) and len(ends) == 1 and max(ends) <= person.chat.size.width
+            fits = len(rows()) == len(titles) and len(ends) == 1 and max(ends) <= person.chat.size.width
+            cut = ["…" in row for row in rows()] == ["short" not in row for row in rows()]
+            return fits and cut and all(row.endswith(f"{beside} │") for row in rows())
 
         await person.press("ctrl+o")
         for width, beside in ((80, "2 msg  just now"), (60, "2 msg  just now"), (40, "just now"), (24, "")):
             await person.pilot.resize_terminal(width, 24)
-            await person.until(straight, f"a list in {width} columns")
-            assert ["…" in row for row in rows()] == ["short" not in row for row in rows()]
-            assert all(row.endswith(f"{beside} │") for row in rows())
+            await person.until(lambda beside=beside: straight(beside), f"a list in {width} columns")  # type: ignore[misc]
 
     chat_with(world, talk)
 
