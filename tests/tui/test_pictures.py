@@ -22,6 +22,7 @@ from tests.tui.chatting import Person, chat_with, wiring_of
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDE, NARROW = (80, 24), (44, 20)
+REST_TRIES = 100
 
 ANSWER = """\
 ## Tides
@@ -51,14 +52,17 @@ def one_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def compare(person: Person, name: str, coloured: bool = False) -> None:
     """With what is on the screen when it has come to rest."""
-    found = ""
-    while found != (found := picture(person, coloured)):
-        await person.pilot.pause(0.1)
     golden = GOLDEN / f"{name}.txt"
     if os.environ.get("STENO_TESTS_PAINT"):
+        await person.pilot.pause(1.0)
         golden.parent.mkdir(exist_ok=True)
-        golden.write_text(found, encoding="utf-8")
-    assert found == golden.read_text(encoding="utf-8")
+        golden.write_text(picture(person, coloured), encoding="utf-8")
+    wanted = golden.read_text(encoding="utf-8")
+    for _ in range(REST_TRIES):
+        if picture(person, coloured) == wanted:
+            return
+        await person.pilot.pause(0.1)
+    assert picture(person, coloured) == wanted
 
 
 def picture(person: Person, coloured: bool) -> str:
