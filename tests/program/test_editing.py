@@ -52,6 +52,40 @@ def test_a_fork_repeats_the_requests_of_its_parent_byte_for_byte(world: World, s
 
 
 @pytest.mark.promise(58)
+def test_a_fork_at_a_prompt_is_interrupted_in_every_view_and_the_prompt_can_be_run_again(
+    world: World, server: ModelServer
+) -> None:
+    world.steno("run", "prompt")
+    id = world.only_session()
+    fork = world.steno("fork", id, "--at", seqs(world, id, "user")[0]).strip()
+    [last] = [one["last_turn"] for one in world.sessions() if one["id"] == fork]
+    assert [(one["outcome"], one["cause"]) for one in world.show(fork)["turns"]] == [("interrupted", "forked")]
+    assert last == "interrupted"
+    with world.start("follow", fork) as program:
+        assert program.end() == 130
+        assert f"steno retry {fork}" in program.errors()
+    with world.start("continue", fork) as program:
+        assert program.end() == 1
+        assert f"steno retry {fork}" in program.errors()
+    world.steno("retry", fork)
+    assert last_words(server)[-1] == ("user", "prompt")
+    assert [message["role"] for message in world.messages(fork)] == ["user", "assistant"]
+
+
+@pytest.mark.promise(57)
+@pytest.mark.promise(58)
+def test_a_prompt_that_failed_can_be_run_again_in_a_fork(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(status=400), Reply(("ok",))]
+    world.steno("run", "prompt", expect=1)
+    id = world.only_session()
+    fork = world.steno("fork", id, "--at", str(world.show(id)["turns"][0]["id"])).strip()
+    assert world.steno("retry", fork) == "ok\n"
+    assert last_words(server) == [("user", "prompt")]
+    assert [message["state"] for message in world.messages(fork)] == ["complete", "lost", "complete"]
+    assert [message["state"] for message in world.messages(id)] == ["failed", "lost"]
+
+
+@pytest.mark.promise(58)
 def test_a_fork_has_everything_up_to_its_message_and_nothing_after_it(world: World, server: ModelServer) -> None:
     id = three_turns(world, server)
     before = world.messages(id)

@@ -47,6 +47,8 @@ def _interrupted(cause: str, session: str) -> str:
             return f"the process that ran the turn was killed; {kept}; steno continue {session} takes it up"
         case "terminated":
             return f"the turn was ended by a signal; {kept}; steno continue {session} takes it up"
+        case "forked":
+            return f"the fork begins in the middle of this turn; steno retry {session} runs its prompt again"
         case _:
             return f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from steno.journal.facts import FreeFact, HookOwed, SessionEnded
+from steno.journal.facts import FreeFact, HookOwed, SessionEnded, TurnOutcome
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.state import State
@@ -39,8 +39,13 @@ class Visit(Struct, frozen=True):
 
 def standing(row: ListingRow, tail: State) -> Standing:
     """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut off by leaving."""
-    last: LastTurn = "interrupted" if tail.turn is not None else row.last_turn or "none"
+    last: LastTurn = "interrupted" if tail.turn is not None else last_turn(row, tail) or "none"
     return Standing(last, bool(row.waiting), row.model)
+
+
+def last_turn(row: ListingRow, tail: State) -> TurnOutcome | None:
+    """How the last turn ended. One that a fork cut off has no end of its own; then the tail has its beginning."""
+    return row.last_turn if tail.last_turn is None else tail.last_turn.ending.outcome
 
 
 def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:

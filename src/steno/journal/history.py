@@ -231,14 +231,15 @@ class History(Struct):
                     self._settle_open(seq)
                     self._add(seq, Closed(seq, "interrupted", "forked"))
                 self._turn = _Turn()
-                self._inputs = {}
+                said = {slot.entry.seq for slot in self._slots if isinstance(slot.entry, Said)}
+                self._inputs = {input: self._inputs[input] for input in said}  # what waits is the parent's
             case ContextSet():
                 self.context = fact
             case Compacted():
                 slot = _Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True))
-                said = next((slot for slot in reversed(self._slots) if isinstance(slot.entry, Said)), None)
-                if said is not None and self._turn.origin is not None and self._turn.ending is None:
-                    self._pinned[seq] = said
+                last = next((slot for slot in reversed(self._slots) if isinstance(slot.entry, Said)), None)
+                if last is not None and self._turn.origin is not None and self._turn.ending is None:
+                    self._pinned[seq] = last
                 self._slots.append(slot)
                 self._summaries.append(slot)
             case MessageHidden():

@@ -322,9 +322,12 @@ class State(Struct):
             self.rules[fact.rule] = fact.verdict
 
     def _start_session(self, fact: SessionStarted) -> None:
-        """A fork inherits what was said, not what was under way: that is its parent's to finish. What was allowed was
-        allowed to its parent; what is forbidden stays forbidden."""
+        """A fork inherits what was said, not what was under way: that is its parent's to finish, and here it was cut
+        off; nothing takes it up by itself. What was allowed was allowed to its parent; what is forbidden stays
+        forbidden."""
         self.started = fact
+        if self.turn is not None:
+            self.last_turn = EndedTurn(self.turn, TurnEnded(self.turn.seq, "interrupted", "forked"))
         self.turn = self.cut_off = self.stopping = None
         self.rules = {rule: verdict for rule, verdict in self.rules.items() if verdict != "allow"}
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}

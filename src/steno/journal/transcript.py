@@ -187,7 +187,7 @@ class Transcript(Struct):
     def _note(self, fact: AnyFact) -> None:
         match fact:
             case SessionStarted():
-                self._inputs.clear()
+                self._inputs = {seq: said for seq, said in self._inputs.items() if said.state != "pending"}
                 if self.turns and self.turns[-1].outcome is None:
                     self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
             case InputWithdrawn():

@@ -109,9 +109,10 @@ class Running:
         if turn is None or gone or leaving.is_set():
             return
         view = await self._views.view(session)
-        if turn in view.ends:
-            ended = next(one for one in view.transcript.turns if one.seq == turn)
-            yield Record(view.ends[turn], 0, TurnEnded(turn, ended.outcome or "interrupted", ended.cause, ended.detail))
+        ended = next((one for one in view.transcript.turns if one.seq == turn), None)
+        if ended is not None and ended.outcome is not None:
+            at = view.ends.get(turn, view.state.head)  # one that a fork cut off has no end of its own
+            yield Record(at, 0, TurnEnded(turn, ended.outcome, ended.cause, ended.detail))
 
     async def watch(self, session: str, end: Tail) -> AsyncIterator[Event]:
         """Everything of a session after its end as it was seen, as it is stored, whoever runs it. It goes on for ever,
@@ -242,12 +243,12 @@ class Running:
                 return None
 
     async def _left(self, wanted: _Wanted, leaving: asyncio.Event) -> bool:
-        """Whether we let go before the end: the input still waits, or the turn is somebody else's to finish."""
-        if wanted.input in (await self._views.view(wanted.session)).state.pending:
+        """Whether we let go before the end: the input still waits, or the turn is somebody else's to finish. Who
+        watches and has seen everything sees no more: the turn is open and nobody runs it, or a fork cut it off."""
+        if wanted.watching or wanted.input in (await self._views.view(wanted.session)).state.pending:
             return True
         head = (await self._store.glance(wanted.session)).head
-        open = (await self._views.tail(wanted.session, head)).turn is not None
-        return open and (wanted.watching or leaving.is_set())
+        return leaving.is_set() and (await self._views.tail(wanted.session, head)).turn is not None
 
     async def _pump(self, wanted: _Wanted, inbox: Inbox) -> None:
         try:
@@ -278,6 +279,12 @@ class Running:
             raise NotAllowed(
                 f"the turn of session {session!r} that was cut off was taken up {len(cut.withdrawn)} times and nothing "
                 f"came back; there is nothing to continue. It is kept: steno retry {session} runs its prompt again"
+            )
+        last = view.state.last_turn
+        if last is not None and last.ending.cause == "forked":
+            raise NotAllowed(
+                f"session {session!r} begins in the middle of a turn that is its parent's to finish; "
+                f"steno retry {session} runs its prompt here"
             )
         if cut is None or not cut.waits():
             raise NotAllowed(f"session {session!r} has no turn that was cut off; there is nothing to continue")

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.engine import tokens
+from steno.engine.ending import last_turn
 from steno.engine.recover import recover, waits_for_approval
 from steno.journal.distillates import Distilled
 from steno.journal.drafts import Draft
@@ -18,7 +19,6 @@ from steno.journal.facts import (
     Record,
     RuleSet,
     SessionEnded,
-    SessionStarted,
     StepStarted,
     TurnEnded,
     TurnStarted,
@@ -40,7 +40,7 @@ TAIL = 16
 PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
 
-TURN_EDGES = (SessionStarted, TurnStarted, TurnEnded)
+TURN_EDGES = (TurnStarted, TurnEnded)
 
 
 class Approval(Struct, frozen=True):
@@ -245,6 +245,7 @@ class Views:
         row = glance.row
         state = await self.tail(listed.id, glance.head)
         waits = state.turn is not None and waits_for_approval(state.turn)
+        row.last_turn = last_turn(row, state)
         if glance.owner is not None:
             row.messages += sum(draft.stream.kind != "reasoning" and draft.text != "" for draft in glance.drafts)
         else:
