@@ -127,6 +127,13 @@ def test_a_missing_key_is_named_by_its_variable_and_its_place_in_the_file(
     assert world.messages(world.only_session(), "user")[0]["state"] == "failed"
 
 
+def test_a_backup_that_cannot_be_made_is_no_fault_of_the_store(world: World, tmp_path: Path) -> None:
+    with world.start("backup", str(tmp_path / "missing" / "copy.db")) as program:
+        assert program.end() == 1
+        said = program.errors()
+    assert "copy.db.partial: No such file or directory; nothing was changed; mend that and try again" in said
+
+
 def test_a_backup_that_cannot_be_read_is_named(world: World, tmp_path: Path) -> None:
     assert "nowhere.db" in complaint(world, "restore", str(tmp_path / "nowhere.db"), expect=1)
     assert str(tmp_path) in complaint(world, "restore", str(tmp_path), expect=1)

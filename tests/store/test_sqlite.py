@@ -554,7 +554,7 @@ def test_a_store_with_a_log_is_no_backup(path: Path, session: str, tmp_path: Pat
 def test_a_backup_that_cannot_be_made_leaves_nothing(path: Path, session: str, tmp_path: Path) -> None:
     with BlockingStore(path) as store:
         for place in (tmp_path / "nowhere" / "backup", path):
-            with pytest.raises((StoreUnwritable, NotAllowed)):
+            with pytest.raises((StoreUnopenable, NotAllowed)):
                 store.backup(place)
     assert said(path, session) == ["hello"]
     assert not any("partial" in file.name for file in tmp_path.iterdir())

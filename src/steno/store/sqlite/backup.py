@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from steno.store.errors import NotAllowed, StoreReadOnly
+from steno.store.errors import NotAllowed, StoreUnopenable
 from steno.store.sqlite.database import sync_folder, translated
 
 
@@ -19,7 +19,7 @@ def backup(connection: apsw.Connection, to: Path) -> None:
     try:
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
     except OSError as error:
-        raise StoreReadOnly(f"cannot make {partial}: {error.strerror}") from error
+        raise StoreUnopenable(f"cannot make {partial}: {error.strerror}") from error
     try:
         with translated(f"the backup {to} was not made"), _may_write(connection):
             connection.execute("vacuum into ?", (str(partial),))
