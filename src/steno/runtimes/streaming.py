@@ -15,6 +15,7 @@ Kind = Literal["text", "reasoning"]
 Commit = Callable[[Kind, str], Awaitable[None]]
 
 WAITING_CHARS_MAX = 1 << 20
+DETAIL_MAX = 500
 
 
 class Streamed:
@@ -74,6 +75,9 @@ class _Inbox:
                 self.error = ModelError("dropped", "the stream ended without an answer", sent="yes")
         except ModelError as error:
             self.error = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for what does not come
+            detail = f"the answer cannot be read: {type(error).__name__}: {error}"[:DETAIL_MAX]
+            self.error = ModelError("server_error", detail, sent="yes")
         self.arrived.set()
 
     def _take_in(self, event: ModelEvent) -> None:
