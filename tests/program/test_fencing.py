@@ -29,8 +29,9 @@ def test_a_runner_whose_session_was_taken_while_it_slept_adds_nothing_and_the_at
         assert world.steno("run", "two", "--key", "k") == "of the next one\n"
         before = world.show(world.only_session())
         runner.signal(signal.SIGCONT)
-        assert runner.end() == 130
+        status = runner.end()
         errors = runner.errors()
+        assert status == 130, errors
         shown = runner.shown()
     id = world.only_session()
     assert f"refused a write to session {id} with the old token" in errors

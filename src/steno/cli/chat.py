@@ -2,9 +2,11 @@
 
 import argparse
 import asyncio
+import contextlib
 import re
 import signal
 import time
+from collections.abc import Iterator
 
 from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline
 from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
@@ -58,41 +60,47 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
 async def _line(front: Front) -> str | None:
     """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves."""
     last_s = -TWICE_S
-    while True:
-        number, line = await _typed(front)
-        if number is None:
-            return line
-        now_s = time.monotonic()
-        if number != signal.SIGINT or now_s - last_s < TWICE_S:
-            front.service.visits.reason = REASONS[number]
-            leave_by_deadline()
-            return None
-        last_s = now_s
-        note("\n[Ctrl-C again, or Ctrl-D, leaves]")
+    with _signals() as signals:
+        while True:
+            number, line = await _typed(front, signals)
+            if number is None:
+                return line
+            now_s = time.monotonic()
+            if number != signal.SIGINT or now_s - last_s < TWICE_S:
+                front.service.visits.reason = REASONS[number]
+                leave_by_deadline()
+                return None
+            last_s = now_s
+            note("\n[Ctrl-C again, or Ctrl-D, leaves]")
 
 
-async def _typed(front: Front) -> tuple[signal.Signals | None, str | None]:
-    """What is typed at the prompt, or the signal that came first."""
+@contextlib.contextmanager
+def _signals() -> Iterator["asyncio.Queue[signal.Signals]"]:
+    """Those that come while somebody types, also between two lines."""
     loop = asyncio.get_running_loop()
-    typing = asyncio.ensure_future(front.lines.next())
-    came: list[signal.Signals] = []
-
-    def interrupt(number: signal.Signals) -> None:
-        came.append(number)
-        typing.cancel()
-
+    came: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in REASONS:
-        loop.add_signal_handler(number, interrupt, number)
+        loop.add_signal_handler(number, came.put_nowait, number)
     try:
-        show("you> ", end="")
-        await asyncio.wait([typing])
+        yield came
     finally:
         for number in REASONS:
             loop.remove_signal_handler(number)
+
+
+async def _typed(front: Front, signals: "asyncio.Queue[signal.Signals]") -> tuple[signal.Signals | None, str | None]:
+    """What is typed at the prompt, or the signal that came first."""
+    typing = asyncio.ensure_future(front.lines.next())
+    signalled = asyncio.ensure_future(signals.get())
+    try:
+        show("you> ", end="")
+        await asyncio.wait([typing, signalled], return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            front.lines.drop()
+            return signalled.result(), None
+    finally:
         typing.cancel()
-    if came:
-        front.lines.drop()
-        return came[-1], None
+        signalled.cancel()
     if front.lines.gone:
         front.service.visits.reason = REASONS[signal.SIGHUP]
     return None, typing.result()

@@ -195,7 +195,7 @@ class Running:
     ) -> AsyncGenerator[Event, None]:
         """Follow a session while `driving` runs it; yield what is wanted, to its end."""
         inbox: Inbox = asyncio.Queue(INBOX_MAX)
-        driver = asyncio.create_task(_report(driving, inbox))
+        driver = asyncio.create_task(_report(self._told(wanted.session, driving, over), inbox))
         pump = asyncio.create_task(self._pump(wanted, inbox))
         turn: Seq | None = None
         seen = wanted.after
@@ -225,12 +225,21 @@ class Running:
                 task.cancel()
             await asyncio.gather(driver, pump, return_exceptions=True)
 
+    async def _told(self, session: str, driving: Coroutine[None, None, None], over: asyncio.Event) -> None:
+        """Run a session. If somebody took it from us, they end our turn: wait until we have been told of that."""
+        try:
+            await driving
+        except LeaseLost:
+            await self._store.glance(session)  # says so if the session was deleted
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), COMING_S)
+                return
+            raise
+
     async def _next(self, inbox: Inbox, wanted: _Wanted, seen: Seq, leaving: asyncio.Event) -> Event | None:
         """The next event; None when none will come."""
         while True:
             event = await inbox.get()
-            if isinstance(event, LeaseLost):
-                await self._store.glance(wanted.session)  # says so if the session was deleted
             if isinstance(event, BaseException):
                 raise event
             if event is not None:
