@@ -95,9 +95,9 @@ async def _typed(front: Front, signals: "asyncio.Queue[signal.Signals]") -> tupl
     try:
         show("you> ", end="")
         await asyncio.wait([typing, signalled], return_when=asyncio.FIRST_COMPLETED)
-        if signalled.done():
+        if signalled.done() or not signals.empty():
             front.lines.drop()
-            return signalled.result(), None
+            return await signalled, None
     finally:
         typing.cancel()
         signalled.cancel()

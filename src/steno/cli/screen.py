@@ -101,6 +101,7 @@ class Lines:
     def __init__(self) -> None:
         self.gone = False
         """Whether the terminal was closed."""
+        self._terminal = os.isatty(0)
         self._held = b""
 
     async def next(self) -> str | None:
@@ -108,7 +109,7 @@ class Lines:
         while b"\n" not in self._held:
             piece = await _read()
             if not piece:
-                self.gone = piece is None
+                self.gone = piece is None or (self._terminal and not os.isatty(0))
                 line, self._held = self._held, b""
                 return _decoded(line) if line else None
             self._held += piece
