@@ -105,6 +105,8 @@ EXAMPLE = """\
 # session_tokens_max = 0
 # summary_s = 60.0           # time for a summary of a long session
 # idle_s = 120.0             # silence of a stream after which it counts as broken
+# chat_idle_s = 21600.0      # a chat in which nothing happens for so long ends its visit; the next message begins one
+                             # again. 0: never
 """
 
 
@@ -210,6 +212,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     session_tokens_max: CountOrNone = 0
     summary_s: Seconds = 60.0
     idle_s: Seconds = 120.0
+    chat_idle_s: SecondsOrNone = 21_600.0
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,11 +6,13 @@ import pytest
 from rich.cells import cell_len
 
 import steno
+from steno.journal.facts import SessionAttended, SessionEnded
 from steno.tui import telling
 from steno.tui.blocks import Block
 from steno.tui.plain import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
 from tests.program.model_server import ModelServer, Reply
+from tests.program.test_memory import facts
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with, elsewhere, wiring_of
 
@@ -359,6 +361,27 @@ def test_whoever_waits_for_an_input_that_is_taken_back_is_told(world: World, ser
             assert waiting.end() == 130
             assert "taken back" in waiting.errors()
     assert len(server.requests) == 1
+
+
+@pytest.mark.promise(39)
+def test_a_chat_that_nobody_uses_ends_its_visit_and_the_next_message_begins_another(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(("fine",)), Reply(("here again",))]
+    wiring = wiring_of(world, limits={"chat_idle_s": 0.4})
+
+    async def talk(person: Person) -> None:
+        await person.say("hello")
+        await person.sees("fine", "this visit has ended")
+        assert world.sessions()[0]["ended"] == "idle"
+        await person.say("anybody?")
+        await person.sees("here again")
+        await person.until(lambda: not person.service.visits.attending(person.session), "a second end")
+
+    chat_with(world, talk, wiring=wiring)
+    visits = [fact for fact in facts(world, world.only_session()) if isinstance(fact, SessionAttended | SessionEnded)]
+    reasons = [fact.reason if isinstance(fact, SessionEnded) else "came" for fact in visits]
+    assert reasons == ["came", "idle", "came", "idle"]
 
 
 @pytest.mark.promise(46)

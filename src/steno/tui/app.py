@@ -83,6 +83,8 @@ class Chat(App[int]):
         self._busy_since_s: float | None = None
         self._hint = ""
         self._stopping: asyncio.Task[None] | None = None
+        self._active_s = time.monotonic()
+        self._typed_last = ""
         self._jobs: set[asyncio.Task[None]] = set()
         for each in PALETTES:
             self.register_theme(theme(each))
@@ -116,6 +118,7 @@ class Chat(App[int]):
 
     def changed(self) -> None:
         """There is something else to see: it is painted with the next frame."""
+        self._active_s = time.monotonic()
         if not self._due and self.is_running:
             self._due = True
             self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
@@ -206,6 +209,21 @@ class Chat(App[int]):
         self.query_one(Scroll).tick()
         if self.query_one(Status).busy:
             self.query_one(Status).refresh()
+        self._look_whether_idle(time.monotonic(), self.query_one(Composer).text)
+
+    def _look_whether_idle(self, now_s: float, typed: str) -> None:
+        """Where nobody is any more, the visit ends, so that plugins hear of it. What is said next begins another."""
+        if typed != self._typed_last or self.watched.turn() is not None:
+            self._typed_last, self._active_s = typed, now_s
+        session, idle_s = self.watched.id, self.wiring.config.limits.chat_idle_s
+        if 0 < idle_s < now_s - self._active_s and session is not None and self.service.visits.attending(session):
+            self._active_s = now_s
+            self.do(self._end_idle(session))
+
+    async def _end_idle(self, session: str) -> None:
+        for problem in await self.service.visits.leave("idle", session):
+            self.tell(problem, "warn")
+        self.tell("nothing happened here for long, so this visit has ended; say something to go on")
 
     def paint_again(self) -> None:
         """The terminal missed something."""
