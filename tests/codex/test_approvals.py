@@ -1,7 +1,6 @@
 """What codex asks is what we ask: the same facts, rules and commands, and a question outlives everybody."""
 
 import json
-import os
 import signal
 
 import pytest
@@ -149,13 +148,16 @@ def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
     assert world.run("and") == "And so on.\n"
 
 
-@pytest.mark.torture
-def test_a_question_about_a_codex_that_died_is_kept(world: CodexWorld) -> None:
-    """Codex alone is killed while it waits: our question stands, or the turn says that it failed; nothing ran."""
+@pytest.mark.promise(37)
+def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_another(world: CodexWorld) -> None:
     with asked(world) as program:
-        server = world.app_server()
-        assert server is not None
-        os.kill(server, signal.SIGKILL)
-        program.end()
-    assert ran(world) == 0
+        world.kill_codex()
+        world.wait_codex_gone()
+        assert len(json.loads(world.steno("approvals", "--json"))) == 1
+        assert ran(world) == 0
+        world.steno("approve", world.only_session())
+        assert program.end() == 0, program.errors()
+    assert ran(world) == 1
+    assert [one["outcome"] for one in world.show(world.only_session())["turns"]] == ["done"]
     assert world.run("and") == "And so on.\n"
+    assert len(world.threads()) == 1

@@ -231,7 +231,10 @@ class _Driven:
     async def _end(self, ending: Ending) -> None:
         held = self._held
         turn = held.state.turn
-        if ending == "left" or turn is None:
+        if ending == "left":
+            await self.close()
+            return
+        if turn is None:
             return
         if ending.status == "interrupted" and held.letting_go():
             return  # the loop lets go, and says that it was we who ended it

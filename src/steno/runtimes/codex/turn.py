@@ -14,6 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from steno.engine.action import Finish, Limits, next_action
+from steno.engine.recover import waits_for_approval
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     OutputLate,
@@ -126,6 +127,9 @@ class RunningTurn:
         try:
             messages = self._means.server.take()
         except Gone as error:
+            if self._only_waits():
+                log().info("codex %s; the question that it asked stands", error)
+                return "left"
             return await self._do(self._map.close("failed", "codex", f"codex {error}"))
         told, self._told = self._told, []
         acts: list[m.Act] = []
@@ -151,6 +155,13 @@ class RunningTurn:
             self._heard = False
             await self._steer()
         return None
+
+    def _only_waits(self) -> bool:
+        """Whether nothing is under way but a question to a person, which the end of codex does not answer."""
+        turn = self._held.state.turn
+        if turn is None or not waits_for_approval(turn):
+            return False
+        return all(call.started is None for call in turn.calls.values())
 
     def _budget_reached(self) -> str:
         """Which budget is spent, as our own loop would say before it asks again; "" if none."""
