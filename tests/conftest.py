@@ -6,7 +6,7 @@ from hypothesis import settings
 
 AT_ONCE_MAX = 8
 
-settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=50)
+settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=30)
 settings.register_profile("torture", settings.get_profile("suite"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

@@ -9,6 +9,7 @@ from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_run import said
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 
 SHELL = (("shell", '{"command": "echo out"}'),)
 
@@ -30,7 +31,7 @@ def test_stdout_is_the_stored_text_and_one_newline_however_many_steps_there_were
 
 @pytest.mark.promise(9)
 @pytest.mark.parametrize("text", ["Once upon ", "a line\n"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM], 2))
 def test_a_stopped_turn_adds_at_most_one_newline(
     world: World, server: ModelServer, text: str, number: signal.Signals
 ) -> None:

@@ -295,7 +295,7 @@ def test_an_input_during_a_summary_by_command_is_accepted_and_answered_after_it(
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", rotating([None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(talk: Talk, number: signal.Signals | None) -> None:
     """By a signal, or by `interrupt` from another process."""
     talk.say_until_nearly_full()
