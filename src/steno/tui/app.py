@@ -223,7 +223,7 @@ class Chat(App[int]):
     async def _end_idle(self, session: str) -> None:
         for problem in await self.service.visits.leave("idle", session):
             self.tell(problem, "warn")
-        self.tell("nothing happened here for long, so this visit has ended; say something to go on")
+        self.tell("nothing happened here for long, so this visit has ended; all is kept, say something to go on")
 
     def paint_again(self) -> None:
         """The terminal missed something."""
