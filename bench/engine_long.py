@@ -1,18 +1,22 @@
 """Sessions of 1,000, 10,000 and 100,000 messages with three summaries: what opening one and building its next request
-cost, and how that compares with a session of which next to nothing was compacted away."""
+cost, and how that compares with a session of which next to nothing was compacted away. And sessions that were never
+summarised: the memory that their first summary takes."""
 
 import asyncio
-import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import child
 from bench.building import FAST, MESSAGES_PER_TURN, add_turns, build
+from bench.machine import rss_peak_mb
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import interleaved, median_ratio, medians, percentile, timed_ms
+from steno.engine.action import Limits
 from steno.engine.request import build as build_request
 from steno.journal.facts import Compacted
 from steno.models.specs import ModelSettings, make
+from steno.runtimes.compacting import compact
 from steno.runtimes.held import HeldSession
 from steno.runtimes.native import written
 from steno.store.sqlite.blocking import BlockingStore
@@ -25,6 +29,8 @@ SUMMARIES = 3
 TAIL_TURNS = 20
 """Turns after the last summary, in every session."""
 LEASE_MS = 30_000
+CONTEXT = 32_000
+"""Tokens that the model of a first summary takes."""
 
 
 def run(plan: Plan) -> list[Result]:
@@ -47,7 +53,18 @@ def run(plan: Plan) -> list[Result]:
     for size, id in sessions.items():
         peak_mb = child.finish(child.start("bench.engine_long", path, id), float, 120.0)
         results.append(noted(NAME, f"{size:,} messages, three summaries: peak memory of a run", peak_mb, "MB"))
-    return results
+    return [*results, *_first_summaries(path, sizes)]
+
+
+def _first_summaries(path: Path, sizes: Sequence[int]) -> list[Result]:
+    """Once the text is more than memory keeps, a message more costs what its weight does."""
+    peaks_mb = []
+    for size in sizes:
+        [id] = build(path, 1, size // MESSAGES_PER_TURN)
+        peaks_mb.append(child.finish(child.start("bench.engine_long", path, id, "summarise"), float, 300.0))
+    what = "messages, no summary: peak memory of the first"
+    results = [noted(NAME, f"{size:,} {what}", mb, "MB") for size, mb in zip(sizes, peaks_mb, strict=True)]
+    return [*results, at_most(NAME, f"{sizes[1]:,} {what}, against {sizes[0]:,}", peaks_mb[1] / peaks_mb[0], 1.5)]
 
 
 async def _shared(store: BlockingStore) -> SqliteStore:
@@ -90,12 +107,21 @@ async def _summarise(store: SqliteStore, id: str) -> None:
     await held.release()
 
 
-def _peak(path: str, id: str) -> None:
-    """In a process of its own: open, build, and say how much memory that took at most."""
+async def _first_summary(store: SqliteStore, id: str) -> None:
+    held = await HeldSession.open(store, id, LEASE_MS)
+    model = make("scripted:pieces?n=5&rate=0", ModelSettings())
+    if (came := await compact(held, model, Limits(context_max=CONTEXT))).outcome != "done":
+        raise RuntimeError(came.detail)
+    await held.release()
+
+
+def _peak(path: str, id: str, what: str = "build") -> None:
+    """In a process of its own: open, build or summarise, and say how much memory that took at most."""
     child.ready()
     with BlockingStore(Path(path)) as store, asyncio.Runner() as runner:
-        runner.run(_next_request(runner.run(_shared(store)), id))
-    child.answer(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        shared = runner.run(_shared(store))
+        runner.run(_first_summary(shared, id) if what == "summarise" else _next_request(shared, id))
+    child.answer(rss_peak_mb())
 
 
 if __name__ == "__main__":

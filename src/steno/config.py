@@ -26,7 +26,7 @@ EXAMPLE = """\
 # fallback = []              # models that answer the rest of a turn when the session's own does not, in this order
 # max_tokens = 8192
 # context_tokens = 0         # what the model takes; older parts of a longer session are summarised. 0: not known, then
-                             # that happens only when the provider says that a request is too long
+                             # that happens when the provider says that a request is too long, or at a million tokens
 
 [openai]
 # key = ""                   # or OPENAI_API_KEY

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from steno.engine import tokens
 from steno.engine.action import Ask, Compact, Finish, Limits, Room, next_action
-from steno.engine.compaction import CALLS_MAX, Plan, ask, plan, portions
+from steno.engine.compaction import CALLS_MAX, LeftOut, Plan, Portion, ask, plan, portions, tell, weigh
 from steno.engine.recover import recover
 from steno.journal.facts import (
     Compacted,
@@ -26,7 +26,7 @@ from steno.journal.facts import (
     TurnStarted,
     Usage,
 )
-from steno.journal.history import Answered, Entry, History, Said, Settled, Summarised
+from steno.journal.history import Answered, Entry, History, Said, Settled, Standing, Summarised, Weighed
 from steno.journal.parts import Returned, Text, ToolCall
 from steno.journal.state import State
 from tests.journal.folding import fold, in_place
@@ -46,8 +46,16 @@ def state(*facts: Fact) -> State:
     return fold(State(), in_place(facts))
 
 
-def placed(*facts: Fact) -> list[tuple[int, Entry]]:
+def placed(*facts: Fact) -> list[tuple[int, Standing]]:
     return fold(History(), in_place(facts)).placed()
+
+
+def text_of(portion: Portion, whole: dict[int, Entry] | None = None) -> str:
+    """A portion as the summariser reads it; `whole` are entries whose text was let go, by their facts."""
+    lines: list[Entry | LeftOut] = [
+        (whole or {})[entry.fact] if isinstance(entry, Weighed) else entry for entry in portion.entries
+    ]
+    return "\n".join(tell(line, portion.entry_chars) for line in lines)
 
 
 LONG = "x" * 400
@@ -112,7 +120,7 @@ def test_an_earlier_summary_is_given_as_what_it_is_and_never_as_dialogue() -> No
     assert made is not None
     assert made.before == "They counted to one."
     assert [type(entry) for entry in made.entries] == [Said, Answered]
-    [text] = portions(made, 10_000)
+    [text] = map(text_of, portions(made, 10_000))
     assert "They counted" not in text
     request = ask("m", text, made.before)
     assert request.tools == ()
@@ -130,7 +138,7 @@ def test_nothing_is_planned_where_nothing_would_go() -> None:
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=60), st.integers(200, 20_000))
 def test_the_summariser_is_asked_a_bounded_number_of_times(lengths: list[int], chars_max: int) -> None:
     entries = tuple(Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1))
-    made = portions(Plan(len(entries), entries), chars_max)
+    made = [*map(text_of, portions(Plan(len(entries), entries), chars_max))]
     assert 1 <= len(made) <= CALLS_MAX
     assert sum(map(len, made)) <= chars_max * CALLS_MAX + 200
     whole = "\n".join(made)
@@ -139,11 +147,21 @@ def test_the_summariser_is_asked_a_bounded_number_of_times(lengths: list[int], c
 
 def test_ten_thousand_messages_are_shortened_and_say_so() -> None:
     entries = tuple(Said(i, (Text(f"message {i} " + "z" * 3_000),)) for i in range(1, 10_001))
-    made = portions(Plan(10_000, entries), 100_000)
+    made = [*map(text_of, portions(Plan(10_000, entries), 100_000))]
     assert len(made) <= CALLS_MAX
     assert "message 1 " in made[0]
     assert "message 10000 " in made[-1]
     assert "left out" in "".join(made)
+
+
+@given(st.lists(st.integers(1, 9_000), min_size=1, max_size=60), st.integers(200, 20_000))
+def test_a_summariser_is_told_the_same_whether_or_not_memory_has_the_text(lengths: list[int], chars_max: int) -> None:
+    entries = tuple(Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1))
+    weighed = tuple(Weighed(entry.seq, Said, entry.seq, (), *weigh(entry)) for entry in entries)
+    whole: dict[int, Entry] = {entry.seq: entry for entry in entries}
+    expected = [*map(text_of, portions(Plan(len(entries), entries), chars_max))]
+    assert [text_of(one, whole) for one in portions(Plan(len(entries), weighed), chars_max)] == expected
+    assert tokens.of_entries(weighed) == tokens.of_entries(entries)
 
 
 # --- when -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from steno.engine.recover import close, recover
 from steno.journal import facts as f
 from steno.journal.codec import encode
 from steno.journal.drafts import Draft, Stream
-from steno.journal.history import Answered, History, Settled, Summarised
+from steno.journal.history import Answered, Entry, History, Settled, Summarised, kind_of, restored
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Returned, Text, ToolCall
 from steno.journal.state import State
@@ -179,6 +179,66 @@ def test_a_withdrawn_rewind_leaves_no_trace(journal: Journal, data: st.DataObjec
     undone = [f.Record(head + 1, 0, f.Rewound(to)), f.Record(head + 2, 0, f.RewindWithdrawn(head + 1))]
     before = fold(History(), journal.records).entries()
     assert fold(History(), journal.records + undone).entries() == before
+
+
+def weigh(entry: Entry) -> tuple[int, int]:
+    return 1, len(str(entry))
+
+
+@given(
+    st.one_of(journals(tidy=False).map(lambda one: one.records), any_records()), st.integers(1, 7), st.integers(0, 9)
+)
+def test_text_that_was_let_go_is_restored_from_its_facts(records: list[f.Record], every: int, chars: int) -> None:
+    """Whatever came before and after: rewinds, summaries, hidden messages, forks and prompts that are run again."""
+    whole, thin = History(), History()
+    for record in records:
+        whole.apply(record)
+        thin.apply(record)
+        if record.seq % every == 0:
+            thin.let_go(chars, weigh)
+    assert [kind_of(entry) for entry in thin.outline()] == [type(entry) for entry in whole.outline()]
+    assert [at for at, _ in thin.placed()] == [at for at, _ in whole.placed()]
+    facts = {record.seq: record.fact for record in records}
+    thin.restore({one.fact: restored(one, facts[one.fact]) for one in thin.missing()})
+    assert thin.entries() == whole.entries()
+
+
+ANSWER = f.StepSealed(3, (Text("look"), ToolCall("a", "tool", "{}"), ToolCall("b", "tool", "{}")))
+ASKED: list[f.AnyFact] = [
+    f.InputAdmitted((Text("hello"),), "test"),
+    f.TurnStarted(f.Takes(1)),
+    f.StepStarted("model"),
+    ANSWER,
+]
+A, B = (f.ToolSettled(3, call, Returned((Text(call),))) for call in "ab")
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param([A, f.SessionStarted("test", forked_from=f.ForkPoint("p", 5))], id="a fork with an open call"),
+        pytest.param([f.StepStarted("model"), f.StepSealed(5, (Text("."),)), B, A], id="outcomes after another answer"),
+        pytest.param([A, B, f.MessageHidden(5)], id="a hidden outcome"),
+        pytest.param([A, B, f.Compacted(4, "so far")], id="a summary, and the prompt that it pins"),
+    ],
+)
+def test_what_comes_later_finds_its_place_among_text_that_was_let_go(later: list[f.AnyFact]) -> None:
+    facts: list[f.AnyFact] = [*ASKED, *later]
+    whole, thin = fold(History(), in_place(facts)), History()
+    for record in in_place(facts):
+        thin.apply(record)
+        thin.let_go(0, weigh)
+    assert thin.missing()
+    thin.restore({one.fact: restored(one, facts[one.fact - 1]) for one in thin.missing()})
+    assert thin.entries() == whole.entries()
+
+
+def test_a_request_is_not_built_from_text_that_was_let_go() -> None:
+    history = fold(History(), in_place(one_turn(1)))
+    history.let_go(0, weigh)
+    assert history.thinned
+    with pytest.raises(ValueError, match="restore it first"):
+        history.entries()
 
 
 # --- the state ---------------------------------------------------------------------------------------------------

@@ -1,12 +1,10 @@
 """Summaries in the middle of things: among tool calls, before an answer that never comes, by command, beside other
 inputs; and everything that opened the session before opens the same session after."""
 
-import contextlib
 import json
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,22 +15,14 @@ from steno.journal.facts import (
     HelperEnded,
     HelperStarted,
     InputAdmitted,
-    SessionStarted,
-    StepSealed,
-    StepStarted,
-    Takes,
-    TurnEnded,
-    TurnStarted,
 )
 from steno.journal.parts import Text
-from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.protocol import Admission
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_compaction import FILLER, Talk, is_summary, last_user
 from tests.program.world import World, wait_until
 from tests.rotating import rotating
-from tests.tools.calls import needs_proc
 
 SUMMARY = "They spoke of many things."
 KINDS = {"openai-chat": "openai-chat:m", "anthropic": "anthropic:m"}
@@ -333,61 +323,3 @@ def test_a_kill_at_any_boundary_of_a_summary_by_command_leaves_the_old_context_o
     assert text.count(SUMMARY) == compacted <= 1
     assert (talk.said[0] in text) == (not compacted)
     assert len(talk.facts(HelperStarted)) == len(talk.facts(HelperEnded))
-
-
-# --- ten thousand messages ------------------------------------------------------------------------------------------
-
-
-def imported(world: World, messages: int, chars: int) -> str:
-    """A session as an import leaves it: long, and never summarised."""
-    world.home.mkdir(mode=0o700, exist_ok=True)
-    text = "lorem ipsum dolor " * (chars // 18)
-    with BlockingStore(world.home / "store.db", Settings(durability="process")) as store:
-        id = store.create(SessionStarted("import", "openai-chat:m"))
-        lease = store.acquire(id)
-        for i in range(0, messages, 2):
-            said = InputAdmitted((Text(f"question {i} {text}"),), "import")
-            at = store.admit(Admission(input=said, session=id)).seq
-            answer = StepSealed(at + 2, (Text(f"answer {i + 1} {text}"),))
-            store.append(lease, (TurnStarted(Takes(at)), StepStarted("openai-chat:m")), at)
-            store.append(lease, (answer, TurnEnded(at + 1, "done")), at + 2)
-        store.release(lease, store.glance(id).head)
-    return id
-
-
-def peak_mb(world: World, *words: str) -> float:
-    """How much memory a command took at most."""
-    peak = 0
-    with world.start(*words) as program:
-        status = Path(f"/proc/{program.process.pid}/status")
-        while program.process.poll() is None:
-            with contextlib.suppress(OSError, IndexError):
-                peak = max(peak, int(status.read_text().split("VmHWM:")[1].split()[0]))
-            time.sleep(0.005)
-        assert program.end() == 0, program.errors()
-    return peak / 1024
-
-
-@needs_proc
-@pytest.mark.promise(26)
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("messages", "chars"), [(2_000, 500), pytest.param(10_000, 2_000, marks=pytest.mark.torture)])
-def test_a_long_import_is_summarised_in_a_few_calls_and_little_memory(
-    tmp_path: Path, server: ModelServer, messages: int, chars: int
-) -> None:
-    """Its text may be held a few times over, and no more: the rest of the memory is the program itself. It was
-    45 MB for a hundred messages and 110 MB for ten thousand with 20 MB of text."""
-    server.choose = lambda _: Reply((SUMMARY,), usage=False)
-    short, long = World(tmp_path / "short", server.url), World(tmp_path / "long", server.url)
-    peaks = {}
-    for world, count in ((short, 100), (long, messages)):
-        world.environment |= {"STENO_MODEL_CONTEXT_TOKENS": "8000", "STENO_TOOLS_ENABLED": "false"}
-        id = imported(world, count, chars)
-        server.requests.clear()
-        peaks[count] = peak_mb(world, "compact", id)
-        assert 1 <= len(server.requests) <= 8
-        assert all(len(json.dumps(request)) < 8_000 * 4 for request in server.requests)
-        assert len(world.messages(id)) == count
-        assert len(facts(world, id, Compacted)) == 1
-    text_mb = messages * chars / 1e6
-    assert peaks[messages] - peaks[100] < 5 * text_mb + 20, peaks

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from steno.engine import tokens
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
+from steno.journal.history import Answered, Closed, Entry, Said, Settled, Standing, Summarised, Weighed
 from steno.journal.parts import (
     Content,
     Failed,
@@ -35,6 +35,8 @@ CALLS_MAX = 8
 """Calls to the summariser for one compaction."""
 SUMMARY_CHARS_MAX = 16_000
 _ENTRY_CHARS = (8_000, 2_000, 500, 120)
+_MARK_CHARS = 100
+"""Room for a line that says how many messages are left out."""
 
 SYSTEM = """\
 You keep the memory of a long conversation between a user and an assistant that can use tools. You are given what was \
@@ -48,11 +50,24 @@ class Plan(Struct, frozen=True):
     """A summary would stand for `entries`, which lie up to the seq `upto`; `before` is the summary they follow."""
 
     upto: Seq
-    entries: tuple[Entry, ...]
+    entries: tuple[Standing, ...]
     before: str = ""
 
 
-def plan(standing: Sequence[tuple[Seq, Entry]], keep_tokens: int) -> Plan | None:
+class LeftOut(Struct, frozen=True):
+    """Stands where messages are not told, because there would be too many."""
+
+    messages: int
+
+
+class Portion(Struct, frozen=True):
+    """What the summariser is told in one call, each entry in so many characters at most."""
+
+    entries: tuple[Standing | LeftOut, ...]
+    entry_chars: int
+
+
+def plan(standing: Sequence[tuple[Seq, Standing]], keep_tokens: int) -> Plan | None:
     """Summarise all but the latest entries, as many as fit into `keep_tokens`; None if that leaves nothing to do.
 
     `standing` is what the next request says, each with its place. A call and its outcome have one place, so they are
@@ -73,25 +88,48 @@ def plan(standing: Sequence[tuple[Seq, Entry]], keep_tokens: int) -> Plan | None
     return Plan(gone[-1][0], entries, before) if entries else None
 
 
-def _last_place(standing: Sequence[tuple[Seq, Entry]]) -> int:
+def _last_place(standing: Sequence[tuple[Seq, Standing]]) -> int:
     """Where the last place begins: that much stays even if it is too long by itself."""
     if not standing:
         return 0
     return next(i for i, (at, _) in enumerate(standing) if at == standing[-1][0])
 
 
-def portions(plan: Plan, chars_max: int) -> list[str]:
-    """The plan's entries as text for the summariser, in portions of about that length, at most `CALLS_MAX` of them.
+def portions(plan: Plan, chars_max: int) -> list[Portion]:
+    """The plan's entries in portions for the summariser, each of about that many characters, at most `CALLS_MAX` of
+    them. Decided from how long entries are, so their text need not be here.
 
     Where it would be more, long entries are shortened, and say so; in the worst case the middle is left out, and
     says so.
     """
-    lines: list[str] = []
+    told = [told_chars(entry) for entry in plan.entries]
+    entry_chars, lengths = _ENTRY_CHARS[0], told
     for entry_chars in _ENTRY_CHARS:
-        lines = [shorten(line, entry_chars) for entry in plan.entries if (line := _told(entry))]
-        if sum(len(line) + 1 for line in lines) <= chars_max * CALLS_MAX:
+        lengths = [_shortened(chars, entry_chars) for chars in told]
+        if sum(lengths) + len(lengths) <= chars_max * CALLS_MAX:
             break
-    return _packed(without_middle(lines, chars_max * CALLS_MAX), chars_max)
+    i, j = _ends(lengths, chars_max * CALLS_MAX)
+    entries: list[Standing | LeftOut] = [*plan.entries]
+    if i < j:
+        entries[i:j], lengths[i:j] = [LeftOut(j - i)], [_MARK_CHARS]
+    return [Portion(tuple(some), entry_chars) for some in _packed(entries, lengths, chars_max)]
+
+
+def tell(entry: Entry | LeftOut, chars_max: int) -> str:
+    """A line for the summariser."""
+    if isinstance(entry, LeftOut):
+        return _left_out(entry.messages)
+    return shorten(_told(entry), chars_max)
+
+
+def told_chars(entry: Standing) -> int:
+    """How long a line an entry is."""
+    return entry.chars if isinstance(entry, Weighed) else len(_told(entry))
+
+
+def weigh(entry: Entry) -> tuple[int, int]:
+    """What is kept of an entry whose text is let go."""
+    return tokens.of_entry(entry), told_chars(entry)
 
 
 def ask(model: str, portion: str, before: str) -> Request:
@@ -101,43 +139,61 @@ def ask(model: str, portion: str, before: str) -> Request:
     return Request(model, SYSTEM, (), (Said(0, (Text(text),)),))
 
 
-def _packed(lines: Sequence[str], chars_max: int) -> list[str]:
-    packed: list[list[str]] = [[]]
+def _packed(
+    entries: Sequence[Standing | LeftOut], lengths: Sequence[int], chars_max: int
+) -> list[list[Standing | LeftOut]]:
+    packed: list[list[Standing | LeftOut]] = [[]]
     length = 0
-    for line in lines:
-        if packed[-1] and length + len(line) > chars_max and len(packed) < CALLS_MAX:
+    for entry, chars in zip(entries, lengths, strict=True):
+        if packed[-1] and length + chars > chars_max and len(packed) < CALLS_MAX:
             packed.append([])
             length = 0
-        packed[-1].append(line)
-        length += len(line) + 1
-    return ["\n".join(some) for some in packed]
+        packed[-1].append(entry)
+        length += chars + 1
+    return packed
 
 
 def without_middle(lines: list[str], chars_max: int) -> list[str]:
-    if sum(len(line) + 1 for line in lines) <= chars_max:
-        return lines
-    first: list[str] = []
-    last: list[str] = []
-    room, i, j = chars_max - 100, 0, len(lines)
+    i, j = _ends([len(line) for line in lines], chars_max)
+    return lines if i == j else [*lines[:i], _left_out(j - i), *lines[j:]]
+
+
+def _ends(lengths: Sequence[int], chars_max: int) -> tuple[int, int]:
+    """Of lines of these lengths, which are left out so that the rest fits: from the first number to before the second.
+    As many are kept of the beginning as of the end."""
+    if sum(lengths) + len(lengths) <= chars_max:
+        return len(lengths), len(lengths)
+    room, i, j = chars_max - _MARK_CHARS, 0, len(lengths)
     while i < j:
-        line = lines[i] if len(first) <= len(last) else lines[j - 1]
-        room -= len(line) + 1
+        from_start = i <= len(lengths) - j
+        room -= lengths[i if from_start else j - 1] + 1
         if room < 0:
             break
-        if len(first) <= len(last):
-            first.append(line)
-            i += 1
-        else:
-            last.append(line)
-            j -= 1
-    return [*first, f"[{j - i} messages are left out here]", *reversed(last)]
+        i, j = (i + 1, j) if from_start else (i, j - 1)
+    return i, j
+
+
+def _left_out(messages: int) -> str:
+    return f"[{messages} messages are left out here]"
+
+
+def _shortened(chars: int, chars_max: int) -> int:
+    """How long a line of so many characters is when it is shortened."""
+    if chars <= chars_max:
+        return chars
+    left = chars - 2 * (chars_max // 2)
+    return chars - left + len(_cut(left))
 
 
 def shorten(line: str, chars_max: int) -> str:
     if len(line) <= chars_max:
         return line
     half = chars_max // 2
-    return f"{line[:half]} [{len(line) - 2 * half} characters are left out] {line[-half:]}"
+    return f"{line[:half]}{_cut(len(line) - 2 * half)}{line[-half:]}"
+
+
+def _cut(chars: int) -> str:
+    return f" [{chars} characters are left out] "
 
 
 def _told(entry: Entry) -> str:

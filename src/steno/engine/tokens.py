@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from steno.journal.facts import ContextSet
-from steno.journal.history import Answered, Closed, Entry, History, Settled, Summarised
+from steno.journal.history import Answered, Closed, History, Settled, Standing, Summarised, Weighed, kind_of
 from steno.journal.parts import Content, File, Image, Opaque, Redacted, Refused, ToolCall, outcome_parts
 
 PER_ENTRY = 6
@@ -20,8 +20,10 @@ def estimate(text: str) -> int:
     return (len(text) - beyond + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN + beyond
 
 
-def of_entry(entry: Entry) -> int:
+def of_entry(entry: Standing) -> int:
     match entry:
+        case Weighed():
+            return entry.tokens
         case Summarised():
             return PER_ENTRY + estimate(entry.summary)
         case Closed():
@@ -33,13 +35,13 @@ def of_entry(entry: Entry) -> int:
             return PER_ENTRY + _of_parts(entry.parts)
 
 
-def of_entries(entries: Iterable[Entry]) -> int:
+def of_entries(entries: Iterable[Standing]) -> int:
     return sum(map(of_entry, entries))
 
 
 def of_request(history: History) -> int:
     """The next request, about. What the provider has counted is not estimated again."""
-    entries = history.entries()
+    entries = history.outline()
     since = _counted(history, entries)
     if since is None or history.counted is None:
         return of_entries(entries) + (0 if history.context is None else of_context(history.context))
@@ -48,7 +50,7 @@ def of_request(history: History) -> int:
 
 def per_estimated(history: History) -> float:
     """How many tokens the provider counts where we estimate one; 1 where it has counted nothing, or fewer than we."""
-    entries = history.entries()
+    entries = history.outline()
     since = _counted(history, entries)
     if since is None or history.counted is None:
         return 1.0
@@ -56,13 +58,12 @@ def per_estimated(history: History) -> float:
     return max(history.counted[1] / max(estimated, 1), 1.0)
 
 
-def _counted(history: History, entries: Sequence[Entry]) -> int | None:
+def _counted(history: History, entries: Sequence[Standing]) -> int | None:
     """Where the entries begin that the provider has not counted; None if it has counted none."""
     if history.counted is None:
         return None
     for i in reversed(range(len(entries))):
-        entry = entries[i]
-        if isinstance(entry, Answered) and entry.seq == history.counted[0]:
+        if entries[i].seq == history.counted[0] and kind_of(entries[i]) is Answered:
             return i + 1
     return None
 

@@ -2,9 +2,12 @@
 
 Everything that a model must not see, or must see differently, is decided here and stored nowhere: hidden
 messages, rewinds, compaction, prompts whose turn failed before anything was answered.
+
+A long session need not be in memory to be summarised: the text of old entries can be let go, and restored from their
+facts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -28,7 +31,7 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall, Unknown
+from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall, Unknown, chars_of, outcome_parts
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
 
@@ -67,49 +70,71 @@ class Summarised(Struct, frozen=True, gc=False, tag="summarised"):
 Entry = Said | Answered | Settled | Closed | Summarised
 
 
+class Weighed(Struct, frozen=True, gc=False, tag="weighed"):
+    """An entry whose text was let go: the `fact` that has it, its calls, its tokens, and how many characters a
+    summariser is told of it."""
+
+    seq: Seq
+    kind: type[Said] | type[Answered] | type[Settled]
+    fact: Seq
+    calls: tuple[str, ...]
+    tokens: int
+    chars: int
+
+
+Standing = Entry | Weighed
+Weigh = Callable[[Entry], tuple[int, int]]
+"""The tokens of an entry, and how many characters a summariser is told of it."""
+
+
 class _Turn(Struct, gc=False):
     origin: Takes | Continues | None = None
     answered: bool = False
-    ending: TurnEnded | None = None
+    outcome: TurnOutcome | None = None
     continued: bool = False
 
     def counts(self) -> bool:
         """Whether its prompt is part of what a model is told."""
-        return self.answered or self.continued or self.ending is None or self.ending.outcome == "done"
+        return self.answered or self.continued or self.outcome in (None, "done")
 
 
 class _Slot(Struct, gc=False):
     """An entry, where it stands, and how many standing rewinds leave it out. An outcome stands where the `answer` that
-    called for it stands, and is left out with it: neither is ever told without the other."""
+    called for it stands, and is left out with it: neither is ever told without the other. `fact` has its text; 0 if
+    none has."""
 
     at: Seq
-    entry: Entry
+    entry: Standing
     turn: _Turn
     step: Seq | None = None
     cuts: int = 0
     answer: "_Slot | None" = None
+    fact: Seq = 0
 
 
 class History(Struct):
     """`counted` is the last answer whose provider said how many tokens it and the request for it had, and how many;
-    None when something before it has changed since."""
+    None when something before it has changed since. `thinned`: text was let go, though it may have been restored."""
 
     context: ContextSet | None = None
     counted: tuple[Seq, int] | None = None
+    thinned: bool = False
     _slots: list[_Slot] = []
-    _inputs: dict[Seq, InputAdmitted] = {}
+    _inputs: dict[Seq, Said | Weighed] = {}
     _turns: dict[Seq, _Turn] = {}
     _turn: _Turn = field(default_factory=_Turn)
     _hidden: set[Seq] = set()
     _rewinds: dict[Seq, list[_Slot]] = {}
     _summaries: list[_Slot] = []
     _pinned: dict[Seq, _Slot] = {}
+    _chars: int = 0
+    _kept_from: int = 0
 
     def apply(self, record: Record) -> None:
         seq, fact = record.seq, record.fact
         match fact:
             case InputAdmitted():
-                self._inputs[seq] = fact
+                self._inputs[seq] = Said(seq, fact.parts)
             case TurnStarted():
                 self._start_turn(seq, fact)
             case StepStarted():
@@ -119,31 +144,39 @@ class History(Struct):
                 self._turn.answered = True
                 if fact.usage is not None and fact.usage.input is not None:
                     self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
-                self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step)
+                self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step, seq)
             case ToolSettled():
                 address = seq if fact.started is None else fact.started
-                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step)
+                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
             case TurnEnded():
-                self._turn.ending = fact
+                self._turn.outcome = fact.outcome
                 if fact.outcome != "done":
                     self._add(seq, Closed(fact.turn, fact.outcome, fact.cause))
             case _:
                 self._edit(seq, fact)
 
     def entries(self) -> list[Entry]:
-        """What the next request says, oldest first."""
+        """What the next request says, oldest first. What was let go of it must have been restored."""
+        standing = self.outline()
+        told = [entry for entry in standing if not isinstance(entry, Weighed)]
+        if len(told) < len(standing):
+            raise ValueError("the text of some entries was let go; restore it first")
+        return told
+
+    def outline(self) -> list[Standing]:
+        """The same, whether or not all of its text is here."""
         if not self._hidden and not self._summaries:
             return [slot.entry for slot in self._standing()]
         return [entry for _, entry in self.placed()]
 
-    def placed(self) -> list[tuple[Seq, Entry]]:
-        """The same, each with its place. A call and its outcome have one place. What an open turn answers stands even
-        where a summary stands for it too."""
+    def placed(self) -> list[tuple[Seq, Standing]]:
+        """The outline, each entry with its place. A call and its outcome have one place. What an open turn answers
+        stands even where a summary stands for it too."""
         standing = self._standing()
         summaries = (slot.entry for slot in reversed(self._summaries) if not slot.cuts)
         summary = next((entry for entry in summaries if isinstance(entry, Summarised)), None)
         upto = 0 if summary is None else summary.upto
-        first: list[tuple[Seq, Entry]] = [] if summary is None else [(upto, summary)]
+        first: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary)]
         pinned = None if summary is None else self._pinned.get(summary.seq)
         later = (slot for slot in standing if slot.at > upto or slot is pinned)
         return first + [(slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None]
@@ -157,18 +190,50 @@ class History(Struct):
 
     def said(self, inputs: Sequence[Seq]) -> list[Said]:
         """Inputs as they will stand in the history once they are taken."""
-        return [Said(seq, self._inputs[seq].parts) for seq in inputs if seq in self._inputs]
+        return [said for seq in inputs if isinstance(said := self._inputs.get(seq), Said)]
 
-    def _seen(self, slot: _Slot) -> Entry | None:
+    def let_go(self, chars_max: int, weigh: Weigh) -> None:
+        """Keep the text of the latest entries, about so many characters, once there is twice as much. Of older ones
+        keep what they weigh."""
+        if self._chars <= 2 * chars_max:
+            return
+        kept, first, self.thinned = 0, self._kept_from, True
+        for i in reversed(range(first, len(self._slots))):
+            kept += _chars(self._slots[i].entry)
+            if kept > chars_max:
+                self._let_go(self._slots[i], weigh)
+            else:
+                self._kept_from = i
+        self._chars = min(kept, chars_max)
+
+    def _let_go(self, slot: _Slot, weigh: Weigh) -> None:
+        entry = slot.entry
+        if not slot.fact or not isinstance(entry, Said | Answered | Settled):
+            return
+        slot.entry = weighed = Weighed(entry.seq, type(entry), slot.fact, _calls(entry), *weigh(entry))
+        if weighed.kind is Said:
+            self._inputs[entry.seq] = weighed
+
+    def missing(self) -> list[Weighed]:
+        """What the next request says and must be restored first."""
+        return [entry for entry in self.outline() if isinstance(entry, Weighed)]
+
+    def restore(self, entries: Mapping[Seq, Entry]) -> None:
+        """Put text back where it was let go. `entries` are by the fact that has the text."""
+        for slot in self._slots:
+            if isinstance(slot.entry, Weighed) and slot.entry.fact in entries:
+                slot.entry = entries[slot.entry.fact]
+
+    def _seen(self, slot: _Slot) -> Standing | None:
         entry = slot.entry
         if isinstance(entry, Summarised):
             return None
         if not self._hidden or isinstance(entry, Closed):
             return entry
-        if isinstance(entry, Settled):
+        if kind_of(entry) is Settled:
             if slot.step in self._hidden:
                 return None
-            return Settled(entry.seq, entry.call, HIDDEN) if entry.seq in self._hidden else entry
+            return Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in self._hidden else entry
         return None if entry.seq in self._hidden else entry
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
@@ -189,22 +254,24 @@ class History(Struct):
     def _take(self, at: Seq, taken: Seq) -> None:
         said = self._inputs.get(taken)
         if said is not None:
-            self._add(at, Said(taken, said.parts))
+            self._add(at, said, fact=taken)
 
-    def _add(self, at: Seq, entry: Entry, step: Seq | None = None) -> None:
-        self._slots.append(_Slot(at, entry, self._turn, step))
+    def _add(self, at: Seq, entry: Standing, step: Seq | None = None, fact: Seq = 0) -> None:
+        self._slots.append(_Slot(at, entry, self._turn, step, fact=fact))
+        self._chars += _chars(entry)
 
-    def _settle(self, seq: Seq, entry: Settled, step: Seq) -> None:
+    def _settle(self, seq: Seq, entry: Settled, step: Seq, fact: Seq = 0) -> None:
         """An outcome follows its answer and the other outcomes of it, also where another answer came in between: calls
         of an external runtime overlap."""
         answer = next((slot for slot in reversed(self._slots) if slot.entry.seq == step and slot.answer is None), None)
         at = seq if answer is None else answer.at
-        self._slots.insert(self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer))
+        self._slots.insert(self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer, fact=fact))
+        self._chars += _chars(entry)
 
     def _behind(self, answer: "_Slot | None") -> int:
         """The place after an answer and the outcomes of it. A summary that was made meanwhile stays before it."""
         place = len(self._slots)
-        while answer is not None and isinstance(self._slots[place - 1].entry, Said | Answered | Settled):
+        while answer is not None and kind_of(self._slots[place - 1].entry) in (Said, Answered, Settled):
             if self._slots[place - 1] is answer or self._slots[place - 1].answer is answer:
                 return place
             place -= 1
@@ -214,31 +281,30 @@ class History(Struct):
         """In a fork nobody knows what came of a call that was open where it begins: that is its parent's."""
         settled: set[str] = set()
         for slot in reversed(self._slots):
-            if isinstance(slot.entry, Answered):
-                for part in slot.entry.parts:
-                    if isinstance(part, ToolCall) and part.id not in settled:
-                        self._settle(seq, Settled(seq, part.id, Unknown()), slot.entry.seq)
+            if kind_of(slot.entry) is Answered:
+                for call in _calls(slot.entry):
+                    if call not in settled:
+                        self._settle(seq, Settled(seq, call, Unknown()), slot.entry.seq)
                 return
-            if isinstance(slot.entry, Settled):
-                settled.add(slot.entry.call)
+            settled.update(_calls(slot.entry))
 
     def _edit(self, seq: Seq, fact: AnyFact) -> None:
         if isinstance(fact, ContextSet | Compacted | MessageHidden | Rewound | RewindWithdrawn | SessionStarted):
             self.counted = None
         match fact:
             case SessionStarted():
-                if self._turn.origin is not None and self._turn.ending is None:
+                if self._turn.origin is not None and self._turn.outcome is None:
                     self._settle_open(seq)
                     self._add(seq, Closed(seq, "interrupted", "forked"))
                 self._turn = _Turn()
-                said = {slot.entry.seq for slot in self._slots if isinstance(slot.entry, Said)}
+                said = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
                 self._inputs = {input: self._inputs[input] for input in said}  # what waits is the parent's
             case ContextSet():
                 self.context = fact
             case Compacted():
                 slot = _Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True))
-                last = next((slot for slot in reversed(self._slots) if isinstance(slot.entry, Said)), None)
-                if last is not None and self._turn.origin is not None and self._turn.ending is None:
+                last = next((slot for slot in reversed(self._slots) if kind_of(slot.entry) is Said), None)
+                if last is not None and self._turn.origin is not None and self._turn.outcome is None:
                     self._pinned[seq] = last
                 self._slots.append(slot)
                 self._summaries.append(slot)
@@ -269,3 +335,42 @@ def _sayable(fact: StepSealed) -> tuple[Content, ...]:
     if fact.ended == "complete":
         return fact.parts
     return tuple(part for part in fact.parts if not isinstance(part, ToolCall))
+
+
+def kind_of(entry: Standing) -> type[Struct]:
+    return entry.kind if isinstance(entry, Weighed) else type(entry)
+
+
+def restored(weighed: Weighed, fact: AnyFact) -> Entry:
+    """The entry again, from the fact that has its text."""
+    match fact:
+        case InputAdmitted():
+            return Said(weighed.seq, fact.parts)
+        case StepSealed():
+            return Answered(weighed.seq, _sayable(fact), fact.ended)
+        case ToolSettled():
+            return Settled(weighed.seq, fact.call, fact.outcome)
+        case _:
+            raise ValueError(f"fact {weighed.fact} has no text of an entry")
+
+
+def _calls(entry: Standing) -> tuple[str, ...]:
+    match entry:
+        case Answered():
+            return tuple(part.id for part in entry.parts if isinstance(part, ToolCall))
+        case Settled():
+            return (entry.call,)
+        case Weighed():
+            return entry.calls
+        case _:
+            return ()
+
+
+def _chars(entry: Standing) -> int:
+    match entry:
+        case Said() | Answered():
+            return chars_of(entry.parts)
+        case Settled():
+            return chars_of(outcome_parts(entry.outcome))
+        case _:
+            return 0

@@ -120,3 +120,21 @@ def reasoning_of(parts: tuple[Content, ...]) -> str:
 
 def outcome_parts(outcome: Outcome) -> tuple[Content, ...]:
     return () if isinstance(outcome, Refused) else outcome.parts
+
+
+def chars_of(parts: tuple[Content, ...]) -> int:
+    """How much text some parts hold in memory."""
+    chars = 0
+    for part in parts:
+        match part:
+            case Text():
+                chars += len(part.text)
+            case Reasoning():
+                chars += len(part.text) + (0 if part.blob is None else len(part.blob.data))
+            case ToolCall():
+                chars += len(part.arguments)
+            case Opaque():
+                chars += len(part.json)
+            case _:
+                pass
+    return chars

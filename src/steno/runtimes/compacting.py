@@ -3,6 +3,7 @@ the old context stands, whatever happens."""
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Literal
 
@@ -10,9 +11,10 @@ from msgspec import Struct
 
 from steno.engine import compaction, tokens
 from steno.engine.action import Limits, Room
-from steno.engine.compaction import Plan
+from steno.engine.compaction import LeftOut, Plan, Portion
 from steno.engine.request import Request
 from steno.journal.facts import Compacted, HelperEnded, HelperStarted
+from steno.journal.history import Entry
 from steno.journal.parts import text_of
 from steno.models.protocol import Finished, Model, ModelError
 from steno.runtimes.held import HeldSession
@@ -66,12 +68,12 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     summary = made.before
     stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)
     try:
-        portions = compaction.portions(made, chars)
+        portions = await asyncio.to_thread(compaction.portions, made, chars)
         for i, portion in enumerate(portions, start=1):
             await held.catch_up()
             if held.asked_to_stop():
                 return Compaction("stopped", "asked to stop", (before, before))
-            request = compaction.ask(model.spec, portion, summary)
+            request = compaction.ask(model.spec, await _told(held, portion), summary)
             summary = await _summarise(held, model, request, deadline_s, stands_for if i == len(portions) else None)
     except _Failed as error:
         return Compaction("failed", str(error), (before, before))
@@ -80,6 +82,12 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     carries, spent = await held.to_carry(made.upto)
     await held.record(Compacted(made.upto, summary, model.spec, carries=carries, spent=spent))
     return Compaction("done", "", (before, tokens.of_request(held.history)))
+
+
+async def _told(held: HeldSession, portion: Portion) -> str:
+    """Each entry is made short as soon as it is read: however long they are, few are in memory."""
+    entries: AsyncIterator[Entry | LeftOut] = held.with_text(portion.entries)
+    return "\n".join([compaction.tell(entry, portion.entry_chars) async for entry in entries])
 
 
 async def _summarise(

@@ -6,7 +6,10 @@ Memory here is a fold that can be thrown away: whatever is not in the journal di
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
 
+from steno.engine.compaction import weigh
 from steno.engine.recover import close, recover, waits_for_approval
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
@@ -22,7 +25,7 @@ from steno.journal.facts import (
     TurnEnded,
     TurnFact,
 )
-from steno.journal.history import History
+from steno.journal.history import Entry, History, Weighed
 from steno.journal.parts import Seq
 from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, State
@@ -39,6 +42,11 @@ GIVE_WAY_S = 2.0
 GIVE_WAY_PAUSE_S = 0.01
 TAIL = 64
 """Where the beginning of a helper call is looked for: little else is added while it runs."""
+TEXT_CHARS_MAX = 2_000_000
+"""The text of a session that is kept in memory when it is opened, about. More than fits into most models; of what is
+older only the weight is kept, and the text is read again where it is needed."""
+
+T = TypeVar("T")
 
 
 class HeldSession:
@@ -159,8 +167,19 @@ class HeldSession:
         while page:
             for record in page:
                 self._apply(record)
+            self.history.let_go(TEXT_CHARS_MAX, weigh)
             await asyncio.sleep(0)
             page = await self._store.read(self.id, page[-1].seq, PAGE) if len(page) == PAGE else []
+
+    def with_text(self, entries: Sequence[Weighed | T]) -> AsyncIterator[Entry | T]:
+        """Entries with the text that memory has let go, one by one."""
+        return opening.with_text(self._store, self.id, entries)
+
+    async def restore(self) -> None:
+        """Have all the text of the next request in memory."""
+        if missing := self.history.missing():
+            entries = [entry async for entry in self.with_text(missing)]
+            self.history.restore({one.fact: entry for one, entry in zip(missing, entries, strict=True)})
 
     async def to_carry(self, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
         """What a summary up to a seq must carry over it."""

@@ -44,6 +44,8 @@ from steno.store.protocol import Store
 from steno.tools.protocol import Tool
 
 BACKOFF_S = (0.5, 2.0, 8.0)
+CONTEXT_MOST = 1_000_000
+"""Tokens that a model is taken to take at most, where nobody said and the session is too long to be held in memory."""
 
 
 class Fallback(Struct, frozen=True):
@@ -141,6 +143,7 @@ class Native:
             await held.catch_up()
         if held.asked_to_stop() or not held.state.pending.keys() >= set(ask.takes):
             return
+        await held.restore()
         request = await self._excerpts.put_into(build(held.history, ask.takes, _note(held, ask, notes)))
         body, digest = await asyncio.to_thread(written, agent.model, request, await self._payloads(request))
         started = StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges)
@@ -183,7 +186,10 @@ async def _set(held: HeldSession, context: ContextSet) -> None:
 
 
 def _next_action(held: HeldSession, limits: Limits) -> Action:
-    action = next_action(held.state, limits, lambda: room(held, limits), held.spent)
+    decided_by = limits
+    if not limits.context_max and held.history.thinned:
+        decided_by = replace(limits, context_max=CONTEXT_MOST)
+    action = next_action(held.state, decided_by, lambda: room(held, limits), held.spent)
     turn = held.state.turn
     if not held.overdue or turn is None:
         return action

@@ -2,17 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from steno.journal.carry import Carry, needs_everything
 from steno.journal.facts import Compacted, Record, SpentSoFar
+from steno.journal.history import Entry, Weighed, restored
 from steno.journal.parts import Seq
 from steno.journal.spent import Spent
 from steno.journal.state import State
 from steno.store.protocol import Store
 
 PAGE = 1_000
+BATCH = 64
+"""Entries whose text is read again at once."""
+
+T = TypeVar("T")
 
 
 async def everything(store: Store, id: str, after: Seq = 0, upto: Seq | None = None) -> AsyncIterator[Record]:
@@ -70,6 +76,20 @@ async def carried(store: Store, id: str, seqs: Sequence[Seq]) -> AsyncIterator[R
     for run in runs:
         for record in await store.read(id, run[0] - 1, len(run)):
             yield record
+
+
+async def with_text(store: Store, id: str, entries: Sequence[Weighed | T]) -> AsyncIterator[Entry | T]:
+    """Entries one by one, with the text that was let go, a few in memory at a time."""
+    for start in range(0, len(entries), BATCH):
+        batch = entries[start : start + BATCH]
+        wanted = {entry.fact: entry for entry in batch if isinstance(entry, Weighed)}
+        found: dict[Seq, Entry] = {}
+        if wanted:
+            async for record in everything(store, id, min(wanted) - 1, max(wanted)):
+                if record.seq in wanted:
+                    found[record.seq] = restored(wanted[record.seq], record.fact)
+        for entry in batch:
+            yield found[entry.fact] if isinstance(entry, Weighed) else entry
 
 
 async def state(store: Store, id: str) -> State:

@@ -86,6 +86,7 @@ class Codex:
         agent = self._agent_for(context_of(held.state))
         if agent.with_memories is not None:
             agent = replace(agent, context=await agent.with_memories(held, agent.context))
+        await held.restore()
         driven = _Driven(self._store, held, agent, self._excerpts)
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
         try:
@@ -96,6 +97,7 @@ class Codex:
 
     async def compact_held(self, held: HeldSession) -> Compaction:
         """Have codex make its own thread shorter. Our history stays as it is."""
+        await held.restore()
         driven = _Driven(self._store, held, self._agent_for(context_of(held.state)), self._excerpts)
         try:
             return await driven.compact()
