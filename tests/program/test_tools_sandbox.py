@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tools.test_sandbox import needs_bwrap
@@ -42,6 +44,28 @@ def test_in_the_sandbox_a_command_cannot_touch_the_store(world: World, server: M
     assert results(server.requests[1]) == ["[no output]"]
     assert (world.work / "inside").read_text() == "in\n"
     assert len(world.messages(world.only_session())) == 4
+    world.steno("verify")
+
+
+@needs_bwrap
+@pytest.mark.promise(60)
+def test_the_home_is_out_of_reach_also_where_it_lies_in_the_workspace(world: World, server: ModelServer) -> None:
+    """As for somebody who works in their home folder."""
+    world.home = world.work / ".steno"
+    world.environment["STENO_HOME"] = str(world.home)
+    configure(world, 'sandbox = "bwrap"\n[openai]\nkey = "sk-secret"')
+    server.replies = [
+        Reply(tools=(("read_file", '{"path": ".steno/config.toml"}'),)),
+        shell("cat .steno/config.toml .steno/store.db; echo x > .steno/made; ls -A .steno"),
+        Reply(("done",)),
+    ]
+    assert world.steno("run", "hi", "--yes") == "done\n"
+    read, ran = results(server.requests[2])
+    assert "the folder of steno itself" in read
+    assert "sk-secret" not in read + ran
+    assert ran.count("No such file") == 2
+    assert not (world.home / "made").exists()
+    assert (world.home / "store.db").exists()
     world.steno("verify")
 
 

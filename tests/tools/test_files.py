@@ -14,6 +14,7 @@ from steno.journal.parts import Failed, Interrupted, Returned, Text
 from steno.tools import files
 from steno.tools.builtin import builtin
 from steno.tools.protocol import BadArguments, Workspace
+from steno.tools.sandbox import Sandbox
 from tests.tools.calls import Pieces, call, said
 
 SECRET = "not for the model\n"
@@ -82,6 +83,28 @@ def test_no_path_leads_out_of_the_workspace(workspace: Workspace, outside: Path,
         call(workspace, tool, **arguments_for(tool, path))
     assert (outside / "secret").read_text() == SECRET
     assert sorted(entry.name for entry in outside.iterdir()) == ["secret"]
+
+
+@pytest.mark.promise(60)
+@every_tool
+@pytest.mark.parametrize("path", [".steno/config.toml", "sub/../.steno/config.toml", "link/config.toml", "file link"])
+def test_the_folder_of_steno_is_not_touched_also_in_the_workspace(workspace: Workspace, tool: str, path: str) -> None:
+    home = workspace.folder / ".steno"
+    (workspace.folder / "sub").mkdir()
+    home.mkdir()
+    (home / "config.toml").write_text(SECRET)
+    (workspace.folder / "link").symlink_to(".steno")
+    (workspace.folder / "file link").symlink_to(".steno/config.toml")
+    outcome = call(replace(workspace, sandbox=Sandbox(hidden=(home,))), tool, **arguments_for(tool, path))
+    assert isinstance(outcome, Failed)
+    assert "the folder of steno itself" in said(outcome)
+    assert {entry.name: entry.read_text() for entry in home.iterdir()} == {"config.toml": SECRET}
+
+
+def test_a_workspace_in_the_folder_of_steno_can_be_used(workspace: Workspace) -> None:
+    inside = replace(workspace, sandbox=Sandbox(hidden=(workspace.folder.parent,)))
+    assert isinstance(call(inside, "write_file", path="a", content="text"), Returned)
+    assert said(call(inside, "read_file", path="a")) == "text"
 
 
 @every_tool

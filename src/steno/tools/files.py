@@ -5,6 +5,7 @@ What must be true:
 - Nothing outside the workspace is read or written. A path is resolved first, symlinks in every place included, and
   must then lie inside. After that it is walked from the workspace's own handle, folder by folder, following no
   symlink: one that is swapped in meanwhile makes the call fail.
+- steno's own folder is not touched, also where it lies in the workspace: it holds the store and keys.
 - Only regular files are touched, so that no call waits at a pipe or a device.
 - A file is replaced whole or not at all. Its bytes are exactly those of the text given; nothing is normalised.
 - A call this short is not cut: it is stopped before it began, or tells how it went.
@@ -16,7 +17,7 @@ import io
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -168,7 +169,7 @@ class FileCall:
 
 
 def _read(workspace: Workspace, asked: ReadArguments) -> str:
-    with _folder_of(workspace.folder, asked.path) as (folder, name):
+    with _folder_of(workspace, asked.path) as (folder, name):
         data = _content(folder, name, asked.path)
     try:
         return excerpt(data.decode(), asked, workspace.output_chars_max)
@@ -179,7 +180,7 @@ def _read(workspace: Workspace, asked: ReadArguments) -> str:
 
 def _write(workspace: Workspace, asked: WriteArguments) -> str:
     data = asked.content.encode()
-    with _folder_of(workspace.folder, asked.path, make=True) as (folder, name):
+    with _folder_of(workspace, asked.path, make=True) as (folder, name):
         there = _replaceable(folder, name, asked.path)
         _replace(folder, name, data, there)
     return f"{'made' if there is None else 'replaced'} {asked.path}: {len(data)} bytes"
@@ -188,7 +189,7 @@ def _write(workspace: Workspace, asked: WriteArguments) -> str:
 def _edit(workspace: Workspace, asked: EditArguments) -> str:
     """On bytes: UTF-8 matches only whole characters, and what is not UTF-8 elsewhere in the file stays as it is."""
     old, new = asked.old.encode(), asked.new.encode()
-    with _folder_of(workspace.folder, asked.path) as (folder, name):
+    with _folder_of(workspace, asked.path) as (folder, name):
         there = _replaceable(folder, name, asked.path)
         data = _content(folder, name, asked.path)
         first = data.find(old)
@@ -252,11 +253,13 @@ def locate(workspace: Path, path: str) -> tuple[Path, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def _folder_of(workspace: Path, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+def _folder_of(workspace: Workspace, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
     """A handle on the folder that holds a file, and the file's name in it."""
-    root, (*folders, name) = locate(workspace, path)
+    root, (*folders, name) = locate(workspace.folder, path)
+    hidden = [folder.stat() for folder in workspace.sandbox.hidden if folder.exists()]
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        _refuse_hidden(handle, hidden, path)
         for folder in folders:
             if make:
                 with contextlib.suppress(FileExistsError):
@@ -264,9 +267,16 @@ def _folder_of(workspace: Path, path: str, make: bool = False) -> Iterator[tuple
             deeper = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
             os.close(handle)
             handle = deeper
+            _refuse_hidden(handle, hidden, path)
         yield handle, name
     finally:
         os.close(handle)
+
+
+def _refuse_hidden(folder: int, hidden: Sequence[os.stat_result], path: str) -> None:
+    """By what the folder is, not by its name: a file system may have many names for one."""
+    if any(os.path.samestat(os.fstat(folder), one) for one in hidden):
+        raise Unusable(f"{path} is in the folder of steno itself, which no tool reads or writes")
 
 
 def _content(folder: int, name: str, path: str) -> bytes:

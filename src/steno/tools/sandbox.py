@@ -8,6 +8,7 @@ A sandbox that was asked for and cannot be had is an error, never a command that
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +41,7 @@ class Bounds(Struct, frozen=True):
 
 
 class Sandbox(Struct, frozen=True):
-    """`hidden` are folders that a command must not see."""
+    """`hidden` are folders that a command must not see; no file tool touches them, whatever the kind."""
 
     kind: Literal["none", "bwrap"] = "none"
     network: bool = False
@@ -54,13 +55,19 @@ class Sandbox(Struct, frozen=True):
         """The words of a command that runs other words inside."""
         if self.kind == "none":
             return words
-        inside = str(folder.resolve())
+        root = folder.resolve()
+        inside = str(root)
+        hidden = [path.resolve() for path in self.hidden if path.exists()]
         wrapped = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/"]
         wrapped += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 it is the command's own
-        for path in self.hidden:
-            if path.exists():
-                wrapped += ["--tmpfs", str(path.resolve())]
-        wrapped += ["--bind", inside, inside, "--chdir", inside]
+        wrapped += [*_covered(hidden), "--bind", inside, inside]
+        wrapped += _covered([path for path in hidden if path.is_relative_to(root)])  # what is bound uncovers it
+        wrapped += ["--chdir", inside]
         if not self.network:
             wrapped.append("--unshare-net")
         return [*wrapped, "--", *words]
+
+
+def _covered(folders: Sequence[Path]) -> list[str]:
+    """An empty folder in the place of each."""
+    return [word for folder in folders for word in ("--tmpfs", str(folder))]
