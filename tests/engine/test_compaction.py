@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.engine import tokens
-from steno.engine.action import Ask, Compact, Finish, Limits, Room, next_action
+from steno.engine.action import Ask, Compact, FallBack, Finish, Limits, Room, next_action
 from steno.engine.compaction import CALLS_MAX, LeftOut, Plan, Portion, ask, plan, portions, tell, weigh
 from steno.engine.recover import recover
 from steno.journal.facts import (
@@ -182,8 +182,10 @@ def test_a_request_that_has_become_long_is_preceded_by_a_summary() -> None:
 
 @pytest.mark.promise(28)
 def test_an_interrupt_that_was_asked_for_before_prevents_it() -> None:
-    action = next_action(state(*OPEN, InterruptAsked(3)), LIMITS, lambda: room(900))
-    assert action == Finish((TurnEnded(3, "interrupted", "user"),))
+    too_long = (StepStarted("m"), StepLost(4, "too_long", "yes"))
+    for before in ((), too_long):
+        action = next_action(state(*OPEN, *before, InterruptAsked(3)), LIMITS, lambda: room(900))
+        assert action == Finish((TurnEnded(3, "interrupted", "user"),))
 
 
 @pytest.mark.promise(31)
@@ -208,6 +210,22 @@ def test_a_summary_that_failed_is_not_tried_again_before_the_next_answer(outcome
     assert "could not be made" in str(action.facts)
     onward = (*tried, StepStarted("m"), answered(6, "calling", "c"), ToolSettled(6, "c", Returned()))
     assert next_action(state(*onward), LIMITS, lambda: room(1_001)) == Compact()
+
+
+@pytest.mark.promise(31)
+def test_where_no_summary_can_be_made_the_next_model_makes_one() -> None:
+    limits = Limits(context_max=1_000, fallback=("b",))
+    tried = (*OPEN, HelperStarted("summary", "m"), HelperEnded(4, "failed"))
+    fallen = (*tried, ContextSet("b", instead_of="m"))
+    assert isinstance(next_action(state(*tried), limits, lambda: room(950)), Ask)
+    assert next_action(state(*tried), limits, lambda: room(1_001)) == FallBack("b")
+    assert next_action(state(*fallen), limits, lambda: room(1_001)) == Compact()
+    again = (*fallen, HelperStarted("summary", "b"), HelperEnded(7, "failed"))
+    assert isinstance(next_action(state(*again), limits, lambda: room(1_001)), Finish)
+    refused = (*OPEN, StepStarted("m"), StepLost(4, "too_long", "yes"), HelperStarted("summary", "m"))
+    assert next_action(state(*refused, HelperEnded(6, "failed")), limits, lambda: room(10)) == FallBack("b")
+    helped = (*refused, HelperEnded(6, "done"), Compacted(1, "s"), StepStarted("m"), StepLost(9, "too_long", "yes"))
+    assert isinstance(next_action(state(*helped), limits, lambda: room(10)), Finish)
 
 
 def test_a_provider_that_finds_the_request_too_long_is_believed() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from steno.journal.facts import Compacted
 from tests.models.rules import check
 from tests.program.model_server import SIGNED, ModelServer, Reply
+from tests.program.test_compaction import FILLER, Talk, is_summary
 from tests.program.world import World, wait_until
 
 OTHER, LAST = "openai-chat:other", "openai-chat:last"
@@ -136,3 +138,28 @@ def test_a_fallback_that_cannot_be_used_is_refused_before_anything_is_stored(wor
             assert "STENO_MODEL_FALLBACK" in program.errors()
     assert world.sessions() == []
     assert server.requests == []
+
+
+@pytest.mark.promise(31)
+@pytest.mark.promise(32)
+def test_where_the_sessions_own_model_makes_no_summary_the_next_one_makes_it_and_answers(
+    world: World, server: ModelServer
+) -> None:
+    talk = Talk(world, server)
+    talk.say_until_nearly_full()
+
+    def choose(request: dict[str, Any]) -> Reply:
+        if not is_summary(request):
+            return Reply(("answer",), usage=False)
+        return Reply(status=503) if request["model"] == "test" else Reply(("They spoke.",), usage=False)
+
+    server.choose = choose
+    server.requests.clear()
+    assert world.steno("run", f"long {FILLER * 3}", "--session", talk.id) == "answer\n"
+    assert asked(server)[0] == "test"
+    assert set(asked(server)[1:]) == {"other"}, "it makes the summary and answers"
+    assert [compacted.model for compacted in talk.facts(Compacted)] == [OTHER]
+    (listed,) = world.sessions()
+    assert (listed["model"], listed["fallback"]) == ("openai-chat:test", OTHER)
+    assert world.steno("run", "short", "--session", talk.id) == "answer\n"
+    assert asked(server)[-1] == "test"

@@ -8,7 +8,8 @@ an attempt was lost  ask again if that is worth it, after the wait that the prov
 an answer broke off  ask the model to go on, a bounded number of times; then the next fallback
 answered             take the inputs that steer, or finish as done
 
-Before anything is asked: a request that has become too long is made shorter by a summary, or the turn ends and says so.
+Before anything is asked: a request that has become too long is made shorter by a summary; if none can be made, the next
+fallback has one made; or the turn ends and says so.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable"
 """Causes of a lost attempt that another attempt may mend."""
 
 MENDED_BY_ANOTHER = RETRIED | {"refused", "no_key", "no_model", "unknown_model"}
-"""Causes that another model may mend. What is too long is made shorter."""
+"""Causes that another model may mend. What is too long is made shorter, by another model where this one cannot."""
 
 WAIT_MS_MAX = 120_000
 """A provider that asks for a longer wait than a person sits through fails the turn, and the person is told how long."""
@@ -109,23 +110,37 @@ def next_action(
     action = _next(state, limits)
     if isinstance(action, Ask) and state.turn is not None and (reached := _reached(spent or Spent(), limits)):
         return finish(state.turn, "failed", "budget", reached)
-    if state.turn is None or room is None:
+    if state.turn is None or state.turn.interrupted is not None or room is None:
         return action
-    lost = state.turn.last_lost
     if isinstance(action, Ask) and limits.context_max:
-        return _fitting(state.turn, action, room(), limits.context_max)
-    if isinstance(action, Finish) and lost is not None and lost.cause == "too_long" and state.turn.compaction is None:
-        return Compact() if room().compactable else action
+        return _fitting(state.turn, action, room(), limits)
+    if isinstance(action, Finish) and _found_too_long(state.turn):
+        return _shortened(state.turn, limits, room) or action
     return action
 
 
-def _fitting(turn: OpenTurn, ask: Ask, room: Room, context_max: int) -> Action:
+def _found_too_long(turn: OpenTurn) -> bool:
+    return turn.last_lost is not None and turn.last_lost.cause == "too_long"
+
+
+def _shortened(turn: OpenTurn, limits: Limits, room: Callable[[], Room]) -> Compact | FallBack | None:
+    """What may still make a request short enough: a summary; if none could be made, one by the next model."""
+    if turn.compaction is None:
+        return Compact() if room().compactable else None
+    left = _fallbacks_left(turn, limits) if turn.compaction == "failed" else ()
+    return FallBack(left[0]) if left else None
+
+
+def _fitting(turn: OpenTurn, ask: Ask, room: Room, limits: Limits) -> Action:
+    context_max = limits.context_max
     if room.tokens <= context_max * COMPACT_AT or (turn.compaction is not None and room.tokens <= context_max):
         return ask
     if turn.compaction is None and room.compactable:
         return Compact()
     if room.tokens <= context_max:
         return ask
+    if shortened := _shortened(turn, limits, lambda: room):
+        return shortened
     tried = {"done": "; a summary did not make it short enough", "failed": "; a summary could not be made", None: ""}
     detail = f"the request has about {room.tokens} tokens and the model takes {context_max}{tried[turn.compaction]}"
     return finish(turn, "failed", "too_long", detail)
