@@ -31,7 +31,7 @@ from steno.models.specs import ModelSettings, make
 SETTINGS = ModelSettings(openai_key="sk-openai-test", anthropic_key="sk-anthropic-test")
 SPECS = ("openai-chat:gpt-test", "openai-responses:gpt-test", "anthropic:claude-test")
 SHELL = ToolSpec("shell", "Run a command.", '{"type":"object","properties":{"command":{"type":"string"}}}')
-PIXEL = b"\x89PNG pixel"
+PIXEL = b"\x89PNG\r\n\x1a\n pixel"
 PAYLOADS = {"a" * 64: PIXEL, "b" * 64: b"name,age\n", "c" * 64: b"\xff\xfe"}
 PICTURE = Image("a" * 64, "image/png", len(PIXEL), "dot.png")
 TABLE = File("b" * 64, "text/csv", 9, "people.csv")

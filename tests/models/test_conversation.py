@@ -1,6 +1,7 @@
 """How entries become messages, in no provider's words."""
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,6 +10,8 @@ from steno.journal.history import Closed, Settled, Summarised
 from steno.journal.parts import (
     Blob,
     Failed,
+    Hash,
+    Image,
     Interrupted,
     Outcome,
     Reasoning,
@@ -33,13 +36,14 @@ from steno.models.conversation import (
     Words,
     conversation,
 )
-from tests.models.samples import BINARY, PAYLOADS, PICTURE, TABLE, answered, request, said
+from steno.models.pictures import BYTES_MAX
+from tests.models.samples import BINARY, PAYLOADS, PICTURE, PIXEL, TABLE, answered, request, said
 
 ID = re.compile(r"[a-z0-9_]{1,40}")
 
 
-def told(asked: Request) -> list[Message]:
-    return conversation(asked, PAYLOADS, "openai", ID).messages()
+def told(asked: Request, payloads: Mapping[Hash, bytes] = PAYLOADS) -> list[Message]:
+    return conversation(asked, payloads, "openai", ID).messages()
 
 
 def user(*texts: str) -> Plain | FromUser:
@@ -60,13 +64,26 @@ def test_an_input_shows_its_pictures_and_texts_and_names_the_rest() -> None:
         FromUser(
             (
                 Words("Look:"),
-                Picture("image/png", "iVBORyBwaXhlbA=="),
+                Picture("image/png", "iVBORw0KGgogcGl4ZWw="),
                 Words("[file people.csv]\nname,age\n\n[end of file]"),
                 Words("[file blob.bin, application/octet-stream, 2 bytes, not shown]"),
                 Words("[redacted]"),
             )
         )
     ]
+
+
+@pytest.mark.promise(41)
+@pytest.mark.parametrize("data", [b"no picture", b"", PIXEL + b"." * BYTES_MAX])
+def test_an_image_that_no_provider_takes_is_named_and_one_with_a_wrong_name_is_called_what_it_is(data: bytes) -> None:
+    """A provider refuses every request with such an image in it, so the session would be lost."""
+    image = Image("f" * 64, "image/jpeg", len(data), "x.jpg")
+    [shown] = told(request(said(1, image)), payloads={image.hash: data})
+    assert shown == Plain("user", f"[image x.jpg, image/jpeg, {len(data)} bytes, not shown]")
+    [seen] = told(request(said(1, image)), payloads={image.hash: PIXEL})
+    assert isinstance(seen, FromUser)
+    assert isinstance(picture := seen.shown[0], Picture)
+    assert picture.media_type == "image/png"
 
 
 def test_blank_text_gives_no_block_and_an_empty_input_says_that_it_is_empty() -> None:

@@ -13,7 +13,7 @@ from tests.models.samples import PICTURE, SHELL, SPECS, answered, body_of, reque
 CHAT, RESPONSES, MESSAGES = SPECS
 PARAMETERS = {"type": "object", "properties": {"command": {"type": "string"}}}
 CACHED = {"type": "ephemeral"}
-PIXEL64 = "iVBORyBwaXhlbA=="
+PIXEL64 = "iVBORw0KGgogcGl4ZWw="
 SEALED = (
     Reasoning("Signed.", Blob("anthropic", '{"signature":"sig"}')),
     Reasoning("", Blob("anthropic", '{"redacted":"opaque"}')),

@@ -248,6 +248,21 @@ def test_a_long_answer_of_a_server_is_stored_whole_and_read_back(world: World, s
     assert results(server.requests[1])[-1] == "y" * 10 + "\n[characters 176990 to 177000 of 177000]"
 
 
+@pytest.mark.promise(35, 41)
+def test_an_image_that_no_provider_takes_is_kept_and_not_sent(world: World, server: ModelServer) -> None:
+    """One is an image; one is text that is called an image; one is too large."""
+    configure(world, stdio("odd", odd()))
+    server.replies = [Reply(tools=(("odd__picture", "{}"),)), Reply(("done",))]
+    world.steno("run", "show me", "--yes", "--model", "anthropic:m")
+    check("anthropic", server.requests[1])
+    (result,) = server.requests[1]["messages"][-1]["content"]
+    kinds = [(block["type"], block.get("text", "")[:20]) for block in result["content"]]
+    assert [kind for kind, _ in kinds] == ["text", "image", "text", "text"]
+    assert [text for _, text in kinds[2:]] == ["[image, image/png, 1", "[image, image/png, 4"]
+    (tool,) = world.messages(world.only_session(), "tool")
+    assert [one["type"] for one in tool["attachments"]] == ["image"] * 3, "what is stored is what the server gave"
+
+
 def test_a_repeat_policy_is_stored_with_the_call(world: World, server: ModelServer) -> None:
     configure(world, stdio("odd", odd(), 'safe = ["pid"]'))
     server.replies = [Reply(tools=(("odd__pid", "{}"), ("odd__count", "{}"))), Reply(("done",))]

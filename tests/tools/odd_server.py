@@ -10,7 +10,8 @@
 
 Tools, in the folder that it runs in: `count` adds a line to count.txt and returns; `die` adds a line and kills its own
 process; `hang` adds a line and never answers; `pid`, `env` say what it is and has; `big` returns `chars` characters;
-`fail` reports an error; `garbled` says what is no text; `weird.näme/x` has a name that no provider takes.
+`fail` reports an error; `garbled` says what is no text; `picture` gives an image, a text called one and a huge one;
+`weird.näme/x` has a name that no provider takes.
 """
 
 import json
@@ -18,14 +19,16 @@ import os
 import signal
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 HABITS = set(sys.argv[1:])
-NAMES = ["hang", "count", "die", "pid", "env", "big", "fail", "garbled", "weird.näme/x"]
+NAMES = ["hang", "count", "die", "pid", "env", "big", "fail", "garbled", "picture", "weird.näme/x"]
 LOG = Path("count.txt")
+PIXEL = b"\x89PNG\r\n\x1a\n pixel"
 
 
 def send(message: dict[str, Any]) -> None:
@@ -54,6 +57,10 @@ def text_of(name: str, arguments: dict[str, Any]) -> str | None:
     return f"{name} {len(LOG.read_text().split()) if LOG.exists() else 0}"
 
 
+def image(data: bytes) -> dict[str, Any]:
+    return {"type": "image", "mimeType": "image/png", "data": b64encode(data).decode()}
+
+
 def answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
     id, method, params = request.get("id"), request.get("method"), request.get("params", {})
     match method:
@@ -73,6 +80,8 @@ def answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> N
                 send({"method": "notifications/tools/list_changed"})
             if said is not None:
                 content = [{"type": "text", "text": said}]
+                if params["name"] == "picture":
+                    content += [image(data) for data in (PIXEL, b"no picture", PIXEL + bytes(4 * 2**20))]
                 send({"id": id, "result": {"content": content, "isError": params["name"] == "fail"}})
         case _:
             if id is not None:

@@ -183,7 +183,7 @@ def test_names_are_taken_by_every_provider_and_specs_do_not_depend_on_order(tmp_
         return list(tools)
 
     found = within(tmp_path, settings(odd()), names)
-    assert len(found) == 9
+    assert len(found) == 10
     assert all(re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}", name) for name in found)
 
 
@@ -234,7 +234,7 @@ def test_a_server_that_says_its_tools_changed_is_asked_again(tmp_path: Path) -> 
             before = await servers.tools(None, keep)
             assert said(await called(before, "count")) == "count 1"
             after = await servers.tools(None, keep)
-            assert set(after) - set(before) == {"srv__new9"}
+            assert set(after) - set(before) == {"srv__new10"}
         finally:
             await servers.close()
 

@@ -34,10 +34,10 @@ from steno.journal.parts import (
     outcome_parts,
 )
 from steno.models import wording
+from steno.models.pictures import BYTES_MAX, picture_type
 from steno.models.wire import json_object
 
 FILE_CHARS_MAX = 200_000
-PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|toml|javascript|x-sh|x-yaml|x-ndjson)\b|.*\+(json|xml)\b")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -215,10 +215,11 @@ class _Telling:
             case Redacted():
                 return Words(wording.REDACTED)
             case Image():
-                data = self._payloads.get(part.hash)
-                if data is None or part.media_type not in PICTURES:
+                data = self._payloads.get(part.hash, b"")
+                media_type = picture_type(data)
+                if media_type is None or len(data) > BYTES_MAX:
                     return Words(wording.stub(part))
-                return Picture(part.media_type, b64encode(data).decode("ascii"))
+                return Picture(media_type, b64encode(data).decode("ascii"))
             case File():
                 text = self._text_of(part) if whole_files else None
                 return Words(wording.stub(part) if text is None else wording.file_text(part, text))

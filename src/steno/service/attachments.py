@@ -12,23 +12,16 @@ from msgspec import Struct
 
 from steno.journal.parts import File, Image
 from steno.models.conversation import FILE_CHARS_MAX
+from steno.models.pictures import BYTES_MAX, picture_type
 from steno.service.misuse import Misused
 
-IMAGE_BYTES_MAX = 5 * 2**20 * 3 // 4
-"""A request carries an image as base64, which is a third longer, and the strictest provider takes 5 MiB of it."""
 ATTACHMENTS_MAX = 20
 TOTAL_BYTES_MAX = 20 * 2**20
 NAME_LEN_MAX = 200
 
 _UTF8_BYTES_MAX = 4
-READ_BYTES_MAX = max(IMAGE_BYTES_MAX, FILE_CHARS_MAX * _UTF8_BYTES_MAX) + 1
+READ_BYTES_MAX = max(BYTES_MAX, FILE_CHARS_MAX * _UTF8_BYTES_MAX) + 1
 """Whatever is longer is too long, whatever it is."""
-_OPENINGS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 class Attachment(Struct, frozen=True):
@@ -53,9 +46,9 @@ def attachment(name: str, data: bytes) -> Attachment:
     if not data:
         raise Misused(f"{name} is empty; nothing was stored")
     hash, short = sha256(data).hexdigest(), name[-NAME_LEN_MAX:]
-    if (media_type := _image_type(data)) is not None:
-        if len(data) > IMAGE_BYTES_MAX:
-            raise Misused(f"{name} is too large: an image may have {IMAGE_BYTES_MAX} bytes; nothing was stored")
+    if (media_type := picture_type(data)) is not None:
+        if len(data) > BYTES_MAX:
+            raise Misused(f"{name} is too large: an image may have {BYTES_MAX} bytes; nothing was stored")
         return Attachment(Image(hash, media_type, len(data), short), data)
     if (chars := _chars(data)) is None:
         raise Misused(
@@ -76,13 +69,6 @@ def check_together(attachments: Sequence[Attachment]) -> None:
     size = sum(len(one.data) for one in attachments)
     if size > TOTAL_BYTES_MAX:
         raise Misused(f"the attachments have {size} bytes together: {TOTAL_BYTES_MAX} at most; nothing was stored")
-
-
-def _image_type(data: bytes) -> str | None:
-    for opening, media_type in _OPENINGS:
-        if data.startswith(opening):
-            return media_type
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 def _chars(data: bytes) -> int | None:
