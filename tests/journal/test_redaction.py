@@ -49,6 +49,8 @@ SECRET = "s3cr3t-\u6f22"
         (f.ToolSettled(3, "a", Refused("because")), f.ToolSettled(3, "a", Refused(GONE))),
         (f.TurnEnded(3, "failed", "provider", "your text"), f.TurnEnded(3, "failed", "provider", GONE)),
         (f.StepLost(3, "provider", "yes", "your text"), f.StepLost(3, "provider", "yes", GONE)),
+        (f.HelperEnded(3, "failed", "your text"), f.HelperEnded(3, "failed", GONE)),
+        (f.ApprovalDecided(3, "deny", "user", "because"), f.ApprovalDecided(3, "deny", "user", GONE)),
         (f.SessionRenamed("mine"), f.SessionRenamed(GONE)),
         (f.Compacted(3, "summary", "m", f.Usage(1)), f.Compacted(3, GONE, "m", f.Usage(1))),
         (f.ContextSet("m", "system", memories=("x",)), f.ContextSet("m", GONE)),

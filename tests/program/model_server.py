@@ -26,6 +26,7 @@ class Reply(Struct, frozen=True):
     usage: bool = True
     input_tokens: int = 10
     retry_after: str = ""
+    complaint: str = "told to fail"
     thought: str = ""
 
 
@@ -112,7 +113,7 @@ class ModelServer:
         if self.on_request is not None:
             await asyncio.to_thread(self.on_request, request)
         if reply.status != 200:
-            answer = json.dumps({"error": {"message": "told to fail", "type": "server_error"}}).encode()
+            answer = json.dumps({"error": {"message": reply.complaint, "type": "server_error"}}).encode()
             writer.write(b"HTTP/1.1 %d Told\r\ncontent-type: application/json\r\n" % reply.status)
             if reply.retry_after:
                 writer.write(f"retry-after: {reply.retry_after}\r\n".encode())

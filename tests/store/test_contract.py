@@ -848,6 +848,18 @@ async def test_a_message_of_its_parent_can_be_redacted_through_a_fork(place: Pla
         assert [await title_of(store, id) for id in (parent, fork, child)] == ["[redacted]"] * 3
 
 
+async def test_who_shares_a_fact_is_known_from_each_of_them(place: Place) -> None:
+    async with place.open() as store:
+        parent = (await admit(store, "one")).session
+        await admit(store, "two", parent)
+        fork = await store.fork(parent, 3, STARTED)
+        child = await store.fork(fork, 2, STARTED)
+        for session in (parent, fork, child):
+            assert await store.sharing(session, 2) == (parent, fork, child)
+        assert await store.sharing(fork, 3) == (parent, fork)
+        assert await store.sharing(fork, 4) == (fork,)
+
+
 @pytest.mark.promise(55, 60)
 @pytest.mark.parametrize("removal", ["redact", "delete"])
 async def test_no_copy_of_removed_text_stays_behind_where_the_store_moved_rows_about(

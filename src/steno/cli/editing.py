@@ -67,9 +67,10 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
     redaction = await service.edits.redact(id, options.seq)
     show(f"removed {what}; its place is kept. Backups that were made before still have it")
     for copy in redaction.copies:
-        complain(
-            f"what is stored at {copy} was made of it and may repeat it: steno redact {id} --seq {copy} removes that"
-        )
+        how = f"steno redact {copy.session} --seq {copy.seq} removes that"
+        complain(f"what is stored at {copy.seq} of session {copy.session} may repeat it: {how}")
+    for helper in redaction.helpers:
+        complain(f"the helper in session {helper} was given it, or gave it: steno show {helper}")
     return DONE
 
 

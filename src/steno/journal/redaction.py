@@ -7,9 +7,12 @@ from msgspec.structs import replace
 from steno.journal.distillates import Distilled, ItemAt
 from steno.journal.facts import (
     AnyFact,
+    ApprovalAsked,
+    ApprovalDecided,
     Compacted,
     ContextSet,
     GoalSet,
+    HelperEnded,
     InputAdmitted,
     OutputLate,
     PlanUpdated,
@@ -42,8 +45,10 @@ def redact(fact: AnyFact) -> AnyFact | None:
             return replace(fact, title=GONE)
         case Compacted():
             return replace(fact, summary=GONE)
-        case TurnEnded() | StepLost():
+        case TurnEnded() | StepLost() | HelperEnded():
             return replace(fact, detail=GONE) if fact.detail else None
+        case ApprovalAsked() | ApprovalDecided():
+            return replace(fact, reason=GONE) if fact.reason else None
         case ContextSet():
             return replace(fact, system=GONE, memories=(), recalled=(), goal="")
         case Distilled():

@@ -4,10 +4,8 @@ back: people still read everything."""
 import asyncio
 import contextlib
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.engine.approval import rule_for
 from steno.journal.facts import (
     ContextSet,
     GoalSet,
@@ -23,18 +21,11 @@ from steno.runtimes.compacting import Compaction
 from steno.runtimes.held import HeldSession
 from steno.runtimes.holding import context_of, refuse_waiting
 from steno.runtimes.protocol import Runtime
+from steno.service.copies import Copy, Redaction, copies_of, helpers_of
 from steno.service.misuse import Misused
 from steno.service.views import View, Views
 from steno.store.errors import NotAllowed, SessionBusy
 from steno.store.protocol import Store
-
-
-class Redaction(Struct, frozen=True):
-    """`at` is the fact that says so; `copies` were made of the text and may repeat it: summaries, and rules about the
-    same calls."""
-
-    at: Seq
-    copies: tuple[Seq, ...]
 
 
 class Edits:
@@ -110,6 +101,8 @@ class Edits:
             return f"the distillate at {seq}"
         if seq in view.said_of:
             return f"the text of what was set at {seq}"
+        if view.message(seq) is None and view.beside.get(seq):
+            return f"the text beside the messages at {seq}"
         message = _message(view, session, seq)
         if message.state == "streaming":
             raise NotAllowed(f"message {seq} of session {session!r} is being written; stop the turn first")
@@ -119,12 +112,14 @@ class Edits:
         """Take the text of one message, or of a summary, out of the store for good."""
         await self._settle(session)
         view = await self._views.view(session)
-        message = view.message(seq)
-        calls = () if message is None else message.tool_calls
-        made_of = {rule_for(call.name, call.arguments) for call in calls} | {view.said_of.get(seq, "")}
-        copies = [one for one, upto in view.summaries.items() if upto >= seq and one != seq]
-        copies += [one for one, text in view.said_of.items() if text in made_of and one != seq]
-        return Redaction(await self._store.redact(session, seq), tuple(copies))
+        copies: list[Copy] = []
+        holder, *forks = await self._store.sharing(session, seq)
+        for one in (holder, *forks):
+            theirs = await self._views.view(one)
+            own = 0 if one == holder else _begins(theirs)
+            copies += [Copy(one, at) for at in copies_of(view, seq, theirs) if at > own]
+        at = await self._store.redact(session, seq)
+        return Redaction(at, tuple(copies), helpers_of(view, seq))
 
     async def fork(self, session: str, at: Seq) -> str:
         """A session of its own with everything up to the end of a message or of a turn; its id."""
@@ -169,6 +164,12 @@ async def _last(held: HeldSession, fact: Rewound | RewindWithdrawn) -> Seq:
     while not await held.release():
         pass
     return seq
+
+
+def _begins(view: View) -> Seq:
+    """The last fact that a fork shares with its parent."""
+    forked = None if view.state.started is None else view.state.started.forked_from
+    return 0 if forked is None else forked.seq
 
 
 def _message(view: View, session: str, seq: Seq) -> Message:

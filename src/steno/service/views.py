@@ -13,19 +13,23 @@ from steno.journal.distillates import Distilled
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
     ApprovalAsked,
+    ApprovalDecided,
     Compacted,
     ContextSet,
     GoalSet,
+    HelperEnded,
     Record,
     RuleSet,
     SessionEnded,
+    SessionRenamed,
+    StepLost,
     StepStarted,
     TurnEnded,
     TurnStarted,
 )
 from steno.journal.history import History
 from steno.journal.listing import ListingRow
-from steno.journal.parts import Seq
+from steno.journal.parts import GONE, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
@@ -57,7 +61,8 @@ class Approval(Struct, frozen=True):
 
 class View:
     """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
-    `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold."""
+    `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold,
+    `beside` the titles, reasons and details: text that is no message."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -73,6 +78,7 @@ class View:
         self.models: dict[Seq, str] = {}
         self.asked: dict[Seq, str] = {}
         self.said_of: dict[Seq, str] = {}
+        self.beside: dict[Seq, str] = {}
 
     def apply(self, record: Record) -> None:
         for fold in (self.state, self.transcript, self.turns, self.usage, self.history):
@@ -86,9 +92,14 @@ class View:
                 self.models[record.seq] = record.fact.own_model
                 if record.fact.goal:
                     self.said_of[record.seq] = record.fact.goal
-            case TurnEnded(turn=turn):
+            case TurnEnded(turn=turn, detail=text):
                 self.ends[turn] = record.seq
-            case Compacted(upto=upto):
+                self.beside[record.seq] = text
+            case StepLost(step=at, detail=text):
+                self.beside[at] = text
+            case HelperEnded(detail=text) | ApprovalDecided(reason=text) | SessionRenamed(title=text):
+                self.beside[record.seq] = text
+            case Compacted(upto=upto, summary=text) if text != GONE:
                 self.summaries[record.seq] = upto
             case Distilled():
                 self.distillates[record.seq] = record.fact

@@ -282,6 +282,12 @@ class BlockingStore:
 
     # --- removing, checking, copying
 
+    def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
+        """All sessions that have a fact of this one: the one that it was added to, and the forks of that."""
+        with self.reader() as connection, reading.snapshot(connection):
+            own = reading.holder(connection, reading.session(connection, session), seq)
+            return tuple(row.id for row in reading.family(connection, own, seq))
+
     def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
         with self.reader() as connection, reading.snapshot(connection):
             at = reading.redactable(connection, reading.session(connection, session), target)

@@ -136,13 +136,19 @@ def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int
     return found
 
 
-def redactable(connection: apsw.Connection, row: SessionRow, target: Seq) -> tuple[str, Seq]:
-    """The session and seq of the fact that holds the text of the message at `target`: that one, or its sealing fact."""
-    while row.parent is not None and target <= row.base:
+def holder(connection: apsw.Connection, row: SessionRow, seq: Seq) -> SessionRow:
+    """The session whose own a fact is: the one it is read in, or one that it was forked from."""
+    while row.parent is not None and seq <= row.base:
         above = connection.execute(STATEMENTS["session_by_n"], (row.parent,)).fetchone()
         if above is None:
             raise JournalCorrupt(f"session {row.id!r}: its parent is missing")
         row = checked(above)
+    return row
+
+
+def redactable(connection: apsw.Connection, row: SessionRow, target: Seq) -> tuple[str, Seq]:
+    """The session and seq of the fact that holds the text of the message at `target`: that one, or its sealing fact."""
+    row = holder(connection, row, target)
     after = target - 1
     while 0 <= after < row.head:
         page = records(connection, row, after, PAGE)

@@ -197,6 +197,9 @@ class SqliteStore:
     async def get(self, payload: Hash) -> bytes:
         return await self._thread(BlockingStore.get, payload)
 
+    async def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
+        return await self._thread(BlockingStore.sharing, session, seq)
+
     async def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
         return await self._thread(BlockingStore.redact, session, target, by)
 
