@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from steno.config import EXAMPLE, Config, ConfigError, Place, load, prepare_home, system_prompt
+from steno.journal.listing import ListingRow
 from steno.wiring import Wiring
 
 FREE: dict[str, dict[str, Any]] = {
@@ -106,8 +107,21 @@ def test_the_system_prompt_is_the_users_own_and_the_folder_adds_to_it(tmp_path: 
     assert system_prompt(where) == "Be a pirate.\n\nIn this folder, speak French."
 
 
-def test_sessions_of_codex_are_distilled_unasked_only_where_a_model_is_set_that_can(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["codex:any", "my-own-model"])
+def test_sessions_whose_model_cannot_be_asked_are_distilled_only_where_one_is_set_that_can(
+    tmp_path: Path, model: str
+) -> None:
     place, alone = Place(tmp_path, tmp_path), Config()
     chosen = replace(alone, model=replace(alone.model, default="openai-chat:any"))
-    distils = [Wiring(config, place, None, "refuse").distils("codex:any") for config in (alone, chosen)]
+    row = ListingRow(model=model, platform="library")
+    distils = [Wiring(config, place, None, "refuse").distils(row) for config in (alone, chosen)]
     assert distils == [False, True]
+
+
+def test_models_that_cannot_distil_do_not_unless_one_was_chosen_for_it(tmp_path: Path) -> None:
+    place, alone = Place(tmp_path, tmp_path), Config()
+    chosen = replace(alone, memory=replace(alone.memory, model="scripted:known.json"))
+    for model in ("local:smollm2", "scripted:known.json"):
+        row = ListingRow(model=model, platform="chat")
+        distils = [Wiring(config, place, "anthropic:any", "refuse").distils(row) for config in (alone, chosen)]
+        assert distils == [False, True]

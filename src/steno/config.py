@@ -81,7 +81,9 @@ EXAMPLE = """\
 
 [memory]
 # enabled = true             # false: nothing is distilled, and new sessions are told nothing of earlier ones
-# distill = "auto"           # sessions of the chat, after five turns or more; "off": only with steno distill
+# distill = "auto"           # sessions in which five turns or more were answered; "chat": not those of steno run and
+                             # of the library; "off": only with steno distill
+# rest_s = 10.0              # how long nothing must have happened in them
 # model = ""                 # who is asked; empty: the model that answers in the session
 # items_max = 12             # what a new session is told at most
 # chars_max = 2000
@@ -196,7 +198,8 @@ ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
-    distill: Literal["auto", "off"] = "auto"
+    distill: Literal["auto", "chat", "off"] = "auto"
+    rest_s: SecondsOrNone = 10.0
     model: str = ""
     items_max: Annotated[int, Meta(ge=0, le=100)] = 12
     chars_max: Annotated[int, Meta(ge=0, le=20_000)] = 2_000

@@ -28,8 +28,9 @@ from steno.config import (
 from steno.engine.action import Limits
 from steno.engine.approval import Policy, Rule
 from steno.journal.facts import ContextSet
+from steno.journal.listing import ListingRow
 from steno.models.protocol import Model
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import KINDS, ModelSettings, make
 from steno.plugins.finding import find
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from steno.runtimes.codex.runtime import CodexAgent
     from steno.tools.mcp import ServerSettings
 
+PROGRAMS = ("cli", "library")
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
 
@@ -290,18 +292,27 @@ class Wiring:
         recall = self._recall
         return recall.tell if recall is not None and self.recalls and self.config.memory.enabled else None
 
-    def distils(self, spec: str) -> bool:
-        """Whether a session in which this model answers is distilled unasked. The small local model is not up to it."""
+    def distils_unasked(self) -> bool:
         memory = self.config.memory
-        wanted = memory.enabled and memory.distill == "auto" and not self.ephemeral
-        by = memory.model or (default_model(self.config) if _runtime_of(spec) == RUNTIME else spec)
-        return wanted and not by.startswith("local:")
+        return memory.enabled and memory.distill != "off" and not self.ephemeral
+
+    def distils(self, row: ListingRow) -> bool:
+        """Whether a session is distilled unasked. The small local model is not up to it, and a script answers nothing
+        that is not in it, unless somebody chose it for that."""
+        if not self.distils_unasked() or (self.config.memory.distill == "chat" and row.platform in PROGRAMS):
+            return False
+        by = self._distiller_spec(row.model)
+        return not by.startswith("local:") and (not by.startswith("scripted:") or by == self.config.memory.model)
 
     def _distiller(self, before: ContextSet | None) -> Distiller:
-        """Who distils a session: the model asked for, else the one that is set, else the session's own."""
-        answers = "" if before is None or _runtime_of(before.model) == RUNTIME else before.own_model
-        spec = self._model or self.config.memory.model or answers or default_model(self.config)
+        spec = self._model or self._distiller_spec("" if before is None else before.own_model)
         return Distiller(self._made(spec), self.context_max(spec), self.config.limits.summary_s)
+
+    def _distiller_spec(self, own: str) -> str:
+        """Who distils a session unless told: the model that is set, else the session's own, if that can be asked from
+        here. Codex cannot, nor can the model of a program that has one of its own."""
+        askable = own.partition(":")[0] in KINDS
+        return self.config.memory.model or (own if askable else default_model(self.config))
 
     def _helper(self, before: ContextSet | None) -> Agent:
         """Who answers in a session that was delegated to: nobody is there to ask, and its steps are few."""

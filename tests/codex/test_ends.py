@@ -7,8 +7,8 @@ import pytest
 
 from tests.codex.world import CodexWorld
 from tests.program.diary import install, told
+from tests.program.distilling import answer
 from tests.program.model_server import ModelServer, Reply
-from tests.program.test_memory import answer
 from tests.rotating import rotating
 
 

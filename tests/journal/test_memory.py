@@ -52,9 +52,10 @@ def test_a_distillate_is_due_after_enough_answered_turns() -> None:
     assert not row(STARTED, *turns(TURNS_DUE, "failed")).due()
 
 
-def test_a_program_is_asked_nothing_that_it_did_not_ask_for() -> None:
-    for platform in ("cli", "library", "delegate"):
-        assert not row(SessionStarted(platform), *turns(TURNS_DUE)).due()
+def test_whoever_had_the_session_it_is_due_but_for_helpers() -> None:
+    due = [row(SessionStarted(platform), *turns(TURNS_DUE)).due() for platform in ("chat", "cli", "library")]
+    assert due == [True, True, True]
+    assert not row(SessionStarted("delegate"), *turns(TURNS_DUE)).due()
 
 
 def test_a_distillate_takes_what_is_due_and_the_next_is_due_after_as_much_again() -> None:

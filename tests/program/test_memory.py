@@ -1,222 +1,41 @@
 """Distillates and memories on the running program: made in the background, once, and in nobody's way."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from steno.journal.distillates import Distilled
-from steno.journal.facts import AnyFact, HelperEnded, HelperStarted, InputAdmitted, InterruptAsked
+from steno.journal.facts import InputAdmitted, InterruptAsked
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
 from steno.store.sqlite.blocking import BlockingStore
+from tests.program.distilling import (
+    GOOD,
+    HANGS,
+    LINES,
+    PORT,
+    SECRET,
+    TEA,
+    answer,
+    chat,
+    distillations,
+    distils,
+    facts,
+    helpers,
+    made,
+    quietly,
+    remembered,
+    system,
+)
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_ephemeral import left
-from tests.program.world import WAIT_S, World, wait_until
+from tests.program.world import World, wait_until
 from tests.rotating import rotating
-
-LINES = ("my name is Ada", "I like tea", "the port is 8080", "what else?", "goodbye")
-TEA, PORT, SECRET = "Ada likes tea.", "The port is 8080.", "swordfish-ä☃-4711"
-
-
-def answer(*facts: str, seqs: tuple[int, ...] = (3,)) -> str:
-    """What a model says of a session."""
-    found = [{"text": text, "seqs": seqs} for text in facts]
-    return json.dumps(
-        {"title": "Tea and ports", "summary": "They met.", "decisions": [], "open": [], "facts": found},
-        ensure_ascii=False,
-    )
-
-
-GOOD = Reply((answer(TEA, PORT),))
-HANGS = Reply(("{",), then="hang")
-LEFT_S = 3.0
-"""A third of a second where nothing else runs, with a distillation or without. What hangs here hangs for an hour."""
-
-
-def is_distillation(request: dict[str, Any]) -> bool:
-    return "worth keeping" in json.dumps(request["messages"][0])
-
-
-def distillations(server: ModelServer) -> list[dict[str, Any]]:
-    return [request for request in server.requests if is_distillation(request)]
-
-
-def distils(server: ModelServer, *replies: Reply) -> None:
-    """Answers to requests for a distillate, in order; the last one is repeated. All else is answered with ok."""
-
-    def choose(request: dict[str, Any]) -> Reply:
-        if not is_distillation(request):
-            return Reply(("ok",))
-        return replies[min(len(distillations(server)), len(replies) - 1)]
-
-    server.choose = choose
 
 
 @pytest.fixture(autouse=True)
 def auto(world: World) -> None:
-    world.environment["STENO_MEMORY_DISTILL"] = "auto"
-
-
-def chat(world: World, *lines: str, words: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "steno")) -> float:
-    """Type lines into the chat, to its end; how long it took to leave after the last answer."""
-    chatting = subprocess.Popen(
-        [sys.executable, *program, *words],
-        env=world.environment,
-        cwd=world.work,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert chatting.stdin is not None
-    assert chatting.stdout is not None
-    seen = b""
-    for number, line in enumerate(lines, start=1):
-        chatting.stdin.write(line.encode() + b"\n")
-        chatting.stdin.flush()
-        while seen.count(b"you> ") < number + 1:
-            seen += os.read(chatting.stdout.fileno(), 65_536)
-    left_s = time.monotonic()
-    chatting.communicate(timeout=WAIT_S)
-    assert chatting.returncode == 0
-    return time.monotonic() - left_s
-
-
-def quietly(world: World, *lines: str) -> str:
-    """A session of the chat that nobody has distilled; its id."""
-    world.environment["STENO_MEMORY_DISTILL"] = "off"
-    chat(world, *lines)
-    world.environment["STENO_MEMORY_DISTILL"] = "auto"
-    return str(world.sessions()[0]["id"])
-
-
-def facts(world: World, id: str) -> list[AnyFact]:
-    with BlockingStore(world.home / "store.db") as store:
-        return [record.fact for record in store.read_all(id)]
-
-
-def made(world: World, id: str) -> list[Distilled]:
-    return [fact for fact in facts(world, id) if isinstance(fact, Distilled)]
-
-
-def helpers(world: World, id: str) -> list[str]:
-    """How each call for a distillate ended."""
-    stored = facts(world, id)
-    started = {seq: "open" for seq, fact in enumerate(stored, start=1) if isinstance(fact, HelperStarted)}
-    for fact in stored:
-        if isinstance(fact, HelperEnded):
-            started[fact.started] = fact.outcome
-    return list(started.values())
-
-
-def remembered(world: World) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(world.steno("memory", "--json"))
-    return found
-
-
-def system(request: dict[str, Any]) -> str:
-    return str(request["messages"][0]["content"])
-
-
-def wait_made(world: World, id: str, count: int = 1) -> None:
-    wait_until(lambda: len(made(world, id)) == count, f"{count} distillate(s)")
-
-
-@pytest.mark.promise(33)
-def test_a_session_is_distilled_after_it_was_left_and_no_message_comes_of_it(world: World, server: ModelServer) -> None:
-    distils(server, GOOD)
-    assert chat(world, *LINES) < LEFT_S
-    id = world.only_session()
-    before = world.show(id)
-    wait_made(world, id)
-    (distilled,) = made(world, id)
-    assert (distilled.after, distilled.title, distilled.summary) == (0, "Tea and ports", "They met.")
-    assert helpers(world, id) == ["done"]
-    after = world.show(id)
-    assert [after[view] for view in ("id", "title", "turns", "messages")] == [
-        before[view] for view in ("id", "title", "turns", "messages")
-    ]
-    (request,) = distillations(server)
-    assert "#3 user: my name is Ada" in json.dumps(request)
-    last = [request for request in server.requests if not is_distillation(request)][-1]
-    world.steno("run", "again", "--session", id)
-    assert server.requests[-1]["messages"][: len(last["messages"])] == last["messages"]
-    assert [message["content"] for message in server.requests[-1]["messages"][len(last["messages"]) :]] == [
-        "ok",
-        "again",
-    ]
-    assert [(one["session"], one["kind"], one["text"], one["seqs"]) for one in remembered(world)] == [
-        (id, "fact", TEA, [3]),
-        (id, "fact", PORT, [3]),
-    ]
-
-
-def test_few_turns_programs_and_the_switch_give_no_request(world: World, server: ModelServer) -> None:
-    distils(server, GOOD)
-    chat(world, *LINES[:4])
-    quietly(world, *LINES)
-    world.environment["STENO_MEMORY_ENABLED"] = "false"
-    chat(world, "hi")
-    world.environment |= {"STENO_MEMORY_ENABLED": "true", "STENO_MEMORY_MODEL": "local:smollm2"}
-    chat(world, "hi")
-    del world.environment["STENO_MEMORY_MODEL"]
-    for line in LINES:
-        world.steno("run", line, "--key", "program")
-    time.sleep(0.5)
-    assert distillations(server) == []
-
-
-@pytest.mark.promise(33)
-def test_after_a_kill_the_next_start_distils(world: World, server: ModelServer) -> None:
-    distils(server, GOOD)
-    program = subprocess.Popen(
-        [sys.executable, "-m", "steno"],
-        env=world.environment,
-        cwd=world.work,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert program.stdin is not None
-    program.stdin.write("".join(f"{line}\n" for line in LINES).encode())
-    program.stdin.flush()
-    wait_until(lambda: len(server.requests) == len(LINES), "the last turn")
-    wait_until(lambda: world.sessions()[0]["turns"] == len(LINES), "its end")
-    program.send_signal(signal.SIGKILL)
-    program.communicate()
-    id = world.only_session()
-    assert made(world, id) == []
-    chat(world)
-    wait_made(world, id)
-
-
-@pytest.mark.promise(33)
-def test_what_is_due_is_distilled_when_the_end_of_the_session_cannot_be_stored(
-    world: World, server: ModelServer
-) -> None:
-    distils(server, GOOD)
-    chat(world, *LINES, program=(str(Path(__file__).with_name("failing_at_the_end.py")),))
-    id = world.only_session()
-    wait_made(world, id)
-    assert [one["text"] for one in remembered(world)] == [TEA, PORT]
-
-
-def test_leaving_takes_no_time_while_the_model_hangs(world: World, server: ModelServer) -> None:
-    distils(server, HANGS)
-    assert chat(world, *LINES) < LEFT_S
-    id = world.only_session()
-    wait_until(lambda: len(distillations(server)) == 1, "the request")
-    server.choose = None
-    began_s = time.monotonic()
-    assert world.steno("run", "quick", "--session", id) == "ok\n"
-    assert time.monotonic() - began_s < 3.0
-    assert helpers(world, id) == ["stopped"]
-    assert made(world, id) == []
+    world.environment |= {"STENO_MEMORY_DISTILL": "auto", "STENO_MEMORY_REST_S": "0"}
 
 
 @pytest.mark.promise(27, 33)

@@ -11,6 +11,7 @@ from zlib import crc32
 import apsw
 import pytest
 
+from steno.journal import codec
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
     InputAdmitted,
@@ -25,6 +26,7 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.listing import TITLE_LEN_MAX
+from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import Returned, Seq, Text, ToolCall
 from steno.store.errors import (
     JournalCorrupt,
@@ -34,7 +36,7 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite import reading
+from steno.store.sqlite import reading, verify
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.locks import Locks
@@ -373,6 +375,29 @@ def test_a_mark_that_lies_about_what_a_session_owes_is_found_by_verify(written: 
     written.alter("update sessions set owes = ?, crc = ? where n = ?", row.owes, row.sum(), row.n)
     with BlockingStore(written.path, SETTINGS) as store:
         assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
+
+
+@pytest.mark.promise(50)
+def test_a_mark_that_lies_about_what_there_is_to_remember_is_found_by_verify(written: Written) -> None:
+    """That it is due may be missing in a row of an earlier steno, which did not distil sessions of programs."""
+    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
+        row = reading.session(connection, "session")
+        listing = row.listing()
+    listing.memory.answered = TURNS_DUE
+    assert listing.due()
+    row.listing_raw = codec.encode(listing)
+    found = []
+    for row.memory in (reading.DUE, 0, reading.KEPT, reading.DUE | reading.KEPT):
+        written.alter(
+            "update sessions set listing = ?, memory = ?, crc = ? where n = ?",
+            row.listing_raw.decode(),
+            row.memory,
+            row.sum(),
+            row.n,
+        )
+        with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
+            found.append(verify.marks_hold(reading.session(connection, "session")))
+    assert found == [True, True, False, False]
 
 
 @pytest.mark.promise(50)

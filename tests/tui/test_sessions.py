@@ -11,8 +11,8 @@ from steno.tui import telling
 from steno.tui.blocks import Block
 from steno.tui.plain import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
+from tests.program.distilling import facts
 from tests.program.model_server import ModelServer, Reply
-from tests.program.test_memory import facts
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with, elsewhere, wiring_of
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 
 from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline
+from steno.cli.remembering import start_what_is_due
 from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out
-from steno.cli.wording import EPHEMERAL, advice
+from steno.cli.wording import EPHEMERAL, IDLE, advice
 from steno.service import Service
 from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
@@ -32,7 +33,7 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     if session is not None:
         await _look_back(service, session)
     front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
-    while (line := await _line(front)) is not None:
+    while (line := await _line(front, session)) is not None:
         match line.rstrip():
             case "":
                 continue
@@ -57,12 +58,17 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     return 0
 
 
-async def _line(front: Front) -> str | None:
-    """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves."""
+async def _line(front: Front, session: str | None) -> str | None:
+    """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves. Where nobody is any more,
+    the visit ends, so that plugins hear of it; what is said next begins another."""
     last_s = -TWICE_S
     with _signals() as signals:
         while True:
-            number, line = await _typed(front, signals)
+            try:
+                number, line = await _typed(front, signals, _idle_s(front, session))
+            except TimeoutError:
+                await _end_idle(front, session)
+                continue
             if number is None:
                 return line
             now_s = time.monotonic()
@@ -72,6 +78,19 @@ async def _line(front: Front) -> str | None:
                 return None
             last_s = now_s
             note("\n[Ctrl-C again, or Ctrl-D, leaves]")
+
+
+def _idle_s(front: Front, session: str | None) -> float | None:
+    """How long to wait for a person. A program at the other end of a pipe leaves when it is done."""
+    visits = session is not None and front.service.visits.attending(session)
+    return front.wiring.config.limits.chat_idle_s or None if visits and person_present() else None
+
+
+async def _end_idle(front: Front, session: str | None) -> None:
+    for problem in await front.service.visits.leave("idle", session):
+        complain(problem)
+    note(f"\n[{IDLE}]")
+    await start_what_is_due(front.wiring, front.service)
 
 
 @contextlib.contextmanager
@@ -88,13 +107,17 @@ def _signals() -> Iterator["asyncio.Queue[signal.Signals]"]:
             loop.remove_signal_handler(number)
 
 
-async def _typed(front: Front, signals: "asyncio.Queue[signal.Signals]") -> tuple[signal.Signals | None, str | None]:
-    """What is typed at the prompt, or the signal that came first."""
+async def _typed(
+    front: Front, signals: "asyncio.Queue[signal.Signals]", idle_s: float | None
+) -> tuple[signal.Signals | None, str | None]:
+    """What is typed at the prompt, or the signal that came first. `TimeoutError` if nothing comes for so long."""
     typing = asyncio.ensure_future(front.lines.next())
     signalled = asyncio.ensure_future(signals.get())
     try:
         show("you> ", end="")
-        await asyncio.wait([typing, signalled], return_when=asyncio.FIRST_COMPLETED)
+        came, _ = await asyncio.wait([typing, signalled], timeout=idle_s, return_when=asyncio.FIRST_COMPLETED)
+        if not came:
+            raise TimeoutError
         if signalled.done() or not signals.empty():
             front.lines.drop()
             return await signalled, None

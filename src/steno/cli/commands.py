@@ -123,7 +123,9 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
     platform = "chat" if options.verb is None else "cli"
     async with wiring.service(platform, visits, only_reads=options.verb in READING) as service:
         try:
-            async with visiting(service) if visits else contextlib.nullcontext():
+            if not visits:
+                return await _act(options, wiring, service)
+            async with remembering.beside(wiring, service), visiting(service):
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
@@ -135,11 +137,7 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
 async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     match options.verb:
         case None:
-            await remembering.start_what_is_due(wiring, service)
-            try:
-                return await _chat(options, wiring, service)
-            finally:
-                await remembering.start_what_is_due(wiring, service)
+            return await _chat(options, wiring, service)
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
@@ -151,7 +149,7 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "memory":
             return await remembering.memory(options, service)
         case "remember":
-            return await remembering.remember(wiring, service)
+            return await remembering.remember(options, wiring, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":

@@ -21,6 +21,22 @@ from steno.service import Service
 from steno.store.protocol import Admitted
 from steno.wiring import Wiring
 
+if sys.platform == "win32":
+
+    def _locked(handle: int) -> bool:
+        return True  # several may be at work: the session's lease keeps them apart
+
+else:
+    import fcntl
+
+    def _locked(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
 DONE, FAILED = 0, 1
 
 
@@ -56,27 +72,44 @@ def _passed_on(options: argparse.Namespace) -> list[str]:
 
 
 def _log(where: Place, session: str, input: int) -> Path:
+    return _folder(where) / f"{session}-{input}.log"
+
+
+def _folder(where: Place) -> Path:
     folder = where.home / "detached"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{session}-{input}.log"
+    return folder
 
 
-def start_remembering() -> None:
-    """Start a process that distils what is due. It writes down what goes wrong, and says nothing."""
-    _start([sys.executable, "-m", "steno", "remember"], Path(os.devnull))
+def start_remembering(where: Place) -> None:
+    """Start a process that distils what is due, unless one is at work. It has the lock from its birth on. It writes
+    down what goes wrong, and says nothing."""
+    lock = take_lock(where)
+    if lock is not None:
+        try:
+            _start([sys.executable, "-m", "steno", "remember", str(lock)], Path(os.devnull), (lock,))
+        finally:
+            os.close(lock)
+
+
+def take_lock(where: Place) -> int | None:
+    """The handle that holds the lock of who distils what is due in this home; None if another process has it."""
+    handle = os.open(_folder(where) / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    if _locked(handle):
+        return handle
+    os.close(handle)
+    return None
 
 
 def write_down(where: Place, trouble: str) -> None:
     """Add a line to the log of the background."""
-    folder = where.home / "detached"
     with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = os.open(_folder(where) / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{trouble}\n")
 
 
-def _start(words: list[str], log: Path) -> int:
+def _start(words: list[str], log: Path, handles: tuple[int, ...] = ()) -> int:
     """In a session of its own, so that no terminal takes it along; the number of the process."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -86,6 +119,7 @@ def _start(words: list[str], log: Path) -> int:
             stdout=subprocess.DEVNULL,
             stderr=handle,
             start_new_session=True,
+            pass_fds=handles,
         )
     finally:
         os.close(handle)

@@ -167,7 +167,8 @@ def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     remove.add_argument("names", nargs="+", metavar="NAME", help="as steno memory prints it: ID:SEQ.N")
     for look in (distill, memory):
         look.add_argument("--json", action="store_true")
-    verbs.add_parser("remember")  # what a detached process runs; not for people
+    remember = verbs.add_parser("remember")  # what a detached process runs; not for people
+    remember.add_argument("lock", type=int, nargs="?")
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:

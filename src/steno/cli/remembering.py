@@ -1,13 +1,16 @@
 """Distillates and memories on the command line, and the process that makes them in the background.
 
-Nobody waits for that process: it is started when the chat begins and when it is left, if something is due, and gives
-way to whoever wants a session.
+Nobody waits for that process: it is started when a front end begins and when it has let go, if something is due, there
+is one at a time, and it gives way to whoever wants a session.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
+import time
+from collections.abc import AsyncIterator
 
 from steno.cli import detaching
 from steno.cli.leaving import Leaving
@@ -19,6 +22,7 @@ from steno.runtimes.distilling import Distillation
 from steno.service import Misused, Service
 from steno.service.memory import Kept, item_named, name_of
 from steno.store.errors import SessionBusy, StoreError
+from steno.store.protocol import Listed
 from steno.wiring import Wiring
 
 DONE, FAILED = 0, 1
@@ -122,27 +126,71 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
 # --- in the background ----------------------------------------------------------------------------------------------
 
 
+@contextlib.asynccontextmanager
+async def beside(wiring: Wiring, service: Service) -> AsyncIterator[None]:
+    """A front end, from before it begins until it has let go of its sessions."""
+    await start_what_is_due(wiring, service)
+    try:
+        yield
+    finally:
+        await start_what_is_due(wiring, service)
+
+
 async def start_what_is_due(wiring: Wiring, service: Service) -> None:
-    """Have what is due made by a process of its own. If that cannot be, it stays due: nobody is held up or bothered."""
+    """Have what is due made by a process of its own, unless there is one. If that cannot be, it stays due: nobody is
+    held up or bothered."""
     with contextlib.suppress(StoreError, OSError):
-        found = await service.memories.due(AT_ONCE_MAX) if wiring.distils("") else []
-        if any(wiring.distils(listed.row.model) for listed in found):
-            detaching.start_remembering()
+        if wiring.distils_unasked() and await service.memories.due(wiring.distils):
+            detaching.start_remembering(wiring.where)
 
 
-async def remember(wiring: Wiring, service: Service) -> int:
-    """Distil what is due, one session after the other."""
+async def remember(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+    """Distil what is due, one session after the other, each once it rests. Who made another one due meanwhile has found
+    us at work and started nobody, so we look again after we have let go."""
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leaving.set)
-    for listed in await service.memories.due(AT_ONCE_MAX):
-        if leaving.is_set() or not wiring.distils(listed.row.model):
-            continue
-        try:
-            await service.memories.distil(listed.id, leaving, if_due=True)
-        except SessionBusy:
-            continue  # it is being used, or distilled by somebody else
-        except (StoreError, ConfigError, Misused) as error:
-            detaching.write_down(wiring.where, f"session {listed.id} was not distilled: {error}")
+    tried: set[tuple[str, int]] = set()
+
+    async def left() -> list[Listed]:
+        enough = leaving.is_set() or len(tried) >= AT_ONCE_MAX
+        return [] if enough else [one for one in await service.memories.due(wiring.distils) if _place(one) not in tried]
+
+    lock: int | None = options.lock
+    while lock is not None or (await left() and (lock := detaching.take_lock(wiring.where)) is not None):
+        while due := await left():
+            first = min(due, key=lambda one: one.row.updated_ms)
+            if (pause_s := _rests_in_s(first, wiring.config.memory.rest_s)) > 0:
+                await _pause(leaving, pause_s)
+            else:
+                tried.add(_place(first))
+                await _distil_due(wiring, service, first.id, leaving)
+        os.close(lock)
+        lock = None
     return DONE
+
+
+def _place(one: Listed) -> tuple[str, int]:
+    """What is tried once by one process: a session, until more was said in it."""
+    return one.id, one.row.turns
+
+
+def _rests_in_s(one: Listed, rest_s: float) -> float:
+    """How long until nothing has happened in it for long enough. If the clock was set back, nobody knows."""
+    since_s = time.time() - one.row.updated_ms / 1000
+    return rest_s - since_s if since_s >= 0 else 0.0
+
+
+async def _pause(leaving: asyncio.Event, pause_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(leaving.wait(), pause_s)
+
+
+async def _distil_due(wiring: Wiring, service: Service, id: str, leaving: asyncio.Event) -> None:
+    try:
+        await service.memories.distil(id, leaving, if_due=True)
+    except SessionBusy:
+        pass  # it is being used, or distilled by somebody else
+    except (StoreError, ConfigError, Misused) as error:
+        detaching.write_down(wiring.where, f"session {id} was not distilled: {error}")

@@ -19,6 +19,8 @@ EPHEMERAL = (
     "it is gone, and what is promised about storing (promises 1, 2, 5 and 37) does not apply to it"
 )
 
+IDLE = "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
+
 _READABLE = "meanwhile sessions, show, verify and backup work"
 
 

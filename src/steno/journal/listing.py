@@ -33,8 +33,8 @@ from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
 
 TITLE_LEN_MAX = 80
-SCRIPTED = frozenset(("cli", "library", "delegate"))
-"""Platforms of programs: they get the requests that they asked for and no others."""
+HELPERS = frozenset(("delegate",))
+"""Platforms of sessions that work for another one: what is worth keeping of them is told there."""
 
 
 class ListingRow(Struct, omit_defaults=True):
@@ -145,7 +145,7 @@ class ListingRow(Struct, omit_defaults=True):
 
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made, unasked."""
-        return self.platform not in SCRIPTED and self.memory.due()
+        return self.platform not in HELPERS and self.memory.due()
 
 
 def _without(run: tuple[Seq, Seq], input: Seq) -> list[tuple[Seq, Seq]]:

@@ -1,6 +1,7 @@
 """What sessions have to remember: made of them, listed, removed."""
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
 
 PAGE = 100
+LOOKED_MAX = 100
 
 
 class Kept(Struct, frozen=True):
@@ -30,9 +32,11 @@ class Memories:
     async def distil(self, session: str, leaving: asyncio.Event, if_due: bool = False) -> Distillation:
         return await self._distilling.distil(session, leaving, if_due)
 
-    async def due(self, limit: int) -> list[Listed]:
-        """Sessions that should be distilled."""
-        return await self._store.due(limit)
+    async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
+        """Sessions that should be distilled and that nobody runs, the latest first. So many are looked at and no more,
+        however many there are."""
+        found = [one for one in await self._store.due(LOOKED_MAX) if wanted(one.row)]
+        return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]
 
     async def all(self, limit: int) -> list[Kept]:
         """What is remembered, the newest first: of the sessions that changed last, until there are enough items."""

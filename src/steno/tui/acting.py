@@ -118,8 +118,8 @@ class Acts:
         before = chat.watched.id
         await chat.watched.leave(0.2)
         chat.watched = Watched(chat.service, chat.changed, chat.failed)
-        for problem in [] if before is None else await chat.service.visits.leave("replaced", before):
-            chat.tell(problem, "warn")
+        if before is not None:
+            await chat.let_go("replaced", before)
 
     async def sessions(self) -> None:
         acts = {"f2": ("rename", "rename"), "delete": ("delete", "delete"), "ctrl+n": ("new", "new")}

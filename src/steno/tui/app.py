@@ -14,7 +14,8 @@ from textual.dom import NoScreen
 from textual.screen import Screen
 from textual.widgets import Static
 
-from steno.cli.wording import EPHEMERAL
+from steno.cli.remembering import start_what_is_due
+from steno.cli.wording import EPHEMERAL, IDLE
 from steno.config import ConfigError
 from steno.engine.ending import Reason
 from steno.journal.parts import Seq
@@ -221,9 +222,14 @@ class Chat(App[int]):
             self.do(self._end_idle(session))
 
     async def _end_idle(self, session: str) -> None:
-        for problem in await self.service.visits.leave("idle", session):
+        await self.let_go("idle", session)
+        self.tell(IDLE)
+
+    async def let_go(self, reason: Reason, session: str) -> None:
+        """End the visit of a session while the chat goes on. What is worth keeping of it is written down meanwhile."""
+        for problem in await self.service.visits.leave(reason, session):
             self.tell(problem, "warn")
-        self.tell("nothing happened here for long, so this visit has ended; all is kept, say something to go on")
+        await start_what_is_due(self.wiring, self.service)
 
     def paint_again(self) -> None:
         """The terminal missed something."""

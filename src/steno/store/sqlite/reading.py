@@ -59,9 +59,12 @@ class SessionRow(Struct):
             raise JournalCorrupt(f"session {self.id!r}: its row for lists is damaged: {error}") from error
 
 
+DUE, KEPT = 1, 2
+
+
 def memory_mark(listing: ListingRow) -> int:
-    """1: a distillate is due; 2: there is something to remember; 3: both."""
-    return int(listing.due()) + 2 * bool(listing.memory.at)
+    """Whether a distillate is due, and whether there is something to remember."""
+    return DUE * listing.due() + KEPT * bool(listing.memory.at)
 
 
 class Segment(Struct):

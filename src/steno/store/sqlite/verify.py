@@ -104,14 +104,20 @@ def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> li
             stored = row.listing()
             if stored.usage is None:  # an earlier steno began the row, and counted no usage
                 listing.usage, listing.context = None, stored.context
-            marks = (int(stored.owed.anything()), reading.memory_mark(stored))
-            if listing != stored or (row.owes, row.memory) != marks:
+            if listing != stored or not marks_hold(row):
                 damage.append(Damage(f"session {id!r}", "its row for lists differs from its facts"))
             return damage
     except JournalCorrupt as error:
         return [Damage(f"session {id!r}", str(error))]
     except UnknownSession:
         return []  # deleted while we looked
+
+
+def marks_hold(row: reading.SessionRow) -> bool:
+    """Whether a row is marked as it should be. An earlier steno marked fewer sessions as due."""
+    listing = row.listing()
+    memory = reading.memory_mark(listing)
+    return row.owes == int(listing.owed.anything()) and row.memory in (memory, memory & ~reading.DUE)
 
 
 def _key(connection: apsw.Connection, row: reading.SessionRow, record: Record) -> list[Damage]:
