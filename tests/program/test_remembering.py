@@ -1,10 +1,12 @@
 """Sessions are distilled unasked, in the background, whoever had them, and nobody is held up."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,11 @@ from tests.tui.terminals import full_screen
 
 
 @pytest.fixture(autouse=True)
-def auto(world: World) -> None:
+def auto(world: World) -> Iterator[None]:
     world.environment |= {"STENO_MEMORY_DISTILL": "auto", "STENO_MEMORY_REST_S": "0"}
+    yield
+    for process in remembering_now(world):
+        os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.promise(33)
@@ -160,18 +165,31 @@ def test_a_helpers_session_is_not_distilled(world: World, server: ModelServer) -
     assert distillations(server) == []
 
 
-def test_a_program_that_goes_on_and_on_is_distilled_when_it_rests(world: World, server: ModelServer) -> None:
-    """Only then, and by one process: its runs follow each other more quickly than a distillate is made."""
-    world.environment["STENO_MEMORY_REST_S"] = "4"
+def test_a_program_that_goes_on_and_on_is_not_distilled_before_it_rests(world: World, server: ModelServer) -> None:
+    """One process waits for that, however many runs there are."""
+    world.environment["STENO_MEMORY_REST_S"] = "3600"
     distils(server, GOOD)
     id = run(world, *LINES, *LINES)
+    (waiting,) = remembering_now(world)
+    wait_until(lambda: len(stores_open(world)) == 1, "that it looks")
+    time.sleep(0.5)
     assert distillations(server) == []
-    assert len(remembering_now(world)) == 1
+    run(world, "more")
+    assert remembering_now(world) == [waiting]
+    os.kill(waiting, signal.SIGTERM)
+    wait_until(lambda: remembering_now(world) == [], "its end")
+    world.environment["STENO_MEMORY_REST_S"] = "0"
+    world.steno("run", "hi")
     wait_made(world, id)
     (one,) = made(world, id)
     assert (one.after, len(distillations(server)), helpers(world, id)) == (0, 1, ["done"])
     assert one.upto >= world.messages(id)[-1]["seq"]
-    wait_until(lambda: remembering_now(world) == [], "the end of the process in the background")
+
+
+def stores_open(world: World) -> list[str]:
+    """Who has the store open, by the locks that it holds."""
+    held = {file.name for file in (world.home / "store.db-locks").iterdir()}
+    return sorted(held - {"open", "made", "turn"})
 
 
 @pytest.mark.promise(33)
