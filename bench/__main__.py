@@ -23,6 +23,7 @@ from bench import (
     fold,
     follow,
     imports,
+    leaving,
     machine,
     processes,
     scale,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     engine_long.NAME: engine_long.run,
     tui_open.NAME: tui_open.run,
     tui_stream.NAME: tui_stream.run,
+    leaving.NAME: leaving.run,
     codex.NAME: codex.run,
 }
 

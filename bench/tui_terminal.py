@@ -1,5 +1,6 @@
 """The real program on a terminal of its own: what it writes, and when."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -8,8 +9,9 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,14 +27,14 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Terminal:
-    def __init__(self, home: Path, words: list[str]) -> None:
+    def __init__(self, home: Path, words: list[str], env: Mapping[str, str] | None = None) -> None:
         self._near, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         plain = {name: value for name, value in os.environ.items() if not name.startswith("STENO_")}
         self.started_s = time.perf_counter()
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-c", _OWN_TERMINAL, *words],
-            env=plain | {"STENO_HOME": str(home), "TERM": "xterm-256color"},
+            env=plain | {"STENO_HOME": str(home), "TERM": "xterm-256color"} | dict(env or {}),
             cwd=home,
             stdin=far,
             stdout=far,
@@ -64,17 +66,41 @@ class Terminal:
 
     def _read(self, wait_s: float) -> None:
         if select.select([self._near], [], [], wait_s)[0]:
-            self._seen += os.read(self._near, 65_536)
+            with contextlib.suppress(OSError):  # nobody is at the other end any more
+                self._seen += os.read(self._near, 65_536)
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self._near)
+        self._near = os.open(os.devnull, os.O_RDWR)
+
+    def ended_s(self) -> float:
+        """When the process has ended, while what it writes is taken; in seconds of `perf_counter`."""
+        ended: list[float] = []
+
+        def wait() -> None:
+            self.process.wait()
+            ended.append(time.perf_counter())
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        end_s = time.perf_counter() + LIMIT_S
+        while waiting.is_alive():
+            if time.perf_counter() > end_s:
+                raise TimeoutError("the process did not end")
+            self._read(0.001)
+            waiting.join(0.001)
+        return ended[0]
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait(10)
+        self.process.kill()
+        self.process.wait(10)
         os.close(self._near)
 
 
 @contextmanager
-def terminal(home: Path, *words: str) -> Iterator[Terminal]:
-    opened = Terminal(home, list(words))
+def terminal(home: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    opened = Terminal(home, list(words), env)
     try:
         yield opened
     finally:
