@@ -10,6 +10,9 @@ from bench.result import Plan, Result, at_most, noted
 from bench.timing import median_ratio, medians, percentile
 from bench.tui_terminal import terminal
 from steno.config import Config, Place
+from steno.journal.facts import StepSealed
+from steno.journal.parts import text_of
+from steno.store.sqlite.blocking import BlockingStore
 from steno.tui.app import Chat
 from steno.tui.scroll import Scroll
 from steno.wiring import Wiring
@@ -23,7 +26,12 @@ SCREENS = 60
 def run(plan: Plan) -> list[Result]:
     home = Path(plan.folder)
     many, few = (build(home / "store.db", 1, count // MESSAGES_PER_TURN)[0] for count in (MANY, FEW))
+    words = {session: _last_word(home, session) for session in (few, many)}
     results = asyncio.run(_in_the_chat(plan, home, many, few))
+    resumed_ms = _resumed_ms(home, words, plan.pick(15, 5))
+    what = f"{MANY:,} messages: from the key to the last screen, p95"
+    detail = f"/resume on a terminal of its own; p50 {median(resumed_ms):.0f} ms"
+    results.append(at_most(NAME, what, percentile(resumed_ms, 0.95), 300, "ms", detail))
     took_ms = [_started_ms(home, many) for _ in range(plan.pick(5, 2))]
     what = f"{MANY:,} messages: from the start of the process to the last screen"
     return [*results, noted(NAME, what, median(took_ms), "ms", f"on a terminal of its own; {len(took_ms)} rounds")]
@@ -67,6 +75,28 @@ async def _painted(chat: Chat) -> None:
     done = asyncio.Event()
     chat.call_after_refresh(done.set)
     await done.wait()
+
+
+def _resumed_ms(home: Path, words: dict[str, str], rounds: int) -> list[float]:
+    """The long one, by turns with a short one; each is known by a word at its end."""
+    took_ms = []
+    with terminal(home, "--model", "scripted:echo") as opened:
+        opened.wait("ready")
+        for _ in range(rounds):
+            for session, last in words.items():
+                opened.type(f"/resume {session}")
+                opened.drain(0.3)
+                before_s = time.perf_counter()
+                opened.type("\r")
+                took_ms.append((opened.wait(last) - before_s) * 1000)
+    return took_ms[1::2]
+
+
+def _last_word(home: Path, session: str) -> str:
+    with BlockingStore(home / "store.db") as store:
+        records = store.read(session, store.glance(session).head - 2, 2)
+    [text] = [text_of(record.fact.parts) for record in records if isinstance(record.fact, StepSealed)]
+    return max(text[-60:].split(), key=len)
 
 
 def _started_ms(home: Path, session: str) -> float:

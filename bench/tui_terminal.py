@@ -17,6 +17,7 @@ from pathlib import Path
 
 LINES, COLUMNS = 24, 80
 LIMIT_S = 30.0
+WHO, A_TERMINAL = b"\x1b[c", b"\x1b[?62c"
 
 _OWN_TERMINAL = """
 import fcntl, sys, termios
@@ -67,7 +68,10 @@ class Terminal:
     def _read(self, wait_s: float) -> None:
         if select.select([self._near], [], [], wait_s)[0]:
             with contextlib.suppress(OSError):  # nobody is at the other end any more
-                self._seen += os.read(self._near, 65_536)
+                came = os.read(self._near, 65_536)
+                self._seen += came
+                if WHO in came:  # every terminal answers that, and a program waits for it
+                    os.write(self._near, A_TERMINAL)
 
     def hang_up(self) -> None:
         """Close the window."""
