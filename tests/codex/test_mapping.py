@@ -11,9 +11,8 @@ import pytest
 from steno.journal.facts import PlanStep, PlanUpdated, Usage
 from steno.journal.parts import Failed, Interrupted, Opaque, Reasoning, Refused, Returned, Text, ToolCall
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.mapping import (
+from steno.runtimes.codex.acts import (
     Act,
-    Bounds,
     Compacted,
     End,
     Late,
@@ -21,16 +20,15 @@ from steno.runtimes.codex.mapping import (
     OpenStep,
     Output,
     Plan,
-    Promised,
     Report,
     Seal,
     Settle,
     Skip,
     Start,
-    TurnMap,
     Write,
+    joined,
 )
-from steno.runtimes.codex.turn import joined
+from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
 
 LOGS = Path(__file__).with_name("logs")
 OTHERS = Path(__file__).parents[3] / "shared" / "codex"

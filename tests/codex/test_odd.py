@@ -204,7 +204,9 @@ def test_output_that_was_shown_otherwise_is_kept_beside_the_whole(world: World) 
     output = ["item/commandExecution/outputDelta", {"itemId": "c", "delta": "second\n"}]
     whole = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="first\nsecond\n")
     scripted(world, [item("started", **command, status="inProgress"), output, whole, message("Done."), DONE])
-    assert run(world)[0] == "Done.\n"
+    shown, errors = run(world)
+    assert shown == "Done.\n"
+    assert 'codex runs a command without asking: {"command": "x"}' in errors
     [ran] = world.messages(world.only_session(), "tool")
     assert (ran["text"], ran["state"]) == ("first\nsecond\n", "complete")
     [settled] = [fact for fact in facts(world) if fact["type"] == "tool.settled"]

@@ -27,6 +27,7 @@ ECHO = "echo ran >> ran; echo hi"
 PATCH = "apply_patch <<'END'\n*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch\nEND\n"
 
 FIXTURES: list[dict[str, Any]] = [
+    {"match": {"userMessage": "touch made", "hasToolResult": False}, "response": _calls(_run("touch made", "c14"))},
     {"match": {"userMessage": "has approved this call", "hasToolResult": False}, "response": _calls(_run(ECHO, "c9"))},
     {"match": {"userMessage": "Note from the runtime"}, "response": {"content": "Taken up."}},
     {"match": {"userMessage": "500"}, "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500}},
@@ -46,6 +47,7 @@ FIXTURES: list[dict[str, Any]] = [
         "response": _calls(_run(ECHO, "c1")),
     },
     {"match": {"userMessage": "tally", "hasToolResult": False}, "response": _calls(("odd__count", "{}", "c12"))},
+    {"match": {"userMessage": "touch", "hasToolResult": False}, "response": _calls(_run("touch made", "c13"))},
     {"match": {"userMessage": "look", "hasToolResult": False}, "response": _calls(_run("ls", "c11"))},
     {"match": {"userMessage": "patch", "hasToolResult": False}, "response": _calls(_run(PATCH, "c2"))},
     {

@@ -1,7 +1,7 @@
 """What to tell a person when codex fails: what happened, and what to do."""
 
-from steno.runtimes.codex.mapping import End
-from steno.runtimes.codex.process import CodexError, Gone, Silent, Unreadable, Unstartable
+from steno.runtimes.codex.acts import End
+from steno.runtimes.codex.process import CodexError, Gone, Silent, Unguarded, Unreadable, Unstartable
 from steno.runtimes.codex.protocol import VERSIONS
 from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
 from steno.runtimes.codex.wording import SANDBOX
@@ -15,6 +15,9 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
             return "thread_lost", f"codex {error}; {mend}"
         case ThreadBusy():
             return "codex", f"codex {error}; close it there, nothing is lost"
+        case Unguarded():
+            files = "rules files of its own let commands run that steno was not asked about"
+            return "codex", f"codex {error}, and {files}; turn hooks on in its configuration, or move its *.rules away"
         case Unstartable():
             return "codex", f"{error}; steno doctor says which codex is used; path under [codex] names another"
         case Gone():

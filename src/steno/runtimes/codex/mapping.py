@@ -31,97 +31,25 @@ from steno.journal.parts import (
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, outcome_of
+from steno.runtimes.codex.acts import (
+    Act,
+    Compacted,
+    End,
+    Late,
+    Lose,
+    OpenStep,
+    Output,
+    Plan,
+    Report,
+    Seal,
+    Settle,
+    Skip,
+    Start,
+    Write,
+)
+from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, command_call, outcome_of
 
 _WAITS = "waitingOnApproval"
-
-
-# --- what is to be done -----------------------------------------------------------------------------------------
-
-
-class OpenStep(Struct, frozen=True):
-    """Another answer begins. `takes` is the id of an input that steers from here on."""
-
-    takes: str | None = None
-
-
-class Write(Struct, frozen=True):
-    """Make text of the open step durable, and so show it."""
-
-    kind: Literal["text", "reasoning"]
-    text: str
-
-
-class Seal(Struct, frozen=True):
-    """Close the open step with its answer. `started` is the id of its call if that runs already."""
-
-    parts: tuple[Content, ...]
-    ended: StepEnding = "complete"
-    shown: tuple[Content, ...] | None = None
-    usage: Usage | None = None
-    started: str | None = None
-
-
-class Lose(Struct, frozen=True):
-    """Close the open step: nothing came of it."""
-
-    cause: str
-    detail: str = ""
-
-
-class Start(Struct, frozen=True):
-    call: str
-
-
-class Output(Struct, frozen=True):
-    call: str
-    text: str
-
-
-class Settle(Struct, frozen=True):
-    """`shown` is what was shown where the outcome does not begin with it."""
-
-    call: str
-    outcome: Outcome
-    shown: str | None = None
-
-
-class Late(Struct, frozen=True):
-    """Output of a call of an earlier turn, or of one that is settled."""
-
-    call: str
-    text: str
-
-
-class Report(Struct, frozen=True):
-    """What the last sealed step cost."""
-
-    usage: Usage
-
-
-class Plan(Struct, frozen=True):
-    plan: PlanUpdated
-
-
-class Compacted(Struct, frozen=True):
-    """It has made its thread shorter."""
-
-
-class End(Struct, frozen=True):
-    """The turn is over. Everything open was closed by the acts before."""
-
-    status: Literal["completed", "interrupted", "failed"]
-    cause: str = ""
-    detail: str = ""
-
-
-class Skip(Struct, frozen=True):
-    """A notification that means nothing to us."""
-
-    method: str
-
-
-Act = OpenStep | Write | Seal | Lose | Start | Output | Settle | Late | Report | Plan | Compacted | End | Skip
 
 
 # --- a turn under way -------------------------------------------------------------------------------------------
@@ -177,6 +105,7 @@ class TurnMap:
         self._calls: dict[str, _Running] = {}
         self._settled: set[str] = set()
         self._refused: dict[str, str] = {}
+        self._gated: set[str] = set()
         self._asks = False
         self._announced = ""
         self._failure = p.Failure()
@@ -195,9 +124,24 @@ class TurnMap:
         running.started = True
         return [Start(call)]
 
-    def refuse(self, call: str, reason: str) -> None:
-        """A call was not approved; codex will say that it was declined."""
+    def held(self, id: str, command: str) -> list[Act]:
+        """A command waits at the gate; codex tells of it when it is let through."""
+        acts = self._call(id, command_call(id, command))
+        self._gated.add(self.call_of(id))
+        return acts
+
+    def let_through(self, item: str) -> bool:
+        """Whether a call was approved at the gate and has not run yet: codex's own question about it is answered."""
+        call = self.call_of(item)
+        return call in self._gated and call in self._calls and self._calls[call].started
+
+    def refuse(self, call: str, reason: str) -> list[Act]:
+        """A call was not approved. Codex will say that it was declined, unless it was at the gate."""
         self._refused[call] = reason
+        if call not in self._gated or call not in self._calls:
+            return []
+        self.settled(call)
+        return [Settle(call, Refused(reason))]
 
     def asked(self, item: str) -> list[Act]:
         """Codex wants to know whether a call may run: it does not run yet. If it did run, and codex wants to run it
@@ -270,7 +214,7 @@ class TurnMap:
                 return self._ended(note.turn)
             case p.Skipped():
                 return [Skip(note.method)]
-            case p.Warned() | p.Quiet():
+            case p.Warned() | p.Quiet() | p.HookStarted():
                 return []
 
     def _of_another_turn(self, note: p.Notification) -> list[Act] | None:
@@ -368,6 +312,10 @@ class TurnMap:
     # --- calls
 
     def _call(self, id: str, call: ToolCall, started: bool = False, ours: bool = False) -> list[Act]:
+        known = self.call_of(id)
+        if known in self._calls:
+            self._gated -= {known} if started else set()
+            return self.begin(known) if started else []
         promised = self._promised.pop((call.name, call.arguments), None)
         if promised is not None:
             self._alias[id] = promised

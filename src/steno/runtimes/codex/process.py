@@ -1,6 +1,7 @@
 """An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole group.
 
 CodexError
+  Unguarded     its own rules would let commands run unasked, and it does not let us stand before them
   Unstartable   it cannot be run, or ended before it greeted; the message says what to do
   Gone          it ended while it was needed
   Silent        it did not answer a request in time
@@ -16,8 +17,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.gate import Gate
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
@@ -32,6 +35,10 @@ class CodexError(Exception):
 
 
 class Unstartable(CodexError):
+    pass
+
+
+class Unguarded(CodexError):
     pass
 
 
@@ -60,13 +67,16 @@ class Patience(Struct, frozen=True):
 
 
 class Server:
-    """`arrived` is set when there is something to take, or nothing more will come."""
+    """`arrived` is set when there is something to take, or nothing more will come. `opening` is what each thread is
+    opened with."""
 
-    def __init__(self, child: Child, patience: Patience) -> None:
+    def __init__(self, child: Child, patience: Patience, gate: Gate | None = None) -> None:
         self.arrived = asyncio.Event()
         self.patience = patience
         self.group = child.group
+        self.opening: dict[str, Any] = {}
         self._child = child
+        self._gate = gate
         self._inbox: deque[Message] = deque()
         self._room = asyncio.Event()
         self._waits: dict[int, asyncio.Future[p.Answer]] = {}
@@ -75,14 +85,22 @@ class Server:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, command: Command, patience: Patience, version: str) -> "Server":
-        """Raises `Unstartable`. `version` is ours."""
+    async def start(cls, command: Command, patience: Patience, version: str, guarded: bool = False) -> "Server":
+        """Raises `Unstartable`. `version` is ours. `guarded`: no command runs before we were asked."""
+        gate = Gate() if guarded else None
         try:
-            server = cls(await Child.spawn(command), patience)
+            words = () if gate is None else await gate.open()
+            server = cls(await Child.spawn(replace(command, words=(*command.words, *words))), patience, gate)
         except OSError as error:
+            if gate is not None:
+                gate.close()
             raise Unstartable(f"{command.words[0]} cannot be run: {error.strerror or error}") from error
         try:
             await server._greet(version)
+            await server._guard(str(command.folder))
+        except Unguarded:
+            await server.end()
+            raise
         except CodexError as error:
             await server.end()
             said = server._child.complaint()
@@ -118,6 +136,11 @@ class Server:
     async def reply(self, request: int | str, result: dict[str, Any]) -> None:
         await self._send({"id": request, "result": result})
 
+    async def decide(self, request: int | str, refusal: str = "") -> None:
+        """Say whether a call may run; without a refusal it may."""
+        if self._gate is None or not self._gate.answer(request, refusal):
+            await self.reply(request, {"decision": "decline" if refusal else "accept"})
+
     async def refuse(self, request: int | str, message: str) -> None:
         await self._send({"id": request, "error": {"code": -32601, "message": message}})
 
@@ -137,6 +160,8 @@ class Server:
         """End it with its whole group; what it had still to say is not waited for."""
         self._reader.cancel()
         await self._child.end()
+        if self._gate is not None:
+            self._gate.close()
         await asyncio.gather(self._reader, return_exceptions=True)
         self._leave()
 
@@ -147,6 +172,15 @@ class Server:
         if _TRIED.search(answer.user_agent) is None:
             log().warning("codex is %r; steno was tried with %s", answer.user_agent, p.VERSIONS)
         await self._send({"method": "initialized"})
+
+    async def _guard(self, folder: str) -> None:
+        if self._gate is None:
+            return
+        self._gate.put = self._deliver
+        trusted = self._gate.trust(await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed))
+        if trusted is None:
+            raise Unguarded("does not run hooks")
+        self.opening = {"config": trusted}
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -170,11 +204,16 @@ class Server:
         except (msgspec.DecodeError, RecursionError):
             log().warning("codex wrote a line that is no message: %r", line[:200])
             return
-        if not isinstance(message, p.Answer):
-            self._inbox.append(message)
-            self.arrived.set()
+        if isinstance(message, p.HookStarted) and self._gate is not None and message.run.source == "sessionFlags":
+            self._gate.announced(message.run.id)
+        elif not isinstance(message, p.Answer):
+            self._deliver(message)
         elif isinstance(message.id, int) and (wait := self._waits.get(message.id)) is not None and not wait.done():
             wait.set_result(message)
+
+    def _deliver(self, message: Message) -> None:
+        self._inbox.append(message)
+        self.arrived.set()
 
     def _leave(self) -> None:
         self._over = True

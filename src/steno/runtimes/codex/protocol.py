@@ -135,6 +135,17 @@ class PlanUpdatedNote(Read, frozen=True):
     turn_id: str = ""
 
 
+class HookRun(Read, frozen=True):
+    """`source` says whose hook it is; the id ends with the call that it stands before."""
+
+    id: str
+    source: str = ""
+
+
+class HookStarted(Read, frozen=True):
+    run: HookRun
+
+
 class Warned(Read, frozen=True):
     message: str = ""
 
@@ -163,6 +174,7 @@ Notification = (
     | StatusChanged
     | UsageUpdated
     | PlanUpdatedNote
+    | HookStarted
     | Warned
     | Quiet
     | Skipped
@@ -182,6 +194,7 @@ _NOTES: Mapping[str, type[Any]] = {
     "thread/status/changed": StatusChanged,
     "thread/tokenUsage/updated": UsageUpdated,
     "turn/plan/updated": PlanUpdatedNote,
+    "hook/started": HookStarted,
     "warning": Warned,
     "configWarning": Warned,
 }
@@ -191,6 +204,7 @@ _QUIET = frozenset(
         "account/updated",
         "app/list/updated",
         "deprecationNotice",
+        "hook/completed",
         "item/commandExecution/terminalInteraction",
         "item/fileChange/patchUpdated",
         "item/mcpToolCall/progress",
@@ -269,13 +283,40 @@ class ToolCallAsked(Read, frozen=True):
     tool: str
 
 
+class CommandHeld(Struct, frozen=True):
+    """A command that waits behind our gate: codex has not told of it yet."""
+
+    call: str
+    turn: str
+    command: str
+
+
+class _HookInput(Struct, frozen=True):
+    command: str
+
+
+class _Hook(Struct, frozen=True):
+    tool_use_id: str
+    turn_id: str
+    tool_input: _HookInput
+
+
+_hooks = msgspec.json.Decoder(_Hook)
+
+
+def command_held(line: bytes) -> CommandHeld:
+    """Raises msgspec.DecodeError for what is none."""
+    hook = _hooks.decode(line)
+    return CommandHeld(hook.tool_use_id, hook.turn_id, hook.tool_input.command)
+
+
 class Unserved(Struct, frozen=True):
     """A request that we have no answer to."""
 
     method: str
 
 
-Asked = CommandApproval | FileApproval | ToolCallAsked | Unserved
+Asked = CommandApproval | FileApproval | ToolCallAsked | CommandHeld | Unserved
 
 _ASKED: Mapping[str, type[Any]] = {
     "item/commandExecution/requestApproval": CommandApproval,
@@ -355,6 +396,21 @@ class AccountRead(Read, frozen=True):
 
     def missing(self) -> bool:
         return self.requires_openai_auth and self.account == NOTHING
+
+
+class Hook(Read, frozen=True):
+    key: str
+    current_hash: str
+    command: str | None = None
+    enabled: bool = True
+
+
+class HooksOfFolder(Read, frozen=True):
+    hooks: tuple[Hook, ...] = ()
+
+
+class HooksListed(Read, frozen=True):
+    data: tuple[HooksOfFolder, ...] = ()
 
 
 class ThreadInfo(Read, frozen=True):

@@ -36,10 +36,12 @@ from steno.journal.state import OpenCall, OpenTurn
 from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.gate import codex_home, rules_files
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
 from steno.runtimes.codex.process import CodexError, Patience, Server
 from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
-from steno.runtimes.codex.turn import Ending, Means, RunningTurn, edits_in
+from steno.runtimes.codex.turn import Ending, Means, RunningTurn
+from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession
@@ -283,9 +285,10 @@ class _Driven:
 
     async def _ready(self) -> None:
         """A child that runs, and the session's thread open in it."""
-        held = self._held
+        held, command = self._held, self._agent.command
         if self._server is None:
-            self._server = await Server.start(self._agent.command, self._agent.patience, self._agent.version)
+            guarded = bool(rules_files(codex_home(command.environment), command.folder))
+            self._server = await Server.start(command, self._agent.patience, self._agent.version, guarded)
         if self._thread is not None and RUNTIME not in held.state.behind:
             return
         tools = None if self._agent.session_tools is None else await tools_of(held, self._agent.session_tools)
@@ -293,7 +296,7 @@ class _Driven:
         turn = held.state.turn
         entries = held.history.entries()
         shape = Shape(
-            folder=str(self._agent.command.folder),
+            folder=str(command.folder),
             sandbox=self._agent.sandbox,
             model=self._agent.context.model.partition(":")[2],
             instructions=system_text(replace(self._agent.context, goal=held.state.goal)),

@@ -85,7 +85,7 @@ async def open_thread(
 
 async def _resumed(server: Server, id: str, shape: Shape) -> Thread:
     """A process that was killed a moment ago may still hold it."""
-    asked = {"threadId": id, "excludeTurns": True, "cwd": shape.folder, **_policy(shape)}
+    asked = {"threadId": id, "excludeTurns": True, "cwd": shape.folder, **_policy(shape), **server.opening}
     deadline_s = time.monotonic() + _WRITER_WAIT_S
     opened: p.ThreadOpened | None = None
     while opened is None:
@@ -107,7 +107,7 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
         {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": schema(tool)}
         for tool in shape.tools
     ]
-    asked: dict[str, Any] = {"cwd": shape.folder, "dynamicTools": tools, **_policy(shape)}
+    asked: dict[str, Any] = {"cwd": shape.folder, "dynamicTools": tools, **_policy(shape), **server.opening}
     if shape.instructions:
         asked["developerInstructions"] = shape.instructions
     opened = await server.ask("thread/start", asked, p.ThreadOpened)
@@ -118,7 +118,7 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
 
 
 def _policy(shape: Shape) -> dict[str, Any]:
-    """Codex asks about everything but what its own rules files allow; our own rules answer."""
+    """Codex asks about everything but what its own rules files allow, and before that the gate stands. We answer."""
     asked = {"approvalPolicy": "untrusted", "approvalsReviewer": "user", "sandbox": shape.sandbox}
     return asked | ({"model": shape.model} if shape.model else {})
 

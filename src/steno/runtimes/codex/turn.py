@@ -6,7 +6,6 @@ of one of our own tools) puts it into the same queue.
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -29,15 +28,16 @@ from steno.journal.facts import (
     UsageReported,
 )
 from steno.journal.history import Said
-from steno.journal.parts import Outcome, Refused, Seq, Text, ToolCall, outcome_parts
+from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall, outcome_parts
 from steno.models import wording
 from steno.runtimes.calls import Calls, Permission
 from steno.runtimes.codex import RUNTIME
-from steno.runtimes.codex import mapping as m
+from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
 from steno.runtimes.codex.thread import Thread, client_id
-from steno.runtimes.codex.wording import PATCH, SANDBOX, of_the_sandbox
+from steno.runtimes.codex.wording import SANDBOX, SHELL, edits_in, is_patch, of_the_sandbox
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
@@ -48,7 +48,7 @@ LATE_S = 0.3
 
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
 
-Ending = m.End | Literal["left"]
+Ending = a.End | Literal["left"]
 """How a turn ended; "left": we let go of a session whose turn waits for a person."""
 
 
@@ -82,7 +82,7 @@ class RunningTurn:
     """`step` is the open one. `_heard`: an input may have come since we looked. `_signed_in`: somebody did, or
     nobody must."""
 
-    def __init__(self, held: HeldSession, means: Means, map: m.TurnMap, step: Seq) -> None:
+    def __init__(self, held: HeldSession, means: Means, map: TurnMap, step: Seq) -> None:
         self._held = held
         self._means = means
         self._map = map
@@ -132,7 +132,7 @@ class RunningTurn:
                 return "left"
             return await self._do(self._map.close("failed", "codex", f"codex {error}"))
         told, self._told = self._told, []
-        acts: list[m.Act] = []
+        acts: list[a.Act] = []
         for message in messages:
             if isinstance(message, p.ServerRequest):
                 if (ending := await self._do(acts)) is not None:
@@ -178,7 +178,7 @@ class RunningTurn:
         stopped = ending != "left" and ending.status == "interrupted" and not self._held.letting_go()
         if not self._spent or not stopped or turn is None or turn.interrupted is not None:
             return ending
-        return m.End("failed", "budget", self._spent)
+        return a.End("failed", "budget", self._spent)
 
     async def _check_login(self, messages: list[Message]) -> Ending | None:
         """Codex tries again for long, or without end, also where nobody signed in."""
@@ -267,6 +267,13 @@ class RunningTurn:
     async def _serve(self, request: p.ServerRequest) -> None:
         server = self._means.server
         match request.asked:
+            case p.CommandHeld() as held if is_patch(held.command):
+                await server.decide(request.id)
+            case p.CommandHeld() as held:
+                await self._do(self._map.held(held.call, held.command) if held.turn == self._map.turn else [])
+                self._spawn(self._permitted(request.id, self._map.call_of(held.call)))
+            case p.CommandApproval() if self._map.let_through(request.asked.item_id):
+                await server.decide(request.id)
             case p.CommandApproval() | p.FileApproval():
                 await self._do(self._map.asked(request.asked.item_id))
                 self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id)))
@@ -322,10 +329,10 @@ class RunningTurn:
                 return "left"
             case _Decided(permission="given"):
                 await self._do(self._map.begin(word.call))
-                await self._answer(word.request, {"decision": "accept"})
+                await self._decide(word.request)
             case _Decided(permission=Refused() as refused):
-                self._map.refuse(word.call, refused.reason)
-                await self._answer(word.request, {"decision": "decline"})
+                await self._do(self._map.refuse(word.call, refused.reason))
+                await self._decide(word.request, refused.reason)
         server.arrived.set()
         return None
 
@@ -335,31 +342,37 @@ class RunningTurn:
         except Gone as error:
             log().info("codex %s", error)
 
+    async def _decide(self, request: int | str, refusal: str = "") -> None:
+        try:
+            await self._means.server.decide(request, refusal)
+        except Gone as error:
+            log().info("codex %s", error)
+
     # --- what is stored
 
-    async def _do(self, acts: list[m.Act]) -> Ending | None:
+    async def _do(self, acts: list[a.Act]) -> Ending | None:
         """Carry acts out in order. Pieces of one stream go out together, and so do facts that need not wait."""
         facts: list[TurnFact] = []
-        for act in joined(acts):
+        for act in a.joined(acts):
             match act:
-                case m.Seal() | m.Lose() | m.Report() | m.Plan() | m.Compacted() | m.Settle() | m.Start() | m.Late():
-                    if isinstance(act, m.Settle | m.Late) and act.call not in self._started:
+                case a.Seal() | a.Lose() | a.Report() | a.Plan() | a.Compacted() | a.Settle() | a.Start() | a.Late():
+                    if isinstance(act, a.Settle | a.Late) and act.call not in self._started:
                         await self._store(facts)
                     facts += await self._facts(act)
                     continue
                 case _:
                     await self._store(facts)
             match act:
-                case m.OpenStep():
+                case a.OpenStep():
                     self._step = await self._open(() if act.takes is None else (int(act.takes.rpartition("/")[2]),))
-                case m.Write():
+                case a.Write():
                     await self._held.draft(Stream(self._open_step(), act.kind), act.text)
-                case m.Output():
+                case a.Output():
                     await self._held.draft(Stream(self._started[act.call], "output"), act.text)
-                case m.Skip() if act.method not in self._skipped:
+                case a.Skip() if act.method not in self._skipped:
                     self._skipped.add(act.method)
                     log().warning("codex sent %s, which steno does not know; it is skipped", act.method)
-                case m.End():
+                case a.End():
                     await self._listen_on(act)
                     return act
                 case _:
@@ -384,38 +397,44 @@ class RunningTurn:
                 self._started[fact.call] = seq
         facts.clear()
 
-    async def _facts(self, act: m.Act) -> list[TurnFact]:
+    async def _facts(self, act: a.Act) -> list[TurnFact]:
         match act:
-            case m.Seal():
+            case a.Seal():
                 step, self._step = self._open_step(), None
                 self._last_step = step
                 facts: list[TurnFact] = [StepSealed(step, act.parts, act.ended, act.usage, act.shown)]
                 self._steps |= {part.id: step for part in act.parts if isinstance(part, ToolCall)}
                 if act.started is not None:
                     facts.append(ToolStarted(step, act.started, self._means.server.group))
+                    self._notice(act.parts[-1])
                 return facts
-            case m.Lose():
+            case a.Lose():
                 step, self._step = self._open_step(), None
                 return [StepLost(step, act.cause, "yes", act.detail)]
-            case m.Start():
+            case a.Start():
                 return [ToolStarted(self._steps[act.call], act.call, self._means.server.group)]
-            case m.Settle():
+            case a.Settle():
                 outcome = await kept(act.outcome, self._means.output_chars_max, self._means.keep)
                 shown = None if act.shown is None else (Text(act.shown),)
                 self._advise(outcome)
                 started = self._started.get(act.call)
                 return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
-            case m.Late():
+            case a.Late():
                 started = self._started.get(act.call)
                 return [] if started is None else [OutputLate(started, act.text)]
-            case m.Report():
+            case a.Report():
                 return [UsageReported(self._last_step, act.usage)]
-            case m.Plan():
+            case a.Plan():
                 return [act.plan]
-            case m.Compacted():
+            case a.Compacted():
                 return [ThreadCompacted(RUNTIME, self._means.thread.id)]
             case _:
                 return []
+
+    def _notice(self, part: Content) -> None:
+        """Codex runs no command unasked, unless a rules file came to be while it ran, or the gate failed."""
+        if isinstance(part, ToolCall) and part.name == SHELL:
+            log().warning("codex runs a command without asking: %s", part.arguments)
 
     def _advise(self, outcome: Outcome) -> None:
         """To codex, a sandbox that cannot be built is a command that failed."""
@@ -428,7 +447,7 @@ class RunningTurn:
             raise AssertionError("a step is open whenever something is said")
         return self._step
 
-    async def _listen_on(self, end: m.End) -> None:
+    async def _listen_on(self, end: a.End) -> None:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
         late."""
         if end.status != "interrupted" or not self._started:
@@ -446,33 +465,9 @@ class RunningTurn:
             return
         late = [note for note in messages if isinstance(note, p.OutputDelta)]
         facts: list[TurnFact] = []
-        for act in joined([m.Late(self._map.call_of(note.item_id), note.delta) for note in late]):
+        for act in a.joined([a.Late(self._map.call_of(note.item_id), note.delta) for note in late]):
             facts += await self._facts(act)
         await self._store(facts)
-
-
-def joined(acts: list[m.Act]) -> list[m.Act]:
-    """Acts with neighbouring pieces of one stream as one."""
-    together: list[m.Act] = []
-    for act in acts:
-        last = together[-1] if together else None
-        if isinstance(act, m.Write) and isinstance(last, m.Write) and act.kind == last.kind:
-            together[-1] = m.Write(act.kind, last.text + act.text)
-        elif isinstance(act, m.Output) and isinstance(last, m.Output) and act.call == last.call:
-            together[-1] = m.Output(act.call, last.text + act.text)
-        elif isinstance(act, m.Late) and isinstance(last, m.Late) and act.call == last.call:
-            together[-1] = m.Late(act.call, last.text + act.text)
-        else:
-            together.append(act)
-    return together
-
-
-def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
-    """A patch is as many edits as it changes files, and the rules for edits count."""
-    if call.name != PATCH:
-        return ()
-    changes = json.loads(call.arguments)["changes"]
-    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
 
 
 def told_of(outcome: Outcome) -> str:

@@ -1,6 +1,7 @@
 """What codex does, in our words: calls, outcomes, causes of failure. Pure."""
 
 import json
+import re
 import shlex
 
 import msgspec
@@ -19,7 +20,7 @@ SANDBOX = "sandbox under [codex] chooses what its commands may do"
 def call_of(item: i.Item) -> ToolCall:
     match item:
         case i.CommandExecution():
-            return ToolCall(item.id, SHELL, _json({"command": plain_command(item.command)}))
+            return command_call(item.id, plain_command(item.command))
         case i.FileChange():
             changes = [{"path": one.path, "kind": one.kind.type, "diff": one.diff} for one in item.changes]
             return ToolCall(item.id, PATCH, _json({"changes": changes}))
@@ -33,6 +34,10 @@ def call_of(item: i.Item) -> ToolCall:
             return ToolCall(item.id, f"{RUNTIME}_{item.kind}", item.json)
         case _:
             raise AssertionError(f"{type(item).__name__} is no call")
+
+
+def command_call(id: str, command: str) -> ToolCall:
+    return ToolCall(id, SHELL, _json({"command": command}))
 
 
 def outcome_of(item: i.Item, collected: str) -> Outcome:
@@ -70,6 +75,14 @@ def of_the_sandbox(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and text_of(outcome.parts).startswith("bwrap: ")
 
 
+def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
+    """A patch is as many edits as it changes files, and the rules for edits count."""
+    if call.name != PATCH:
+        return ()
+    changes = json.loads(call.arguments)["changes"]
+    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
+
+
 def plain_command(command: str) -> str:
     """The script inside `/bin/bash -lc '…'`, which is what a person and a rule mean by the command."""
     try:
@@ -78,6 +91,11 @@ def plain_command(command: str) -> str:
         return command
     shell = len(words) == 3 and words[0].rpartition("/")[2] in ("bash", "zsh", "sh") and words[1] in ("-lc", "-c")
     return words[2] if shell else command
+
+
+def is_patch(command: str) -> bool:
+    """Whether codex takes it for a change of files, which it asks about as such."""
+    return _PATCHES.fullmatch(command) is not None
 
 
 def cause_of(failure: Failure) -> str:
@@ -92,6 +110,9 @@ def cause_of(failure: Failure) -> str:
     return "dropped" if "stream disconnected" in failure.message else "server_error"
 
 
+_PATCHES = re.compile(
+    r"""\s*(cd\s+('[^']*'|"[^"$`\\]*"|[\w./~+-]+)\s*&&\s*)?apply_?patch\s*<<\s*(['"]?)(\w+)\3\n.*\n\4\s*""", re.DOTALL
+)
 _BY_STATUS = {401: "no_key", 403: "no_key", 404: "unknown_model", 429: "rate_limited", 503: "overloaded"}
 _BY_NAME = {
     "contextWindowExceeded": "too_long",

@@ -1,0 +1,126 @@
+"""Stands before the commands that codex's own rules files would let run unasked.
+
+No setting of a thread turns those files off, but codex runs hooks: before each command a program of ours tells us of it
+and waits for our word. So where there are rules files our question comes first, also about what they allow.
+
+- Without our word a command does not run: whoever cannot ask us says no.
+- Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone.
+- A question is taken up when codex has announced its hook: then all that came before it was heard.
+"""
+
+import asyncio
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex import waiting
+
+SYSTEM = Path("/etc/codex")
+WAIT_S = 365 * 24 * 60 * 60
+"""A question waits for as long as it takes; a hook must have a limit."""
+_ANNOUNCED_S = 2.0
+_QUESTION_BYTES_MAX = 16 * 1024 * 1024
+_YES = b"yes"
+
+_SCRIPT = """\
+{ask} && exit 0
+[ $? = 2 ] || echo "not run: steno could not be asked" >&2
+exit 2
+"""
+
+
+def codex_home(environment: Mapping[str, str]) -> Path:
+    """Where codex keeps what is its own."""
+    return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".codex")
+
+
+def rules_files(home: Path, folder: Path) -> list[Path]:
+    """The rules files that codex may read for a thread in this folder: whether it trusts a project does not matter."""
+    here = folder.resolve()
+    places = (SYSTEM, home, *(above / ".codex" for above in (here, *here.parents)))
+    return [file for place in places for file in sorted((place / "rules").glob("*.rules"))]
+
+
+class Gate:
+    """`put` is given each question, as a request of codex."""
+
+    def __init__(self) -> None:
+        self.put: Callable[[p.ServerRequest], None] = _nobody
+        self._folder = Path(tempfile.mkdtemp(prefix="steno-"))
+        self._server: asyncio.Server | None = None
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._early: dict[str, p.ServerRequest] = {}
+        self._runs: set[str] = set()
+        self._asked = 0
+        self._command = f"sh {shlex.quote(str(self._folder / 'hook'))}"
+
+    async def open(self) -> tuple[str, ...]:
+        """Words to start codex with. A string of JSON is one of TOML."""
+        socket = self._folder / "socket"
+        words = (sys.executable, "-I", "-S", waiting.__file__, str(socket))
+        (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
+        self._server = await asyncio.start_unix_server(self._hear, socket, limit=_QUESTION_BYTES_MAX)
+        hook = f'{{type="command",command={json.dumps(self._command)},timeout={WAIT_S}}}'
+        return "-c", f'hooks.PreToolUse=[{{matcher="^Bash$",hooks=[{hook}]}}]'
+
+    def trust(self, listed: p.HooksListed) -> dict[str, Any] | None:
+        """What a thread is opened with, so that codex runs our hook; None if it does not know of it."""
+        for hook in (hook for folder in listed.data for hook in folder.hooks):
+            if hook.command == self._command and hook.enabled:
+                return {"hooks.state": {hook.key: {"trusted_hash": hook.current_hash}}}
+        return None
+
+    def announced(self, run: str) -> None:
+        self._runs.add(run)
+        self._take_up()
+
+    def answer(self, request: int | str, refusal: str) -> bool:
+        """Whether this was a question of ours. `refusal` is "" for yes."""
+        writer = self._writers.pop(str(request), None)
+        if writer is not None:
+            writer.write(refusal.encode() or _YES)
+            writer.close()
+        return writer is not None
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        if self._server is not None:
+            self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            held = p.command_held(await reader.readline())
+        except (msgspec.DecodeError, ValueError, ConnectionError):
+            writer.close()
+            return
+        self._asked += 1
+        id = f"gate/{self._asked}"
+        self._writers[id] = writer
+        self._early[held.call] = p.ServerRequest(id, held)
+        self._take_up()
+        asyncio.get_running_loop().call_later(_ANNOUNCED_S, self._give, held.call)
+
+    def _take_up(self) -> None:
+        for call in list(self._early):
+            run = next((run for run in self._runs if run.endswith(f":{call}")), None)
+            if run is not None:
+                self._runs.discard(run)
+                self._give(call)
+
+    def _give(self, call: str) -> None:
+        if (request := self._early.pop(call, None)) is not None:
+            self.put(request)
+
+
+def _nobody(request: p.ServerRequest) -> None:
+    raise AssertionError(f"{request.id} was asked before anybody listened")

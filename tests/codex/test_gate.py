@@ -1,0 +1,140 @@
+"""What codex's own rules files allow is asked about all the same: our rules come first, and a question waits."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.codex.world import CONFIG, CodexWorld
+from tests.program.world import Program, wait_until
+from tests.rotating import rotating
+
+ALLOW = 'prefix_rule(pattern=["touch"], decision="allow")\n'
+
+
+@pytest.fixture
+def world(world: CodexWorld) -> CodexWorld:
+    """Codex's home allows `touch`, as if somebody had said "always" there."""
+    allow(world.codex_home)
+    return world
+
+
+def allow(place: Path) -> None:
+    (place / "rules").mkdir(parents=True)
+    (place / "rules" / "default.rules").write_text(ALLOW)
+
+
+def allow_in_project(world: CodexWorld) -> None:
+    (world.codex_home / "rules" / "default.rules").unlink()
+    allow(world.work / ".codex")
+    trusted = f'[projects."{world.work}"]\ntrust_level = "trusted"\n'
+    world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=world.server.url) + trusted)
+
+
+def made(world: CodexWorld) -> bool:
+    return (world.work / "made").exists()
+
+
+def kinds(world: CodexWorld) -> list[str]:
+    return [str(fact["type"]) for fact in world.facts()]
+
+
+def asked(world: CodexWorld) -> Program:
+    world.steno("sessions")  # makes the store
+    program = world.start("run", "touch", "--key", "k", "--ask", "wait")
+    wait_until(lambda: "approval.asked" in kinds(world), "a question")
+    return program
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("where", ["home", "project"])
+def test_a_rule_that_denies_counts_for_what_codex_allows(world: CodexWorld, where: str) -> None:
+    if where == "project":
+        allow_in_project(world)
+    world.steno("sessions")
+    world.home.joinpath("config.toml").write_text('[approvals]\n"shell:touch*" = "deny"\n')
+    assert world.run("touch", "--yes") == "I look.It ran.\n"
+    assert not made(world)
+    [refused] = world.messages(world.only_session(), "tool")
+    assert (refused["state"], refused["text"]) == ("failed", "not run: the rule 'shell:touch*' denies it")
+    assert "tool.started" not in kinds(world)
+    assert "the rule 'shell:touch*' denies it" in str(world.requests("touch")[-1]), "the model is told why"
+
+
+@pytest.mark.promise(4, 37)
+def test_a_command_that_codex_allows_waits_for_a_person(world: CodexWorld) -> None:
+    with asked(world) as program:
+        [waiting] = json.loads(world.steno("approvals", "--json"))
+        assert (waiting["tool"], json.loads(waiting["arguments"])) == ("shell", {"command": "touch made"})
+        assert not made(world)
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+        assert program.shown() == "I look.It ran.\n"
+    assert made(world)
+    _, called, ran, _ = world.messages(world.only_session())
+    assert [call["id"] for call in called["tool_calls"]] == [ran["tool_call_id"]]
+    assert ran["state"] == "complete"
+    stored = kinds(world)
+    order = ("approval.asked", "approval.decided", "tool.started", "tool.settled")
+    assert [stored.count(kind) for kind in order] == [1, 1, 1, 1]
+    assert sorted(order, key=stored.index) == list(order)
+
+
+def test_nobody_to_ask_means_no(world: CodexWorld) -> None:
+    world.run("touch")
+    assert not made(world)
+
+
+@pytest.mark.promise(37)
+@pytest.mark.parametrize("ended", rotating(["steno killed", "codex killed", "terminated"], 3))
+def test_the_question_outlives_who_asked_it(world: CodexWorld, ended: str) -> None:
+    with asked(world) as program:
+        session = world.only_session()
+        if ended == "codex killed":
+            world.kill_codex()
+        else:
+            program.signal(signal.SIGTERM if ended == "terminated" else signal.SIGKILL)
+            program.process.wait(30)
+            world.wait_codex_gone()
+        assert not made(world)
+        world.steno("approve", session)
+        if ended == "codex killed":
+            assert program.end() == 0
+        else:
+            world.steno("continue", session)
+    [ran] = world.messages(session, "tool")
+    assert ran["state"] == "complete"
+    assert kinds(world).count("tool.started") == 1
+    assert len(world.threads()) == 1
+
+
+@pytest.mark.promise(23)
+def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
+    with asked(world) as program:
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+    world.wait_codex_gone()
+    assert not made(world)
+    assert world.run("and") == "And so on.\n"
+
+
+def test_what_codex_asks_about_by_itself_is_asked_once(world: CodexWorld) -> None:
+    world.run("echo", "--yes")
+    world.run("patch", "--yes")
+    assert (world.work / "ran").read_text() == "ran\n"
+    assert (world.work / "new.txt").read_text() == "made by a patch\n"
+    calls = [call["name"] for one in world.messages(world.only_session()) for call in one["tool_calls"]]
+    assert calls == ["shell", "apply_patch"]
+    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == ["complete", "complete"]
+    stored = kinds(world)
+    assert (stored.count("tool.started"), stored.count("tool.settled")) == (2, 2)
+
+
+def test_a_codex_that_runs_no_hooks_is_not_let_loose(world: CodexWorld) -> None:
+    config = CONFIG.format(url=world.server.url).replace("[features]", "[features]\nhooks = false")
+    world.codex_home.joinpath("config.toml").write_text(config)
+    with world.start("run", "touch", "--key", "k", "--yes") as program:
+        assert program.end() == 1
+        assert "turn hooks on in its configuration" in program.errors()
+    assert not made(world)
