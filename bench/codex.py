@@ -91,7 +91,7 @@ def _received() -> Iterator[list[float]]:
 async def _turn(store: SqliteStore, plan: Plan, pieces: int, per_second: int) -> list[Shown]:
     """One turn in a session of its own; every piece as it is shown."""
     words = (sys.executable, str(SERVER), str(pieces), str(per_second))
-    command = Command(words, dict(os.environ), Path(plan.folder))
+    command = Command(words, dict(os.environ) | {"CODEX_HOME": str(plan.folder)}, Path(plan.folder))
     agent = CodexAgent(command=command, version="bench", context=ContextSet("codex:bench"))
     codex = Codex(store, lambda _: agent)
     session, input = await admitted(store)

@@ -41,7 +41,8 @@ def scripted(world: World, turn: list[Any], stopped: list[Any] | None = None, **
     server = Path(__file__).with_name("scripted_server.py")
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {server} {script}\n")
     program.chmod(0o755)
-    world.environment |= {"STENO_RUNTIME": "codex", "STENO_CODEX_PATH": str(program)}
+    home = str(world.work.parent)  # without rules files of whoever runs the tests
+    world.environment |= {"STENO_RUNTIME": "codex", "STENO_CODEX_PATH": str(program), "CODEX_HOME": home}
     world.environment.pop("STENO_MODEL", None)
 
 

@@ -16,8 +16,8 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
         case ThreadBusy():
             return "codex", f"codex {error}; close it there, nothing is lost"
         case Unguarded():
-            files = "rules files of its own let commands run that steno was not asked about"
-            return "codex", f"codex {error}, and {files}; turn hooks on in its configuration, or move its *.rules away"
+            loose = "its own rules files or MCP servers could do things that steno was not asked about"
+            return "codex", f"codex {error}, so {loose}; turn hooks on in its configuration, or take those away"
         case Unstartable():
             return "codex", f"{error}; steno doctor says which codex is used; path under [codex] names another"
         case Gone():

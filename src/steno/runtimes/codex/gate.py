@@ -1,9 +1,9 @@
-"""Stands before the commands that codex's own rules files would let run unasked.
+"""Stands before what codex would do unasked: commands that its own rules files allow, tools of its own MCP servers.
 
-No setting of a thread turns those files off, but codex runs hooks: before each command a program of ours tells us of it
-and waits for our word. So where there are rules files our question comes first, also about what they allow.
+No setting of a thread turns those files off, but codex runs hooks: before each call a program of ours tells us of it
+and waits for our word. So where there are such files or servers, our question comes first.
 
-- Without our word a command does not run: whoever cannot ask us says no.
+- Without our word a call does not run: whoever cannot ask us says no.
 - Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone.
 - A question is taken up when codex has announced its hook: then all that came before it was heard.
 """
@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,23 @@ def codex_home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".codex")
 
 
-def rules_files(home: Path, folder: Path) -> list[Path]:
-    """The rules files that codex may read for a thread in this folder: whether it trusts a project does not matter."""
+def needed(home: Path, folder: Path) -> bool:
+    """Whether codex has rules or servers of its own for a thread in this folder; whether it trusts a project does not
+    matter."""
     here = folder.resolve()
     places = (SYSTEM, home, *(above / ".codex" for above in (here, *here.parents)))
-    return [file for place in places for file in sorted((place / "rules").glob("*.rules"))]
+    return any(any((place / "rules").glob("*.rules")) or _has_servers(place / "config.toml") for place in places)
+
+
+def _has_servers(config: Path) -> bool:
+    """Plugins can bring servers. What cannot be read may have some."""
+    try:
+        settings = tomllib.loads(config.read_text())
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return bool(settings.get("mcp_servers") or settings.get("plugins"))
 
 
 class Gate:
@@ -69,7 +82,7 @@ class Gate:
         (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
         self._server = await asyncio.start_unix_server(self._hear, socket, limit=_QUESTION_BYTES_MAX)
         hook = f'{{type="command",command={json.dumps(self._command)},timeout={WAIT_S}}}'
-        return "-c", f'hooks.PreToolUse=[{{matcher="^Bash$",hooks=[{hook}]}}]'
+        return "-c", f'hooks.PreToolUse=[{{matcher="^(Bash|mcp__.*)$",hooks=[{hook}]}}]'
 
     def trust(self, listed: p.HooksListed) -> dict[str, Any] | None:
         """What a thread is opened with, so that codex runs our hook; None if it does not know of it."""
@@ -99,7 +112,7 @@ class Gate:
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            held = p.command_held(await reader.readline())
+            held = p.held(await reader.readline())
         except (msgspec.DecodeError, ValueError, ConnectionError):
             writer.close()
             return

@@ -25,6 +25,7 @@ from steno.journal.parts import (
     Outcome,
     Reasoning,
     Refused,
+    Returned,
     Text,
     ToolCall,
 )
@@ -47,7 +48,7 @@ from steno.runtimes.codex.acts import (
     Start,
     Write,
 )
-from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, command_call, outcome_of
+from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, outcome_of, typing_call
 
 _WAITS = "waitingOnApproval"
 
@@ -106,6 +107,7 @@ class TurnMap:
         self._settled: set[str] = set()
         self._refused: dict[str, str] = {}
         self._gated: set[str] = set()
+        self._typings = 0
         self._asks = False
         self._announced = ""
         self._failure = p.Failure()
@@ -124,16 +126,21 @@ class TurnMap:
         running.started = True
         return [Start(call)]
 
-    def held(self, id: str, command: str) -> list[Act]:
-        """A command waits at the gate; codex tells of it when it is let through."""
-        acts = self._call(id, command_call(id, command))
-        self._gated.add(self.call_of(id))
+    def held(self, call: ToolCall) -> list[Act]:
+        """A call waits at the gate; codex tells of it when it is let through."""
+        acts = self._call(call.id, call)
+        self._gated.add(self.call_of(call.id))
         return acts
 
     def let_through(self, item: str) -> bool:
         """Whether a call was approved at the gate and has not run yet: codex's own question about it is answered."""
         call = self.call_of(item)
         return call in self._gated and call in self._calls and self._calls[call].started
+
+    def let_through_for(self, server: str) -> bool:
+        """The same for any tool of a server: codex's question does not say about which call it is."""
+        names = ((id, running.call.name) for id, running in self._calls.items())
+        return any(name.startswith(f"{server}__") and self.let_through(id) for id, name in names)
 
     def refuse(self, call: str, reason: str) -> list[Act]:
         """A call was not approved. Codex will say that it was declined, unless it was at the gate."""
@@ -197,6 +204,8 @@ class TurnMap:
                 return self._text(note.item_id, "reasoning", "\n\n") if note.summary_index else []
             case p.OutputDelta():
                 return self._output(self.call_of(note.item_id), note.delta)
+            case p.Typed():
+                return self._typed(note)
             case p.UsageUpdated():
                 return self._used(note.token_usage.last)
             case p.PlanUpdatedNote():
@@ -240,6 +249,8 @@ class TurnMap:
                 self._announced = self.call_of(item.id)
                 return acts
             case i.CommandExecution():
+                if item.process_id is not None:
+                    self._gated.discard(self.call_of(item.id))
                 return self._call(item.id, call_of(item), started=item.process_id is not None or not self._asks)
             case _:
                 return self._call(item.id, call_of(item), started=not self._asks)
@@ -314,7 +325,6 @@ class TurnMap:
     def _call(self, id: str, call: ToolCall, started: bool = False, ours: bool = False) -> list[Act]:
         known = self.call_of(id)
         if known in self._calls:
-            self._gated -= {known} if started else set()
             return self.begin(known) if started else []
         promised = self._promised.pop((call.name, call.arguments), None)
         if promised is not None:
@@ -339,6 +349,15 @@ class TurnMap:
             return acts
         running.shown += shown
         return [*acts, Output(call, shown)]
+
+    def _typed(self, note: p.Typed) -> list[Act]:
+        """Codex asks nobody about what it types, and tells of it afterwards: it is a call that is over."""
+        if not note.stdin:
+            return []
+        self._typings += 1
+        call = typing_call(f"{note.item_id}/typed{self._typings}", self.call_of(note.item_id), note.stdin)
+        acts = [*(self._seal("complete") if self._said else []), *self._ready()]
+        return [*acts, *self._seal("complete", call, started=call.id), Settle(call.id, Returned(()))]
 
     def _settle(self, item: i.Item) -> list[Act]:
         id = self.call_of(item.id)

@@ -1,7 +1,7 @@
 """An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole group.
 
 CodexError
-  Unguarded     its own rules would let commands run unasked, and it does not let us stand before them
+  Unguarded     it would do things unasked, and does not let us stand before them
   Unstartable   it cannot be run, or ended before it greeted; the message says what to do
   Gone          it ended while it was needed
   Silent        it did not answer a request in time
@@ -24,6 +24,8 @@ from steno.runtimes.codex.gate import Gate
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
+ALONE = {"features.multi_agent": False, "features.multi_agent_v2": False}
+"""Agents that codex starts have threads of their own, and what they do would be in no session."""
 _TRIED = re.compile(r"/0\.16[3-6]\.")
 
 Message = p.ServerRequest | p.Notification
@@ -74,7 +76,7 @@ class Server:
         self.arrived = asyncio.Event()
         self.patience = patience
         self.group = child.group
-        self.opening: dict[str, Any] = {}
+        self.opening: dict[str, Any] = {"config": ALONE}
         self._child = child
         self._gate = gate
         self._inbox: deque[Message] = deque()
@@ -180,7 +182,7 @@ class Server:
         trusted = self._gate.trust(await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed))
         if trusted is None:
             raise Unguarded("does not run hooks")
-        self.opening = {"config": trusted}
+        self.opening = {"config": ALONE | trusted}
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:

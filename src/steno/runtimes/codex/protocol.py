@@ -67,6 +67,14 @@ class OutputDelta(Read, frozen=True):
     turn_id: str = ""
 
 
+class Typed(Read, frozen=True):
+    """What codex typed into a command that runs; "" if it only looked at it."""
+
+    item_id: str
+    stdin: str = ""
+    turn_id: str = ""
+
+
 class Failure(Read, frozen=True):
     """`codex_error_info` is a word, or an object with one key."""
 
@@ -168,6 +176,7 @@ Notification = (
     | ReasoningDelta
     | ReasoningPart
     | OutputDelta
+    | Typed
     | ErrorNote
     | TurnStartedNote
     | TurnCompleted
@@ -188,6 +197,7 @@ _NOTES: Mapping[str, type[Any]] = {
     "item/reasoning/summaryPartAdded": ReasoningPart,
     "item/commandExecution/outputDelta": OutputDelta,
     "item/fileChange/outputDelta": OutputDelta,
+    "item/commandExecution/terminalInteraction": Typed,
     "error": ErrorNote,
     "turn/started": TurnStartedNote,
     "turn/completed": TurnCompleted,
@@ -205,7 +215,6 @@ _QUIET = frozenset(
         "app/list/updated",
         "deprecationNotice",
         "hook/completed",
-        "item/commandExecution/terminalInteraction",
         "item/fileChange/patchUpdated",
         "item/mcpToolCall/progress",
         "mcpServer/startupStatus/updated",
@@ -283,31 +292,46 @@ class ToolCallAsked(Read, frozen=True):
     tool: str
 
 
-class CommandHeld(Struct, frozen=True):
-    """A command that waits behind our gate: codex has not told of it yet."""
+class _Approves(Read, frozen=True):
+    codex_approval_kind: str = msgspec.field(default="", name="codex_approval_kind")
 
-    call: str
-    turn: str
+
+class Elicited(Read, frozen=True):
+    """A server of MCP wants something from a person; or codex itself asks whether one of its tools may run."""
+
+    server_name: str
+    meta: _Approves | None = msgspec.field(default=None, name="_meta")
+
+    def approves(self) -> bool:
+        return self.meta is not None and self.meta.codex_approval_kind == "mcp_tool_call"
+
+
+class Held(Struct, frozen=True):
+    """A call that waits at our gate: codex has not told of it yet. `tool` and `input` are codex's words for it."""
+
+    call: str = msgspec.field(name="tool_use_id")
+    turn: str = msgspec.field(name="turn_id")
+    tool: str = msgspec.field(name="tool_name")
+    input: Raw = msgspec.field(name="tool_input")
+
+    def command(self) -> str | None:
+        """None if it is no command."""
+        return _held_commands.decode(self.input).command if self.tool == "Bash" else None
+
+
+class _HeldCommand(Struct, frozen=True):
     command: str
 
 
-class _HookInput(Struct, frozen=True):
-    command: str
+_held = msgspec.json.Decoder(Held)
+_held_commands = msgspec.json.Decoder(_HeldCommand)
 
 
-class _Hook(Struct, frozen=True):
-    tool_use_id: str
-    turn_id: str
-    tool_input: _HookInput
-
-
-_hooks = msgspec.json.Decoder(_Hook)
-
-
-def command_held(line: bytes) -> CommandHeld:
+def held(line: bytes) -> Held:
     """Raises msgspec.DecodeError for what is none."""
-    hook = _hooks.decode(line)
-    return CommandHeld(hook.tool_use_id, hook.turn_id, hook.tool_input.command)
+    read = _held.decode(line)
+    read.command()
+    return read
 
 
 class Unserved(Struct, frozen=True):
@@ -316,12 +340,13 @@ class Unserved(Struct, frozen=True):
     method: str
 
 
-Asked = CommandApproval | FileApproval | ToolCallAsked | CommandHeld | Unserved
+Asked = CommandApproval | FileApproval | ToolCallAsked | Elicited | Held | Unserved
 
 _ASKED: Mapping[str, type[Any]] = {
     "item/commandExecution/requestApproval": CommandApproval,
     "item/fileChange/requestApproval": FileApproval,
     "item/tool/call": ToolCallAsked,
+    "mcpServer/elicitation/request": Elicited,
 }
 
 

@@ -34,9 +34,8 @@ from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
 from steno.runtimes.calls import Calls
-from steno.runtimes.codex import RUNTIME, advice
+from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.gate import codex_home, rules_files
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
 from steno.runtimes.codex.process import CodexError, Patience, Server
 from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
@@ -287,7 +286,7 @@ class _Driven:
         """A child that runs, and the session's thread open in it."""
         held, command = self._held, self._agent.command
         if self._server is None:
-            guarded = bool(rules_files(codex_home(command.environment), command.folder))
+            guarded = gate.needed(gate.codex_home(command.environment), command.folder)
             self._server = await Server.start(command, self._agent.patience, self._agent.version, guarded)
         if self._thread is not None and RUNTIME not in held.state.behind:
             return

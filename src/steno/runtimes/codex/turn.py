@@ -37,7 +37,7 @@ from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
 from steno.runtimes.codex.thread import Thread, client_id
-from steno.runtimes.codex.wording import SANDBOX, SHELL, edits_in, is_patch, of_the_sandbox
+from steno.runtimes.codex.wording import SANDBOX, SHELL, edits_in, held_call, is_patch, of_the_sandbox
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
@@ -267,21 +267,32 @@ class RunningTurn:
     async def _serve(self, request: p.ServerRequest) -> None:
         server = self._means.server
         match request.asked:
-            case p.CommandHeld() as held if is_patch(held.command):
-                await server.decide(request.id)
-            case p.CommandHeld() as held:
-                await self._do(self._map.held(held.call, held.command) if held.turn == self._map.turn else [])
-                self._spawn(self._permitted(request.id, self._map.call_of(held.call)))
+            case p.Held() as held:
+                await self._hold(request.id, held_call(held), held.turn)
             case p.CommandApproval() if self._map.let_through(request.asked.item_id):
                 await server.decide(request.id)
+            case p.Elicited() as elicited if elicited.approves():
+                through = self._map.let_through_for(elicited.server_name)
+                await server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
             case p.CommandApproval() | p.FileApproval():
                 await self._do(self._map.asked(request.asked.item_id))
                 self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id)))
             case p.ToolCallAsked():
                 self._spawn(self._called(request.id, request.asked.call_id))
+            case p.Elicited(server_name=server_name):
+                log().warning("the MCP server %s of codex asks for something, which steno does not do", server_name)
+                await server.reply(request.id, {"action": "decline"})
             case p.Unserved():
                 log().warning("codex asks for %s, which steno does not do", request.asked.method)
                 await server.refuse(request.id, "steno does not do this")
+
+    async def _hold(self, request: int | str, call: ToolCall, turn: str) -> None:
+        """A call at the gate. Codex asks by itself about a change of files."""
+        if is_patch(call):
+            await self._means.server.decide(request)
+            return
+        await self._do(self._map.held(call) if turn == self._map.turn else [])
+        self._spawn(self._permitted(request, self._map.call_of(call.id)))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

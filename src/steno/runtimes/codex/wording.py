@@ -10,9 +10,9 @@ from msgspec import Raw
 from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall, text_of
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
-from steno.runtimes.codex.protocol import Failure
+from steno.runtimes.codex.protocol import Failure, Held
 
-SHELL, PATCH, SEARCH = "shell", "apply_patch", "web_search"
+SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
 SANDBOX = "sandbox under [codex] chooses what its commands may do"
 
@@ -38,6 +38,16 @@ def call_of(item: i.Item) -> ToolCall:
 
 def command_call(id: str, command: str) -> ToolCall:
     return ToolCall(id, SHELL, _json({"command": command}))
+
+
+def typing_call(id: str, into: str, text: str) -> ToolCall:
+    return ToolCall(id, TYPE, _json({"call": into, "text": text}))
+
+
+def held_call(held: Held) -> ToolCall:
+    if (command := held.command()) is not None:
+        return command_call(held.call, command)
+    return ToolCall(held.call, held.tool.removeprefix("mcp__"), _object(held.input))
 
 
 def outcome_of(item: i.Item, collected: str) -> Outcome:
@@ -93,9 +103,9 @@ def plain_command(command: str) -> str:
     return words[2] if shell else command
 
 
-def is_patch(command: str) -> bool:
-    """Whether codex takes it for a change of files, which it asks about as such."""
-    return _PATCHES.fullmatch(command) is not None
+def is_patch(call: ToolCall) -> bool:
+    """Whether codex takes a command for a change of files, which it asks about as such."""
+    return call.name == SHELL and _PATCHES.fullmatch(json.loads(call.arguments)["command"]) is not None
 
 
 def cause_of(failure: Failure) -> str:

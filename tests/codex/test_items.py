@@ -1,0 +1,111 @@
+"""What else the real codex does: tools of its own MCP servers, searches, typing into a command. All of it is stored,
+and what can be asked about is asked about."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.codex.responses_server import Answer, Item, Responses, call, message, responses
+from tests.codex.world import CONFIG, CodexWorld
+from tests.program.world import wait_until
+from tests.tools.mcp_servers import odd
+
+COUNT: tuple[Answer, ...] = ([message("I look."), call("count", "m1", "mcp__odd")], [message("Done.")])
+
+
+@contextmanager
+def told(world: CodexWorld, *answers: Answer, more: str = "") -> Iterator[Responses]:
+    """Codex's model does this; `more` is added to codex's configuration."""
+    with responses(*answers) as provider:
+        world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=provider.url) + more)
+        yield provider
+
+
+def own_server() -> str:
+    program, *words = (str(word) for word in odd())
+    return f"[mcp_servers.odd]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n"
+
+
+def calls(world: CodexWorld) -> list[tuple[str, dict[str, Any]]]:
+    messages = world.messages(world.only_session())
+    return [(one["name"], json.loads(one["arguments"])) for message in messages for one in message["tool_calls"]]
+
+
+def ran(world: CodexWorld) -> bool:
+    return (world.work / "count.txt").exists()
+
+
+@pytest.mark.promise(4)
+def test_a_tool_of_a_server_that_codex_has_meets_our_rules(world: CodexWorld) -> None:
+    with told(world, *COUNT, more=own_server()):
+        world.run("go", "--yes")
+        assert calls(world) == [("odd__count", {})]
+        [counted] = world.messages(world.only_session(), "tool")
+        assert (counted["text"], counted["state"]) == ("count 1", "complete")
+    (world.work / "count.txt").unlink()
+    world.steno("rules", world.only_session(), "--deny", "odd__count")
+    with told(world, *COUNT, more=own_server()) as provider:
+        world.run("go", "--yes")
+        assert "the rule 'odd__count' denies it" in json.dumps(provider.requests[-1]["input"])
+    assert "the rule 'odd__count' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
+    assert not ran(world)
+
+
+@pytest.mark.promise(37)
+def test_a_tool_of_a_server_that_codex_has_waits_for_a_person(world: CodexWorld) -> None:
+    world.steno("sessions")
+    with told(world, *COUNT, more=own_server()), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: "approval.asked" in [fact["type"] for fact in world.facts()], "a question")
+        assert not ran(world)
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert ran(world)
+    stored = [fact["type"] for fact in world.facts()]
+    order = ("approval.asked", "approval.decided", "tool.started", "tool.settled")
+    assert [stored.count(kind) for kind in order] == [1, 1, 1, 1]
+    assert sorted(order, key=stored.index) == list(order)
+
+
+def test_a_search_of_the_web_is_a_call(world: CodexWorld) -> None:
+    action = {"type": "search", "query": "sheep"}
+    search = {"type": "web_search_call", "id": "ws", "status": "completed", "action": action}
+    with told(world, [message("I look."), search, message("Found.")]):
+        assert world.run("go") == "I look.Found.\n"
+    assert calls(world) == [("web_search", {"query": "sheep"})]
+    [found] = world.messages(world.only_session(), "tool")
+    assert ("sheep" in found["text"], found["state"]) == (True, "complete")
+
+
+def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
+    def types(returned: str) -> list[Item]:
+        [session] = re.findall(r"session ID (\d+)", returned)
+        return [call("write_stdin", "c2", session_id=int(session), chars="hi\x04\x04", yield_time_ms=2000)]
+
+    reads = [call("exec_command", "c1", cmd="cat; echo over", tty=True, yield_time_ms=300)]
+    with told(world, reads, types, [message("Done.")]):
+        assert world.run("go", "--yes") == "Done.\n"
+    assert calls(world) == [
+        ("shell", {"command": "cat; echo over"}),
+        ("write_stdin", {"call": "c1", "text": "hi\x04\x04"}),
+    ]
+    outputs = {one["tool_call_id"]: one["text"] for one in world.messages(world.only_session(), "tool")}
+    assert "over" in outputs["c1"]
+
+
+def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld) -> None:
+    with told(world, [message("Done.")]) as provider:
+        world.run("go")
+        names = [tool.get("name") for tool in provider.requests[0]["tools"]]
+    assert "exec_command" in names
+    assert not [name for name in names if name and "agent" in name]
+
+
+def test_what_a_turn_cost_is_stored(world: CodexWorld) -> None:
+    with told(world, [message("Done.")]):
+        world.run("go")
+    [listed] = world.sessions()
+    assert (listed["usage"]["input"], listed["usage"]["output"]) == (5, 2)
