@@ -273,7 +273,7 @@ class Author:
             case "owe":
                 self.deliveries.append(self.write(f.DeliveryOwed(1, "chat", "me", "k")))
             case "attempt" if self.deliveries:
-                self.write(f.DeliveryAttempted(self.pick(self.deliveries)))
+                self.write(f.DeliveryAttempted(self.pick(self.deliveries), self.pick(["", "me"])))
             case "deliver" if self.deliveries:
                 owed, refused = self.pick(self.deliveries), f.DeliveryRefused("no", final=self.pick([True, False]))
                 outcomes = (f.Delivered("r"), refused, f.DeliveryExpired())

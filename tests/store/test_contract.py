@@ -11,6 +11,11 @@ from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
     AnyFact,
     ContextSet,
+    Delivered,
+    DeliveryAttempted,
+    DeliveryOwed,
+    DeliveryRefused,
+    DeliverySettled,
     ForkPoint,
     FreeFact,
     HookDone,
@@ -1100,6 +1105,41 @@ async def test_a_session_is_found_as_owing_while_a_visit_or_a_hook_is_open(place
         assert one.row.owed.hooks[added.last].left == ("a",)
         await store.add(admitted.session, [HookDone(added.last, "a")])
         assert await ids_owing(store) == []
+
+
+@pytest.mark.promise(14)
+@pytest.mark.parametrize("visited", [True, False])
+@pytest.mark.parametrize("new", [True, False])
+async def test_what_an_answer_is_owed_to_is_stored_in_the_commit_of_its_input(
+    place: Place, visited: bool, new: bool
+) -> None:
+    async with place.open() as store:
+        session = None if new else (await admit(store, "before")).session
+        owes = tuple(DeliveryOwed(0, name, "example.org", name) for name in ("phone", "desk"))
+        came = SessionAttended(store.owner, "test") if visited else None
+        create = STARTED if new else None
+        one = Admission(input=said("x", "k"), session=session, create=create, visit=came, owes=owes)
+        first, again = await store.admit(one), await store.admit(one)
+        assert (again.seq, again.first) == (first.seq, False)
+        *_, third, fourth, fifth = await read_all(store, first.session)
+        assert (third.seq, third.fact) == (first.seq, one.input)
+        assert [fourth.fact, fifth.fact] == [replace(owed, target=first.seq) for owed in owes]
+
+
+@pytest.mark.promise(14)
+async def test_a_session_is_found_as_owing_while_a_delivery_is_open(place: Place) -> None:
+    async with place.open() as store:
+        owed = (DeliveryOwed(0, "phone", "example.org", "k"),)
+        admitted = await store.admit(Admission(input=said("x"), create=STARTED, owes=owed))
+        busy = (await admit(store, "long")).session
+        for settled in (DeliveryRefused("status 503"), Delivered("status 200")):
+            for i in range(300):  # enough for the rows of lists to be written anew
+                await store.add(busy, [SessionRenamed(str(i))])
+            assert await ids_owing(store) == [admitted.session]
+            await store.add(admitted.session, [DeliveryAttempted(admitted.seq + 1, store.owner, 4)])
+            await store.add(admitted.session, [DeliverySettled(admitted.seq + 1, settled)])
+        assert await ids_owing(store) == []
+        assert (await store.verify()).damage == ()
 
 
 @pytest.mark.parametrize("page", [1, 3, 100])

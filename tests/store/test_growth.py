@@ -14,7 +14,7 @@ import pytest
 
 from bench.building import Writer, build
 from steno.journal.distillates import Distilled, Item
-from steno.journal.facts import InputAdmitted, SessionAttended
+from steno.journal.facts import DeliveryOwed, InputAdmitted, SessionAttended
 from steno.journal.parts import Text
 from steno.journal.state import State
 from steno.store.protocol import Admission, Settings
@@ -70,6 +70,11 @@ def owing(store: BlockingStore, id: str) -> None:
     assert [one.id for one in store.owing()] == [id]
 
 
+def delivering(store: BlockingStore, id: str) -> None:
+    store.admit(Admission(input=SAID, session=id, owes=(DeliveryOwed(0, "phone", "example.org", "k"),)))
+    assert [one.id for one in store.owing()] == [id]
+
+
 def due(store: BlockingStore, id: str) -> None:
     assert len(store.due(5)) == 5
 
@@ -96,7 +101,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, lis
 
 
 @pytest.mark.promise(52)
-@pytest.mark.parametrize("act", [append, first_read, lists, owing, due, remembered, resume])
+@pytest.mark.parametrize("act", [append, first_read, lists, owing, delivering, due, remembered, resume])
 def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
     tmp_path: Path, built: dict[int, tuple[Path, list[str]]], act: Callable[[BlockingStore, str], None]
 ) -> None:

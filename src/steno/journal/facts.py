@@ -305,16 +305,22 @@ class RewindWithdrawn(Fact, frozen=True, tag="rewind.withdrawn"):
 
 
 class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
-    """The message at `target` must reach `address` on `channel`; `key` is the id we give it there."""
+    """What the input at `target` is answered must reach `address` on `channel`; `key` is the id we give it there.
+    `expires_s` after the answer ended, or after this if there is none, it is not tried any more."""
 
     target: Seq
     channel: str
     address: str
     key: str
+    expires_s: int = 86_400
 
 
 class DeliveryAttempted(Fact, frozen=True, tag="delivery.attempted"):
+    """Somebody, the owner `by`, is about to send what `turn` came to. The first attempt decides which turn that is."""
+
     owed: Seq
+    by: str = ""
+    turn: Seq | None = None
 
 
 class Delivered(Fact, frozen=True, tag="delivered"):

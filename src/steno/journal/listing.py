@@ -2,9 +2,13 @@
 
 from msgspec import Struct, field
 
+from steno.journal.deliveries import Deliveries
 from steno.journal.facts import (
     Compacted,
     ContextSet,
+    DeliveryAttempted,
+    DeliveryOwed,
+    DeliverySettled,
     ForkPoint,
     HelperEnded,
     HookAttempted,
@@ -63,6 +67,7 @@ class ListingRow(Struct, omit_defaults=True):
     usage: UsageTotal | None = None
     context: int | None = None
     owed: Owed = field(default_factory=Owed)
+    deliveries: Deliveries = field(default_factory=Deliveries)
     waiting: list[tuple[Seq, Seq]] = []
     memory: Memory = field(default_factory=Memory)
 
@@ -84,14 +89,17 @@ class ListingRow(Struct, omit_defaults=True):
                 known = usage is not None and usage.input is not None
                 self.context = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
             case TurnStarted() | StepStarted():
-                return self._wait_no_longer(taken_by(fact))
+                delivered = self.deliveries.apply(record)
+                return self._wait_no_longer(taken_by(fact)) or delivered
             case InputWithdrawn():
+                self.deliveries.apply(record)
                 return self._wait_no_longer((fact.input,))
             case StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
                 self.turns += 1
                 self.last_turn = fact.outcome
+                self.deliveries.apply(record)
             case SessionStarted():
                 self._start(record, fact)
             case SessionRenamed():
@@ -104,6 +112,8 @@ class ListingRow(Struct, omit_defaults=True):
             case HookOwed() | HookAttempted() | HookDone():
                 self.owed.apply(record.seq, fact)
                 return True
+            case DeliveryOwed() | DeliveryAttempted() | DeliverySettled():
+                return self.deliveries.apply(record)
             case ContextSet():
                 self.model, self.fallback = fact.own_model, fact.model if fact.instead_of else ""
             case HelperEnded() | UsageReported():
@@ -120,7 +130,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.model, self.fallback = fact.model or self.model, ""
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
-        self.owed, self.ended = Owed(), None
+        self.owed, self.deliveries, self.ended = Owed(), Deliveries(), None
         self.waiting = []
         self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
 
@@ -142,6 +152,10 @@ class ListingRow(Struct, omit_defaults=True):
         for input in taken:
             self.waiting = [left for run in self.waiting for left in _without(run, input)]
         return bool(taken)
+
+    def owes(self) -> bool:
+        """Whether somebody outside must still get something."""
+        return self.owed.anything() or bool(self.deliveries.open)
 
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made, unasked."""

@@ -11,7 +11,15 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import FreeFact, InputAdmitted, Record, SessionAttended, SessionStarted, TurnFact
+from steno.journal.facts import (
+    DeliveryOwed,
+    FreeFact,
+    InputAdmitted,
+    Record,
+    SessionAttended,
+    SessionStarted,
+    TurnFact,
+)
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 
@@ -39,17 +47,20 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 class Admission(Struct, frozen=True, kw_only=True):
     """An input and where it goes: to `session`, or to the session bound to `create.name`, made if absent. With `visit`,
-    the visit begins in the same commit, before the input."""
+    the visit begins in the same commit, before the input. With `owes`, so do the debts of its answer, after it: their
+    `target` is the input, whatever they say."""
 
     input: InputAdmitted
     session: str | None = None
     create: SessionStarted | None = None
     payloads: tuple[bytes, ...] = ()
     visit: SessionAttended | None = None
+    owes: tuple[DeliveryOwed, ...] = ()
 
 
 class Admitted(Struct, frozen=True):
-    """`first` is False if this key had been admitted before: then nothing was stored again, and no visit began."""
+    """`first` is False if this key had been admitted before: then nothing was stored again, no visit began, and nothing
+    more is owed."""
 
     session: str
     seq: Seq

@@ -29,7 +29,7 @@ from steno.store.protocol import Settings
 from steno.store.sqlite.sql import SCHEMA
 
 APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
-VERSION = 3
+VERSION = 4
 CHECKSUM_BYTES = 8
 """At the end of every page, for `checked_pages`."""
 

@@ -29,7 +29,7 @@ class Step(Struct, frozen=True):
     script: str
 
 
-STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")), Step(3, text("to_3.sql")))
+STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")), Step(3, text("to_3.sql")), Step(4, text("to_4.sql")))
 """In order, without a gap, ending at `database.VERSION`."""
 
 
@@ -75,7 +75,7 @@ def _relist(connection: apsw.Connection) -> None:
                 listing.apply(record)
             upto = page[-1].seq
         row.listing_raw, row.listed = codec.encode(listing), row.head
-        row.owes, row.memory = int(listing.owed.anything()), reading.memory_mark(listing)
+        row.owes, row.memory = int(listing.owes()), reading.memory_mark(listing)
         values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
         connection.execute(STATEMENTS["relist"], values).fetchall()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.codec import escape
 from steno.journal.drafts import Draft, Stream, keeps, sealed_by
@@ -63,17 +64,18 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
         return _admitted_before(tx, before, said)
     id, started = _target(tx, admission, moment)
     brought = {sha256(body).hexdigest(): body for body in admission.payloads} if admission.payloads else {}
-    visit = admission.visit
-    written = tx.written((said,) if visit is None else (visit, said), brought)
+    came = () if admission.visit is None else (admission.visit,)
+    at = (1 if started is not None else tx.session(id).row.head) + len(came) + 1
+    owes = tuple(replace(owed, target=at) for owed in admission.owes)
+    written = tx.written((*came, said, *owes), brought)
     session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
     for hash, body in brought.items():
         tx.run("insert_payload", (hash, body))
         tx.run("own_payload", (hash, session.row.n, 0))
     first = tx.insert(session, written, moment.now_ms)
-    seq = first if visit is None else first + 1
     if said.key is not None:
-        _keep_key(tx, said.source, said.key, session, seq, 1)
-    return Admitted(id, seq, True, None if visit is None else first)
+        _keep_key(tx, said.source, said.key, session, at, 1)
+    return Admitted(id, at, True, first if came else None)
 
 
 def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str, SessionStarted | None]:

@@ -239,7 +239,7 @@ def owing(connection: apsw.Connection, limit: int, after: int) -> list[Listed]:
     found: list[Listed] = []
     while len(found) < limit and (rows := _may_owe(connection, limit, after)):
         listed = (_listed(connection, row, row.n) for row in rows)
-        found += [one for one in listed if one.row.owed.anything()]
+        found += [one for one in listed if one.row.owes()]
         after = rows[-1].n
     return found[:limit]
 

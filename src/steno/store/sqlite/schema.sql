@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like on disk. Version 3 (pragma user_version).
+-- The whole truth about what a steno store looks like on disk. Version 4 (pragma user_version).
 --
 -- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
 -- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is

@@ -62,7 +62,7 @@ where owes = 1 and n > ? order by n limit ?
 
 -- name: owing_since
 select distinct s.n, s.id from facts f not indexed cross join sessions s on s.n = f.session
-where f.id > ? and s.n > ? and f.body ->> 'type' in ('session.attended', 'hook.owed')
+where f.id > ? and s.n > ? and f.body ->> 'type' in ('session.attended', 'hook.owed', 'delivery.owed')
 order by s.n limit ?
 
 -- name: sessions_due

@@ -320,7 +320,7 @@ class Transaction:
         for session in dirty.values():
             row = session.row
             row.listing_raw, row.listed = codec.encode(session.listing), row.head
-            row.owes = int(session.listing.owed.anything())
+            row.owes = int(session.listing.owes())
             row.memory = reading.memory_mark(session.listing)
             row.crc = row.sum()
             lease = (row.token, row.owner, row.expires_ms)

@@ -117,7 +117,7 @@ def marks_hold(row: reading.SessionRow) -> bool:
     """Whether a row is marked as it should be. An earlier steno marked fewer sessions as due."""
     listing = row.listing()
     memory = reading.memory_mark(listing)
-    return row.owes == int(listing.owed.anything()) and row.memory in (memory, memory & ~reading.DUE)
+    return row.owes == int(listing.owes()) and row.memory in (memory, memory & ~reading.DUE)
 
 
 def _key(connection: apsw.Connection, row: reading.SessionRow, record: Record) -> list[Damage]:
