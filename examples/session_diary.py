@@ -1,4 +1,5 @@
-"""A plugin that keeps a diary: a line of JSON for each session that was opened and for each that ended.
+"""A plugin that keeps a diary: a line of JSON for each session that was opened, for each that ended, and for each
+answer that a channel was told.
 
 Copy it to $STENO_HOME/plugins/ (~/.steno/plugins/), or install it as a package with the entry point
 
@@ -30,6 +31,11 @@ def on_session_end(session_id: str, completed: bool, interrupted: bool, model: s
     if key not in keys():
         how = "completed" if completed else "interrupted" if interrupted else "unfinished"
         write(session=session_id, ended=reason, how=how, model=model, key=key)
+
+
+@hookimpl
+def delivery(session_id: str, channel: str, outcome: str) -> None:
+    write(session=session_id, told=channel, outcome=outcome)
 
 
 @hookimpl

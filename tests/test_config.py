@@ -10,7 +10,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from steno.config import EXAMPLE, Config, ConfigError, Place, load, prepare_home, system_prompt
+from steno.config import (
+    EXAMPLE,
+    ChannelConfig,
+    Config,
+    ConfigError,
+    Place,
+    channel_token,
+    load,
+    prepare_home,
+    system_prompt,
+)
 from steno.journal.listing import ListingRow
 from steno.wiring import Wiring
 
@@ -18,6 +28,7 @@ FREE: dict[str, dict[str, Any]] = {
     "approvals": {"shell:git status*": "allow"},
     "contexts": {"openai-chat:x": 4096},
     "mcp": {"files": {"command": "serve", "args": ["-v"]}},
+    "channels": {"phone": {"url": "https://example.org/hook", "expires_s": 60}},
 }
 KEYS = [
     (section.name, key.name)
@@ -68,6 +79,7 @@ def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_fil
         "approvals": '[approvals]\nshell = "deny"\n',
         "contexts": '[contexts]\n"local:smollm2" = 1\n',
         "mcp": '[mcp.other]\nurl = "http://127.0.0.1:9"\n',
+        "channels": '[channels.desk]\nurl = "http://localhost:8123/hook"\n',
     }
     (tmp_path / "config.toml").write_text(in_file[section])
     found = load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}": json.dumps(FREE[section])})
@@ -93,6 +105,44 @@ def test_the_example_names_every_key_with_its_default(section: str, key: str) ->
     (line,) = re.findall(rf"^# ({key} = .*)$", part, re.MULTILINE)
     default = getattr(getattr(Config(), section), key)
     assert tomllib.loads(line)[key] == (list(default) if isinstance(default, tuple) else default)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://hooks.example.org/T0/secret?x=1", "hooks.example.org"),
+        ("https://hooks.example.org:8443/", "hooks.example.org:8443"),
+        ("http://127.0.0.1:8123/hook", "127.0.0.1:8123"),
+        ("http://[::1]:8123/hook", "[::1]:8123"),
+        ("http://localhost", "localhost"),
+        ("http://hooks.example.org/", None),
+        ("http://127.0.0.1.example.org/", None),
+        ("http://127.0.0.1@example.org/", None),
+        ("https://me:word@example.org/", None),
+        ("https://example.org:port/", None),
+        ("https://exa mple.org/", None),
+        ("https://example.org/\n", None),
+        ("file:///etc/passwd", None),
+        ("", None),
+    ],
+)
+def test_a_channel_is_reached_safely_or_on_this_machine_and_its_address_tells_no_secret(
+    tmp_path: Path, url: str, address: str | None
+) -> None:
+    told = {"STENO_CHANNELS": json.dumps({"phone": {"url": url}})}
+    if address is not None:
+        assert load(Place(tmp_path, tmp_path), told).channels["phone"].address == address
+        return
+    with pytest.raises(ConfigError, match="a channel needs a url with https") as refused:
+        load(Place(tmp_path, tmp_path), told)
+    assert not url or url not in str(refused.value)
+
+
+@pytest.mark.parametrize(("held", "token"), [("abc", "abc"), ("", None), ("a b", None), ("a\nb", None)])
+def test_a_token_comes_from_the_variable_that_is_named(held: str, token: str | None) -> None:
+    named = ChannelConfig("https://example.org", token_env="WORD")
+    assert channel_token(named, {"WORD": held}) == token
+    assert channel_token(ChannelConfig("https://example.org"), {"WORD": held}) == ""
 
 
 def test_the_system_prompt_is_the_users_own_and_the_folder_adds_to_it(tmp_path: Path) -> None:

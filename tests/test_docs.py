@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from steno.cli.parsing import parser
-from steno.config import Config, McpConfig, Place, load
+from steno.config import ChannelConfig, Config, McpConfig, Place, load
 from steno.journal import facts, parts
 from steno.store import errors
 from steno.store.protocol import Settings, Store
@@ -71,7 +71,8 @@ def test_the_table_has_every_key_of_the_configuration_and_no_other() -> None:
         if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct)
         for key in msgspec.structs.fields(section.type)
     }
-    assert said == known | {("mcp.NAME", key.name) for key in msgspec.structs.fields(McpConfig)}
+    named: dict[str, type[msgspec.Struct]] = {"mcp.NAME": McpConfig, "channels.NAME": ChannelConfig}
+    assert said == known | {(name, key.name) for name, kind in named.items() for key in msgspec.structs.fields(kind)}
 
 
 def test_the_table_has_every_setting_and_no_other() -> None:

@@ -1,9 +1,9 @@
 """The only reader of configuration files and of the environment.
 
 Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. Names in a list
-are separated by commas; a section whose keys are free (approvals, contexts, mcp) is one JSON object in STENO_APPROVALS
-and so on, added to that of the file. The variable wins over the file, the file over the default. A variable of its own
-(OPENAI_API_KEY) wins over the general one.
+are separated by commas; a section whose keys are free (approvals, contexts, mcp, channels) is one JSON object in
+STENO_APPROVALS and so on, added to that of the file. The variable wins over the file, the file over the default. A
+variable of its own (OPENAI_API_KEY) wins over the general one.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
 # Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a list are separated by
-# commas there; [approvals], [contexts] and [mcp.NAME] are a JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
+# commas there; [approvals], [contexts], [mcp.NAME] and [channels.NAME] are a JSON object:
+# STENO_CONTEXTS='{"local:smollm2": 8192}'.
 
 [model]
 # default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
@@ -78,6 +79,11 @@ EXAMPLE = """\
 # only = []                  # if not empty, the tools that are offered
 # start_limit_s = 30.0
 # time_limit_s = 120.0
+
+# [channels.NAME]            # a place that is told how a turn ended: steno run --deliver NAME
+# url = ""                   # where to: https, or http on this machine
+# token_env = ""             # the variable with the token to send along, if it wants one
+# expires_s = 86400          # what cannot be delivered for so long is given up
 
 [memory]
 # enabled = true             # false: nothing is distilled, and new sessions are told nothing of earlier ones
@@ -196,6 +202,46 @@ ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+
 """Tools are called SERVER__TOOL, in letters that every provider takes."""
 
 
+class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A place outside that can be told something. Its address and its token may be secrets: no message shows them."""
+
+    url: str
+    token_env: str = ""
+    expires_s: Annotated[int, Meta(ge=1, le=31_536_000)] = 86_400
+
+    def __post_init__(self) -> None:
+        if _address(self.url) is None:
+            raise ValueError(
+                "a channel needs a url with https, or with http to this machine (127.0.0.1, [::1] or localhost), "
+                "and without a user or a password"
+            )
+
+    @property
+    def address(self) -> str:
+        """Its host, and its port where it names one: that can be shown."""
+        return _address(self.url) or ""
+
+
+def _address(url: str) -> str | None:
+    """None of a url that a channel cannot have."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
+        return None
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
+        return None
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+
+
+LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
+ChannelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
+
+
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     distill: Literal["auto", "chat", "off"] = "auto"
@@ -231,6 +277,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     approvals: dict[str, Verdict] = {}
     contexts: dict[str, Count] = {}
     mcp: dict[ServerName, McpConfig] = {}
+    channels: dict[ChannelName, ChannelConfig] = {}
 
 
 class Place(Struct, frozen=True):
@@ -257,7 +304,7 @@ _KNOWN_VARIABLES = {
     "STENO_RUNTIME": ("runtime", "default"),
 }
 
-_FREE = frozenset(("approvals", "contexts", "mcp"))
+_FREE = frozenset(("approvals", "contexts", "mcp", "channels"))
 """Sections whose keys are the user's own."""
 
 _LISTS = frozenset((("model", "fallback"), ("tools", "secret_env"), ("tools", "kept_env")))
@@ -396,6 +443,14 @@ def _text(file: Path) -> str | None:
 def codex_environment(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What codex gets: everything, because its providers name the variables that hold their keys."""
     return dict(environment) | ({"CODEX_HOME": config.codex.home} if config.codex.home else {})
+
+
+def channel_token(channel: ChannelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
+    """What to send along; "" if the channel wants none, None if its variable holds nothing that can be sent."""
+    if not channel.token_env:
+        return ""
+    token = environment.get(channel.token_env, "")
+    return token if token and token.isascii() and token.isprintable() and " " not in token else None
 
 
 def default_model(config: Config) -> str:

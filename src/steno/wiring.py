@@ -27,11 +27,12 @@ from steno.config import (
 )
 from steno.engine.action import Limits
 from steno.engine.approval import Policy, Rule
-from steno.journal.facts import ContextSet
+from steno.journal.facts import ContextSet, DeliveryOwed
 from steno.journal.listing import ListingRow
 from steno.models.protocol import Model
 from steno.models.specs import KINDS, ModelSettings, make
 from steno.plugins.finding import find
+from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distilling import Distiller, Distilling
@@ -40,6 +41,7 @@ from steno.runtimes.protocol import Driver, WithMemories
 from steno.runtimes.recalling import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
+from steno.service.deliveries import Deliveries
 from steno.service.memory import Memories
 from steno.store.protocol import Settings, Store
 from steno.store.sqlite.places import Memory
@@ -51,6 +53,7 @@ from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox
 
 if TYPE_CHECKING:
+    from steno.gateway.outbox import Outbox
     from steno.plugins.hosting import Hosts
     from steno.runtimes.codex.runtime import CodexAgent
     from steno.tools.mcp import ServerSettings
@@ -115,6 +118,7 @@ class Wiring:
         runtime = Dispatch(store, self._drivers(store), settings.lease_ms, plugins)
         service = Service(store, runtime, platform, settings.lease_ms, plugins)
         service.ephemeral = self.ephemeral
+        self._set_out(service.deliveries, store, plugins or NoPlugins())
         service.memories = Memories(store, Distilling(store, self._distiller, settings.lease_ms))
         self._recall = Recall(store, self.config.memory.items_max, self.config.memory.chars_max)
         try:
@@ -128,6 +132,26 @@ class Wiring:
             if plugins is not None:
                 await plugins.close()
             await service.close()
+
+    def _set_out(self, deliveries: Deliveries, store: Store, plugins: Plugins) -> None:
+        """Where what is owed to places outside goes out; made when something is."""
+
+        @cache
+        def outbox() -> "Outbox":
+            from steno.gateway.channels import channel
+            from steno.gateway.outbox import Outbox
+
+            return Outbox(store, plugins, lambda name: channel(self.config, name), deliveries.body)
+
+        deliveries.outbox, deliveries.outgoing = outbox, bool(self.config.channels)
+
+    def debts(self, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
+        """What is owed to these channels with an input. Raises `ConfigError` if one cannot be used."""
+        if not names:
+            return ()
+        from steno.gateway.channels import debts
+
+        return debts(self.config, self.where, names)
 
     def _hosted(self, visiting: bool) -> "Hosts | None":
         """The plugins that hear of what is done here, started; None if there are none."""
@@ -409,12 +433,13 @@ class Wiring:
         if self.where.folder is None:
             raise ConfigError("the folder you are in was removed; change to another one. Nothing was stored")
         tools = self.config.tools
+        tokens = [channel.token_env for channel in self.config.channels.values()]
         return Workspace(
             self.where.folder,
             tools.time_limit_s,
             tools.output_chars_max,
             tools.kept_chars_max,
-            Scrub(frozenset(tools.secret_env), frozenset(tools.kept_env)),
+            Scrub(frozenset((*tools.secret_env, *tokens)), frozenset(tools.kept_env)),
             Bounds(tools.cpu_s, tools.memory_mb, tools.open_files, tools.file_mb),
             self._sandbox(),
         )

@@ -40,6 +40,10 @@ def on_session_end(session_id, completed, interrupted, model, platform, reason, 
         print("complained by python", file=sys.stderr)
         os.write(1, b"written by hand\\n")
         subprocess.run(["sh", "-c", "echo said by a child; echo to the terminal > /dev/tty"])
+
+@hookimpl
+def delivery(session_id, channel, address, outcome):
+    write(hook="delivery", session_id=session_id, channel=channel, address=address, outcome=outcome)
 """
 
 

@@ -14,6 +14,7 @@ UNUSED = (
     "rich",
     "textual",
     "xllamacpp",
+    "steno.gateway",
     "steno.library",
     "steno.models.http",
     "steno.plugins.hosting",

@@ -26,7 +26,7 @@ DEMO = (
 
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
 """Commands of which plugins hear: they run a session. The others look at one, or change something in passing."""
-READING = ("sessions", "show", "approvals", "verify", "backup")
+READING = ("sessions", "show", "approvals", "deliveries", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
 
@@ -68,6 +68,7 @@ def _check_ephemeral(options: argparse.Namespace) -> None:
     given = [option for option in named if getattr(options, option[2:].replace("-", "_"), None) is not None]
     given += ["--continue"] if options.latest else []
     given += ["--detach"] if getattr(options, "detach", False) else []
+    given += ["--deliver"] if getattr(options, "deliver", None) else []
     given += ["--ask wait"] if getattr(options, "ask", None) == "wait" else []
     if given:
         raise Misused(
@@ -125,7 +126,9 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
         try:
             if not visits:
                 return await _act(options, wiring, service)
-            async with remembering.beside(wiring, service), visiting(service):
+            about = options.id if options.verb in ("continue", "retry") else ""
+            stays = options.verb == "carry"
+            async with remembering.beside(wiring, service), visiting(service, about, stays):
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
@@ -144,6 +147,8 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             return output.sessions(await service.views.sessions(options.limit), options.json, options.tree)
         case "approvals":
             return output.approvals(await service.approvals.pending(), options.json)
+        case "deliveries":
+            return output.deliveries(await service.deliveries.listed(options.limit), options.json)
         case "delete":
             return await editing.delete(options, service)
         case "memory":
@@ -217,6 +222,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         mode,
         attachments,
         visit=not options.detach,
+        owes=wiring.debts(options.deliver),
     )
     if service.ephemeral:
         note(f"[{wording.EPHEMERAL}]")

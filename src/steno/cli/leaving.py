@@ -22,6 +22,7 @@ from steno.cli.screen import complain, finish, note
 from steno.engine.ending import Reason
 from steno.journal.parts import Seq
 from steno.service import Service
+from steno.service.deliveries import LEAVING_S, STAY_S
 from steno.store.errors import StoreError
 from steno.tools.groups import end_all
 
@@ -38,13 +39,17 @@ REASONS: dict[signal.Signals, Reason] = {
 
 
 @contextlib.asynccontextmanager
-async def visiting(service: Service) -> AsyncIterator[None]:
-    """While entered, sessions are opened, and what dead processes left is looked after. At the end they are let go."""
+async def visiting(service: Service, about: str = "", stays: bool = False) -> AsyncIterator[None]:
+    """While entered, sessions are opened, and what dead processes left is looked after, but for what the session
+    `about` owes: its turn is about to go on. At the end they are let go, and what they owe is delivered: in a moment,
+    or if nobody waits for us (`stays`) as long as that is worth trying."""
     try:
-        async with service.visits.looking():
+        async with service.visits.looking(), service.deliveries.tending(about):
             yield
     finally:
-        for problem in await service.visits.leave():
+        delivering = service.deliveries.finish(service.visits.attended(), STAY_S if stays else LEAVING_S)
+        problems, _ = await asyncio.gather(service.visits.leave(), delivering)
+        for problem in problems:
             complain(problem)
 
 

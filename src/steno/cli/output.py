@@ -3,12 +3,14 @@
 from datetime import datetime
 from typing import Any
 
+from msgspec import to_builtins
+
 from steno.cli.printers import to_json
 from steno.cli.screen import show
 from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
-from steno.service import Approval, Summary, View
+from steno.service import Approval, Delivery, Summary, View
 from steno.service.views import approvals_of
 from steno.store.protocol import Report
 
@@ -45,6 +47,20 @@ def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
         placed.append((one, depth))
         waiting += [(fork, depth + 1) for fork in reversed(forks.get(one.listed.id, []))]
     return placed
+
+
+def deliveries(found: list[Delivery], as_json: bool) -> int:
+    if as_json:
+        show(to_json([to_builtins(one) for one in found]))
+        return 0
+    if not found:
+        show("nothing is owed to a channel; steno run PROMPT --deliver NAME owes it the answer")
+    for one in found:
+        tries = "" if one.tries is None else f"  tried {one.tries} times"
+        why = f"  {one.cause}" if one.cause else ""
+        where = f"{one.channel} ({one.address})"
+        show(f"{one.session} {one.input}  {when(one.at_ms)}  {one.state:<9}  {where}{tries}{why}")
+    return 0
 
 
 def when(at_ms: int) -> str:

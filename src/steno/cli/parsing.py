@@ -71,6 +71,13 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     )
     _with_memory(run)
     run.add_argument("--detach", action="store_true", help="return once the input is stored; the turn goes on alone")
+    run.add_argument(
+        "--deliver",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="tell this channel of the configuration how the turn ended; repeatable",
+    )
     for verb, text in (("continue", "take up what was cut off or waits"), ("retry", "run a failed prompt again")):
         with_id(verbs.add_parser(verb, help=text))
     carry = with_id(verbs.add_parser("carry"))  # what a detached process runs; not for people
@@ -94,7 +101,9 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     sessions.add_argument("--limit", type=_limit, default=50, metavar="N")
     sessions.add_argument("--tree", action="store_true", help="forks under the session that they come from")
     show = with_id(verbs.add_parser("show", help="one session, every message"))
-    for look in (sessions, show):
+    deliveries = verbs.add_parser("deliveries", help="list what is owed to channels, and what became of it")
+    deliveries.add_argument("--limit", type=_limit, default=50, metavar="N")
+    for look in (sessions, show, deliveries):
         look.add_argument("--json", action="store_true")
 
 

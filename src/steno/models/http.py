@@ -150,7 +150,7 @@ class HttpModel:
 
 def _client(to: Endpoint) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=_trusted()),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=trusted()),
         timeout=aiohttp.ClientTimeout(total=None, connect=to.connect_s, sock_read=to.idle_s),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
@@ -159,7 +159,7 @@ def _client(to: Endpoint) -> aiohttp.ClientSession:
     )
 
 
-def _trusted() -> ssl.SSLContext | bool:
+def trusted() -> ssl.SSLContext | bool:
     """Whom the system trusts. On Linux OpenSSL mostly knows by itself, and has loaded that when this module was."""
     paths = ssl.get_default_verify_paths()
     if sys.platform == "linux" and (paths.cafile or paths.capath):

@@ -59,4 +59,5 @@ class Specs:
 
     @hookspec
     def delivery(self, session_id: str, channel: str, address: str, outcome: str) -> None:
-        """A message was delivered to an address, was refused there, or expired."""
+        """An answer that was owed to a channel was delivered, was refused or expired; or it is unknown whether it
+        arrived, and it is tried again. `address` is the host of the channel."""

@@ -5,6 +5,7 @@
     service.approvals   decide about calls
     service.edits       undo, rewind, hide, redact, fork, rename, compact
     service.visits      come and leave: ends, and what they owe to plugins
+    service.deliveries  what is owed to places outside
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
 
@@ -16,12 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from steno.journal.facts import InputAdmitted, InputWithdrawn, SessionStarted
+from steno.journal.facts import DeliveryOwed, InputAdmitted, InputWithdrawn, SessionStarted
 from steno.journal.parts import Seq, Text
 from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
 from steno.service.attachments import Attachment, check_together
+from steno.service.deliveries import Deliveries, Delivery
 from steno.service.editing import Edits
 from steno.service.memory import Memories
 from steno.service.misuse import Misused
@@ -33,7 +35,7 @@ from steno.service.visits import Visits
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Store
 
-__all__ = ["Approval", "Attachment", "Misused", "Page", "Service", "Summary", "Tail", "View"]
+__all__ = ["Approval", "Attachment", "Delivery", "Misused", "Page", "Service", "Summary", "Tail", "View"]
 
 
 class Service:
@@ -48,6 +50,7 @@ class Service:
     ) -> None:
         self.views = Views(store)
         self.visits = Visits(store, self.views, plugins or NoPlugins(), platform)
+        self.deliveries = Deliveries(store, self.views)
         self.turns = Running(store, runtime, self.views)
         self.approvals = Approvals(store, self.views)
         self.edits = Edits(store, runtime, self.views, platform, lease_ms)
@@ -68,9 +71,10 @@ class Service:
         mode: Literal["queue", "steer"] = "queue",
         attachments: Sequence[Attachment] = (),
         visit: bool = True,
+        owes: tuple[DeliveryOwed, ...] = (),
     ) -> Admitted:
-        """Accept an input. When this returns, it is stored, with its attachments. If this front end has not opened the
-        session yet, its visit begins with it."""
+        """Accept an input. When this returns, it is stored, with its attachments and with whom its answer is owed to.
+        If this front end has not opened the session yet, its visit begins with it."""
         if not text.strip():
             raise Misused("the prompt is empty; nothing was stored")
         if name is not None and not name.strip():
@@ -85,7 +89,7 @@ class Service:
         payloads = tuple({one.part.hash: one.data for one in attachments}.values())
         came = self.visits.opening(session) if visit else None
         admitted = await self._store.admit(
-            Admission(input=said, session=session, create=create, payloads=payloads, visit=came)
+            Admission(input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes)
         )
         self.visits.began(admitted.session, admitted.visit)
         return admitted

@@ -53,6 +53,9 @@ class Visits:
     def attending(self, session: str) -> bool:
         return session in self._open
 
+    def attended(self) -> list[str]:
+        return list(self._open)
+
     # --- coming
 
     def opening(self, session: str | None) -> SessionAttended | None:

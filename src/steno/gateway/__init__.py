@@ -1,0 +1,1 @@
+"""To places outside: what is owed to them, and how it gets there."""

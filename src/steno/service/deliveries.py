@@ -1,0 +1,244 @@
+"""What sessions owe to places outside: found at a start, tended while we are here, tried once more when we leave.
+
+What is owed is the answer to an input. It is due once every view shows its turn as ended: done, failed, stopped, or
+cut off by a kill. Nobody has to be here for that: whoever starts next finds it. A turn that waits for approval has not
+ended.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from steno.engine.recover import waits_for_approval
+from steno.journal.deliveries import OwedDelivery
+from steno.journal.facts import (
+    Continues,
+    Delivered,
+    DeliveryExpired,
+    DeliveryOwed,
+    DeliveryRefused,
+    DeliverySettled,
+    Record,
+)
+from steno.journal.parts import Seq
+from steno.service.views import View, Views
+from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
+from steno.store.protocol import Glance, Listed, Store
+
+if TYPE_CHECKING:
+    from steno.gateway.outbox import Debt, Outbox
+
+LEAVING_S = 0.4
+"""For what is due when a front end leaves. What is not settled by then is tried at the next start."""
+LOOK_LEAVING_S = 0.15
+"""For what others left, and is being sent at that moment."""
+STAY_S = 60.0
+"""How long a process that nobody waits for goes on trying before it leaves."""
+LOOK_AGAIN_S = 30.0
+SENDING_MAX = 8
+PAGE = 100
+TEXT_CHARS_MAX = 1_000_000
+
+State = Literal["owed", "sending", "delivered", "refused", "expired", "withdrawn"]
+
+
+class Delivery(Struct, frozen=True):
+    """One delivery, for people. `turn` is the turn whose end is told, None while it runs; `tries` is not known of one
+    that is settled; `at_ms` is of the last thing that happened to it."""
+
+    session: str
+    seq: Seq
+    input: Seq
+    channel: str
+    address: str
+    key: str
+    state: State
+    cause: str
+    turn: Seq | None
+    tries: int | None
+    at_ms: int
+
+
+class Deliveries:
+    """`outbox` is made when there is something to deliver, and not before. `outgoing`: there are channels here."""
+
+    def __init__(self, store: Store, views: Views) -> None:
+        self.outbox: Callable[[], Outbox] | None = None
+        self.outgoing = False
+        self._store = store
+        self._views = views
+        self._at_once = asyncio.Semaphore(SENDING_MAX)
+        self._busy: set[asyncio.Task[float | None]] = set()
+
+    # --- while we are here
+
+    @contextlib.asynccontextmanager
+    async def tending(self, but: str = "") -> AsyncIterator[None]:
+        """While entered, what is owed is looked after, but in sessions whose ids begin with `but`: a turn that is about
+        to be continued there is told of when that has ended."""
+        tending = asyncio.create_task(self._tend(but))
+        try:
+            yield
+        finally:
+            if self._busy:
+                await asyncio.wait(self._busy, timeout=LOOK_LEAVING_S)
+            tending.cancel()
+            for task in self._busy:
+                task.cancel()
+            await asyncio.gather(tending, *self._busy, return_exceptions=True)
+
+    async def finish(self, sessions: Iterable[str], within_s: float) -> None:
+        """Deliver what these sessions owe, as far as that can be done in time."""
+        sessions = list(sessions)
+        with contextlib.suppress(TimeoutError, StoreError):  # whoever starts next looks again
+            async with asyncio.timeout(within_s):
+                wait_s: float | None = 0.0
+                while wait_s is not None and wait_s < within_s:
+                    await asyncio.sleep(wait_s)
+                    wait_s = await self._each(sessions)
+
+    async def _tend(self, but: str) -> None:
+        while True:
+            wait_s: float | None = None
+            with contextlib.suppress(StoreError):
+                wait_s = await self._look(but)
+            if wait_s is None and not self.outgoing:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S if wait_s is None else min(wait_s, LOOK_AGAIN_S))
+
+    async def _look(self, but: str) -> float | None:
+        waits = [
+            await self._each([one.id for one in page if not (but and one.id.startswith(but))])
+            async for page in self._owing()
+        ]
+        return _soonest(waits)
+
+    async def _owing(self) -> AsyncIterator[list[Listed]]:
+        after = 0
+        while page := await self._store.owing(PAGE, after):
+            yield [one for one in page if one.row.deliveries.open]
+            after = page[-1].mark
+
+    async def _each(self, sessions: Iterable[str]) -> float | None:
+        tasks = [asyncio.create_task(self._settle(session)) for session in sessions]
+        self._busy.update(tasks)
+        try:
+            return _soonest(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            self._busy.difference_update(tasks)
+
+    async def _settle(self, session: str) -> float | None:
+        """One session; in how many seconds to look at it again."""
+        if self.outbox is None:
+            return None
+        async with self._at_once:
+            with contextlib.suppress(UnknownSession):  # deleted since
+                glance = await self._store.glance(session)
+                debts = [await self._debt(session, glance, *owed) for owed in glance.row.deliveries.open.items()]
+                return _soonest([await self.outbox().settle(debt) for debt in debts])
+            return None
+
+    # --- what there is to tell
+
+    async def _debt(self, session: str, glance: Glance, seq: Seq, one: OwedDelivery) -> "Debt":
+        from steno.gateway.outbox import Debt
+
+        turn = one.turn or await self._cut_off(session, glance, one)
+        return Debt(session, seq, one, turn or None, glance.owner is not None)
+
+    async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
+        """The turn of an input, if its process is dead; 0 if somebody runs it, or it waits for a person."""
+        if not one.taken or glance.owner is not None:
+            return 0
+        turn = (await self._views.tail(session, glance.head)).turn
+        return 0 if turn is None or waits_for_approval(turn) else turn.seq
+
+    async def body(self, debt: "Debt", key: str) -> bytes | None:
+        """What a place is told of a turn: the same however often, unless something is redacted meanwhile."""
+        view = await self._views.view(debt.session)
+        turn = next((turn for turn in view.transcript.turns if turn.seq == debt.turn), None)
+        if turn is None or turn.outcome is None:
+            return None
+        text = answer(view, turn.seq, debt.one.taken)
+        told: dict[str, object] = {
+            "session": debt.session,
+            "turn": turn.seq,
+            "outcome": turn.outcome,
+            "cause": turn.cause,
+            "text": text[:TEXT_CHARS_MAX],
+            "key": key,
+        }
+        return json.dumps(told | ({"cut": True} if len(text) > TEXT_CHARS_MAX else {})).encode()
+
+    # --- looking
+
+    async def listed(self, limit: int) -> list[Delivery]:
+        """Those that are owed, and of the latest sessions those that were settled last; the latest first."""
+        found: list[Delivery] = []
+        owing = [one async for page in self._owing() for one in page]
+        for one in owing + await self._store.list(limit):
+            with contextlib.suppress(UnknownSession):  # deleted since
+                found += await self._of(one)
+        unlike = {(one.session, one.seq): one for one in found}
+        return sorted(unlike.values(), key=lambda one: one.at_ms, reverse=True)[:limit]
+
+    async def _of(self, one: Listed) -> list[Delivery]:
+        owed = one.row.deliveries
+        still = [await self._open(one.id, seq, debt) for seq, debt in owed.open.items()]
+        return still + [await self._settled(one.id, seq, settled) for seq, settled in owed.settled]
+
+    async def _open(self, session: str, seq: Seq, one: OwedDelivery) -> Delivery:
+        sending = bool(one.by) and await self._store.alive(one.by)
+        [owed] = await self._store.read(session, seq - 1, 1)
+        at_ms = max(owed.at_ms, one.tried_ms)
+        return _delivery(session, owed, "sending" if sending else "owed", at_ms, one.cause, one.turn or None, one.tries)
+
+    async def _settled(self, session: str, seq: Seq, settled: Seq) -> Delivery:
+        [owed] = await self._store.read(session, seq - 1, 1)
+        [record] = await self._store.read(session, settled - 1, 1)
+        match record.fact:
+            case DeliverySettled(outcome=Delivered()):
+                return _delivery(session, owed, "delivered", record.at_ms)
+            case DeliverySettled(outcome=DeliveryExpired(cause=cause)):
+                return _delivery(session, owed, "expired", record.at_ms, cause)
+            case DeliverySettled(outcome=DeliveryRefused(cause=cause)):
+                return _delivery(session, owed, "refused", record.at_ms, cause)
+            case _:
+                return _delivery(session, owed, "withdrawn", record.at_ms)
+
+
+def answer(view: View, turn: Seq, taken: Seq) -> str:
+    """What was said to an input: in the turn that took it, from there on, and in those that went on with it, to `turn`.
+    As `run` prints it: the texts one after the other, with nothing between."""
+    chain = {turn}
+    while turn > taken and isinstance(origin := view.turns.origins.get(turn), Continues):
+        turn = origin.turn
+        chain.add(turn)
+    said = (one for one in view.transcript.messages if one.role == "assistant" and one.turn in chain)
+    return "".join(one.text for one in said if one.seq >= taken)
+
+
+def _delivery(
+    session: str,
+    owed: Record,
+    state: State,
+    at_ms: int,
+    cause: str = "",
+    turn: Seq | None = None,
+    tries: int | None = None,
+) -> Delivery:
+    fact = owed.fact
+    if not isinstance(fact, DeliveryOwed):
+        raise JournalCorrupt(f"session {session!r}: fact {owed.seq} is no delivery, though its row for lists says so")
+    where = (fact.target, fact.channel, fact.address, fact.key)
+    return Delivery(session, owed.seq, *where, state, cause, turn, tries, at_ms)
+
+
+def _soonest(waits: Iterable[float | None]) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)

@@ -1,0 +1,117 @@
+"""What to do about a delivery, and what the answer of a place means: two functions of what is known."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from steno.gateway.outbox import (
+    Answer,
+    Answered,
+    Debt,
+    Expire,
+    Leave,
+    Send,
+    Unanswered,
+    Unreached,
+    Wait,
+    decide,
+    outcome,
+    pause_s,
+    told,
+)
+from steno.gateway.webhook import Webhook
+from steno.journal.deliveries import OwedDelivery
+from steno.journal.facts import Delivered, DeliveryExpired, DeliveryRefused
+
+DAY_MS = 86_400_000
+OWED = OwedDelivery(input=2, expires_s=86_400, since_ms=1_000)
+DUE = Debt("s", 3, OWED, turn=4, running=False)
+
+
+def tried(times: int, at_ms: int) -> OwedDelivery:
+    return replace(OWED, tries=times, tried_ms=at_ms, taken=4, turn=4)
+
+
+@pytest.mark.parametrize(
+    ("debt", "now_ms", "decision"),
+    [
+        (DUE, 2_000, Send(1)),
+        (replace(DUE, running=True), 2_000, Send(1)),  # the next turn runs; this one has ended
+        (replace(DUE, turn=None, running=True), 2_000, Leave()),
+        (replace(DUE, turn=None), 2_000, Leave()),  # it waits to be taken, or for a person
+        (replace(DUE, sending=True), 2_000, Leave()),
+        (replace(DUE, sending=True), 2 * DAY_MS, Leave()),
+        (DUE, DAY_MS + 999, Send(1)),
+        (DUE, DAY_MS + 1_000, Expire("undelivered")),
+        (replace(DUE, turn=None), DAY_MS + 1_000, Expire("unanswered")),
+        (replace(DUE, turn=None, running=True), DAY_MS + 1_000, Leave()),  # a turn may take days
+        (replace(DUE, one=tried(1, 5_000)), 5_250, Wait(0.75)),
+        (replace(DUE, one=tried(1, 5_000)), 6_000, Send(2)),
+        (replace(DUE, one=tried(3, 5_000)), 6_000, Wait(3.0)),
+        (replace(DUE, one=tried(3, 5_000)), 9_000, Send(4)),
+        (replace(DUE, one=tried(2, 500_000)), 6_000, Wait(2.0)),  # the clock was set back
+        (replace(DUE, one=tried(2, DAY_MS + 900)), DAY_MS + 1_000, Expire("undelivered")),
+    ],
+)
+def test_what_to_do_about_a_delivery(debt: Debt, now_ms: int, decision: object) -> None:
+    assert decide(debt, now_ms) == decision
+
+
+def test_the_waits_between_tries_grow_and_are_bounded() -> None:
+    assert [pause_s(tries) for tries in range(6)] == [0, 1, 2, 4, 8, 16]
+    assert pause_s(13) == pause_s(10_000) == 3_600
+
+
+@pytest.mark.parametrize(
+    ("answer", "meaning"),
+    [
+        *((Answered(status), Delivered(f"status {status}")) for status in (200, 201, 202, 204)),
+        *((Answered(status), DeliveryRefused(f"status {status}", final=True)) for status in (400, 401, 404, 410, 422)),
+        *((Answered(status), DeliveryRefused(f"status {status}")) for status in (301, 302, 408, 425, 429, 503)),
+        *((Answered(status), DeliveryRefused(f"status {status}", unknown=True)) for status in (500, 502, 504)),
+        (Unreached("unreachable"), DeliveryRefused("unreachable")),
+        (Unanswered("timeout"), DeliveryRefused("timeout", unknown=True)),
+    ],
+)
+def test_what_an_answer_means(answer: Answer, meaning: Delivered | DeliveryRefused) -> None:
+    assert outcome(answer) == meaning
+
+
+@pytest.mark.parametrize(
+    ("came", "word"),
+    [
+        (Delivered(), "delivered"),
+        (DeliveryRefused("status 400", final=True), "refused"),
+        (DeliveryRefused("dropped", unknown=True), "unknown"),
+        (DeliveryExpired(), "expired"),
+        (DeliveryRefused("unreachable"), None),
+    ],
+)
+def test_what_plugins_hear(came: Any, word: str | None) -> None:
+    assert told(came) == word
+
+
+def test_a_webhook_says_what_it_knows_of_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steno.gateway.webhook.TOTAL_S", 1.0)
+    asyncio.run(silent_and_absent())
+
+
+async def silent_and_absent() -> None:
+    """One that takes everything in and is silent; and one that is not there."""
+    arrived = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        arrived.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await Webhook(f"http://127.0.0.1:{port}/").send(b"{}", "k") == Unanswered("timeout")
+    assert arrived.is_set()
+    server.close()
+    await server.wait_closed()
+    assert await Webhook(f"http://127.0.0.1:{port}/").send(b"{}", "k") == Unreached("unreachable")
