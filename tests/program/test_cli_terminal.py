@@ -75,7 +75,8 @@ class Terminal:
 
 
 _OWN_TERMINAL = """
-import fcntl, sys, termios
+import fcntl, signal, sys, termios
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from steno.cli import main
 sys.exit(main(sys.argv[1:]))

@@ -299,7 +299,8 @@ def test_leaving_takes_less_than_a_second_while_model_tool_and_plugin_hang(
     server.replies = [Reply(("one ",), tools=(("shell", json.dumps({"command": deaf})),)), HANG, HANG]
     times = []
     with world.start("run", "go", "--key", "k", "--yes") as program:
-        wait_until(lambda: (world.work / "deaf.pid").exists(), "the tool")
+        pid = world.work / "deaf.pid"
+        wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), "the tool")
         times.append(left_in_s(program, number))
     group = int((world.work / "deaf.pid").read_text())
     wait_until(lambda: not group_lives(group), "the whole group of the tool to end")

@@ -77,7 +77,14 @@ class Person:
         await self.until(lambda: text not in self.screen(), f"that {text!r} goes")
 
     async def rests(self) -> None:
-        await self.until(lambda: "ready" in self.status(), "rest")
+        """Nothing goes on, and nothing that was said is still on its way to the runner."""
+
+        def rests() -> bool:
+            chat, watched = self.chat, self.chat.watched
+            under_way = chat._jobs and len(chat.screen_stack) == 1
+            return "ready" in self.status() and not (under_way or watched.driving or watched._wake.is_set())
+
+        await self.until(rests, "rest")
 
     @property
     def scroll(self) -> Scroll:
