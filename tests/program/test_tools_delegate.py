@@ -44,7 +44,10 @@ def test_a_helper_that_finishes_is_reported_once(world: World, server: ModelServ
         ("user", "count the files"),
         ("assistant", "There are 3."),
     ]
-    assert len(world.messages(parent_of(world), "tool")) == 1
+    parent_id = parent_of(world)
+    assert (world.show(child)["delegated_by"], world.show(parent_id)["delegated_by"]) == (parent_id, None)
+    assert f"helper of session {parent_id}" in world.steno("show", child)
+    assert len(world.messages(parent_id, "tool")) == 1
     world.steno("run", "and?", "--key", "k")
     assert len(results(server.requests[-1])) == 1
 
@@ -102,6 +105,28 @@ def test_a_helper_has_little_time_and_few_steps(world: World, server: ModelServe
     server.replies = [DELEGATES, again, again, Reply(("It was cut short.",))]
     assert world.steno("run", "do it", "--yes") == "It was cut short.\n"
     assert "failed: budget" in results(server.requests[3])[0]
+
+
+def test_few_helpers_work_at_once_and_a_stop_reaches_those_that_wait(world: World, server: ModelServer) -> None:
+    def choose(request: dict[str, Any]) -> Reply:
+        last = request["messages"][-1]
+        if last["content"] == "count the files":
+            return Reply(("There are ", "3."), held=True)
+        return Reply(("done",)) if last["role"] == "tool" else Reply(tools=(*DELEGATES.tools * 9,))
+
+    server.choose = choose
+    with world.start("run", "do it", "--yes", "--key", "k") as program:
+        wait_until(lambda: len(server.requests) == 5, "four helpers")
+        assert len(world.sessions()) == 5
+        world.steno("interrupt", parent_of(world))
+        assert program.end() == 130
+    assert len(server.requests) == 5, "those that waited never began"
+    assert [m["state"] for m in world.messages(parent_of(world), "tool")] == ["interrupted"] * 9
+    server.go_on()
+    server.requests.clear()
+    assert world.steno("run", "again", "--yes") == "done\n"
+    assert sum("There are 3." in text for text in results(server.requests[-1])) == 9
+    assert server.most_in_flight <= 5
 
 
 def test_a_helper_cannot_ask_anybody(world: World, server: ModelServer) -> None:

@@ -25,6 +25,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Outcome, Reasoning, Returned, Text, ToolCall
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.store import SqliteStore
+from steno.tools.delegate import PLATFORM, author
 from steno.tools.protocol import BadArguments
 from steno.tools.search import SearchSessions
 from tests.tools.calls import Pieces, said
@@ -124,6 +125,33 @@ def test_a_chat_sees_itself_and_a_terminal_sees_no_chats(tmp_path: Path) -> None
         there = said(await searched(store, terminal, query="plum"))
         assert "plum at the terminal" in there
         assert "chat" not in there
+
+    with_store(tmp_path, run)
+
+
+async def delegated(store: SqliteStore, parent: str, prompt: str) -> str:
+    """A helper's session, as `delegate` begins one."""
+    said = InputAdmitted((Text(prompt),), PLATFORM, author=author(parent))
+    return (await store.admit(Admission(input=said, create=SessionStarted(PLATFORM)))).session
+
+
+@pytest.mark.promise(60)
+def test_a_helper_sees_what_its_session_sees_and_is_seen_as_that(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        terminal = await talked(store, "plum at the terminal", "ok")
+        ours = await talked(store, "plum in our chat", "ok", "telegram")
+        theirs = await talked(store, "plum in their chat", "ok", "telegram")
+        at_home, of_us, of_them = [await delegated(store, one, f"plum of {one}") for one in (terminal, ours, theirs)]
+
+        async def seen(by: str) -> set[str]:
+            found = said(await searched(store, by, query="plum"))
+            return {one for one in (terminal, ours, theirs, at_home, of_us, of_them) if f"{one} message" in found}
+
+        assert await seen(of_us) == await seen(ours) == {ours, of_us}
+        assert await seen(of_them) == await seen(theirs) == {theirs, of_them}
+        assert await seen(at_home) == await seen(terminal) == {terminal, at_home}
+        await store.delete(ours)
+        assert await seen(of_us) == {of_us}
 
     with_store(tmp_path, run)
 

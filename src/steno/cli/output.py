@@ -117,6 +117,8 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
         show(to_json(_transcript(id, view, context_max)))
         return 0
     show(f"{id}  {seen.title}")
+    if view.delegated_by:
+        show(f"helper of session {view.delegated_by}")
     if view.state.goal:
         show(f"goal: {view.state.goal}")
     own = "" if view.state.context is None else view.state.context.own_model
@@ -165,6 +167,7 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
         "title": view.transcript.title,
         "ended": None if view.state.ended is None else view.state.ended.reason,
         "visitors": list(view.state.attending.values()),
+        "delegated_by": view.delegated_by,
         "goal": view.state.goal or None,
         "rules": [{"rule": rule, "verdict": verdict} for rule, verdict in view.state.rules.items()],
         "memories": _told(view),

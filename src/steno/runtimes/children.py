@@ -7,7 +7,7 @@ from steno.journal.parts import Text, text_of
 from steno.runtimes import opening
 from steno.runtimes.protocol import Runtime
 from steno.store.protocol import Admission, Store
-from steno.tools.delegate import PLATFORM, Report
+from steno.tools.delegate import PLATFORM, Report, author
 
 PAGE = 1_000
 
@@ -22,7 +22,7 @@ class ChildSessions:
         self._model = model
 
     async def begin(self, parent: str, prompt: str) -> str:
-        by = f"session:{parent}"
+        by = author(parent)
         rules = (await opening.state(self._store, parent)).rules
         child = await self._store.create(SessionStarted(PLATFORM, self._model))
         if rules:

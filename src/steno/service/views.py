@@ -18,6 +18,7 @@ from steno.journal.facts import (
     ContextSet,
     GoalSet,
     HelperEnded,
+    InputAdmitted,
     Record,
     RuleSet,
     SessionEnded,
@@ -37,6 +38,7 @@ from steno.journal.usage import UsageTotal
 from steno.service.pages import FACTS, Page, page
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
+from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 
 PAGE = 1_000
@@ -62,7 +64,7 @@ class Approval(Struct, frozen=True):
 class View:
     """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
     `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold,
-    `beside` the titles, reasons and details: text that is no message."""
+    `beside` the titles, reasons and details: text that is no message. `delegated_by` is whose helper works in it."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -79,11 +81,14 @@ class View:
         self.asked: dict[Seq, str] = {}
         self.said_of: dict[Seq, str] = {}
         self.beside: dict[Seq, str] = {}
+        self.delegated_by: str | None = None
 
     def apply(self, record: Record) -> None:
         for fold in (self.state, self.transcript, self.turns, self.usage, self.history):
             fold.apply(record)
         match record.fact:
+            case InputAdmitted():
+                self.delegated_by = self.delegated_by or parent_in(record.fact)
             case ApprovalAsked():
                 self.asked_ms[record.seq] = record.at_ms
             case StepStarted(model=model):

@@ -4,7 +4,7 @@ What must be true:
 
 - The child session and its link to the parent are stored before its first request; its id is shown at once, so that
   the parent names it even if we die.
-- The child is bounded: it cannot delegate, and its time and its steps have a limit.
+- The child is bounded: it cannot delegate, and its time and its steps have a limit. Few of them work at once.
 - Its end is reported once, as the outcome of the call: finished, failed, or, if we died meanwhile, unknown.
 """
 
@@ -13,13 +13,15 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from steno.journal.facts import ToolSpec
+from steno.journal.facts import InputAdmitted, ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
 from steno.tools.files import decode_arguments
 from steno.tools.protocol import Output, Prepared
 
 PLATFORM = "delegate"
 PROMPT_CHARS_MAX = 100_000
+AT_ONCE_MAX = 4
+"""Helpers of one session that work at the same time; more of them wait for their turn."""
 _STOP_WAIT_S = 5.0
 
 DELEGATE_SPEC = ToolSpec(
@@ -48,6 +50,20 @@ class Report(Struct, frozen=True):
     text: str
 
 
+_BY_SESSION = "session:"
+
+
+def author(parent: str) -> str:
+    """Who says the first thing in a child's session."""
+    return f"{_BY_SESSION}{parent}"
+
+
+def parent_in(said: InputAdmitted) -> str | None:
+    """The session that delegated, if one did."""
+    by = said.author or ""
+    return by.removeprefix(_BY_SESSION) if said.source == PLATFORM and by.startswith(_BY_SESSION) else None
+
+
 class Children(Protocol):
     """What delegating needs of whoever runs sessions."""
 
@@ -68,10 +84,26 @@ class Delegate:
         self._children = children
         self._session = session
         self._time_limit_s = time_limit_s
+        self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, DelegateArguments)
-        return DelegateCall(self._children, self._session, asked.prompt, self._time_limit_s)
+        call = DelegateCall(self._children, self._session, asked.prompt, self._time_limit_s)
+        return _Queued(call, self._places)
+
+
+class _Queued:
+    """A call that waits for its place. Whoever stops it stops those before it too, so that it does not wait long."""
+
+    def __init__(self, call: "DelegateCall", places: asyncio.Semaphore) -> None:
+        self.group: int | None = None
+        self.stop = call.stop
+        self._call = call
+        self._places = places
+
+    async def run(self, output: Output) -> Outcome:
+        async with self._places:
+            return await self._call.run(output)
 
 
 class DelegateCall:

@@ -4,7 +4,8 @@ What must be true:
 
 - Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A message that was
   hidden or redacted is not found.
-- Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat sees itself.
+- Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat sees itself. A
+  helper sees and is seen as the session that delegated to it: nobody gets at more by delegating.
 - The scan is bounded in time, sessions and results, and says what it left out.
 """
 
@@ -19,11 +20,13 @@ from steno.journal.facts import InputAdmitted, MessageHidden, Record, SessionSta
 from steno.journal.parts import Seq, text_of
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed
+from steno.tools.delegate import PLATFORM as DELEGATED
+from steno.tools.delegate import parent_in
 from steno.tools.files import Unusable, decode_arguments
 from steno.tools.protocol import Prepared
 from steno.tools.reading import Reading
 
-LOCAL = frozenset(("cli", "chat", "delegate"))
+LOCAL = frozenset(("cli", "chat"))
 """Platforms of the one person who owns the store."""
 
 TIME_LIMIT_S = 5.0
@@ -60,6 +63,11 @@ class Sessions(Protocol):
 class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
     limit: Annotated[int, Meta(ge=1, le=RESULTS_MAX)] = 20
+
+
+class Origin(Struct, frozen=True):
+    session: str
+    platform: str
 
 
 class Hit(Struct, frozen=True):
@@ -103,9 +111,9 @@ class SearchSessions:
     async def scan(self, query: str, limit: int) -> Found:
         found, wanted = Found(), query.casefold()
         deadline = time.monotonic() + self._time_limit_s
-        own = await self._platform()
+        own = await self._origin(self._session)
         async for listed in self._sessions():
-            if listed.id != self._session and not {own, listed.row.platform} <= LOCAL:
+            if not await self._may_see(own, listed):
                 found.foreign += 1
             elif time.monotonic() > deadline:
                 found.ended = f"older sessions were not looked at: {self._time_limit_s:g} s were over"
@@ -147,10 +155,30 @@ class SearchSessions:
             after = page[-1].seq
         return [hit for hit in reversed(hits) if hit.seq not in hidden]
 
-    async def _platform(self) -> str:
-        """Where the caller's session began."""
-        first = (await self._store.read(self._session, 0, 1))[0].fact
-        return first.platform if isinstance(first, SessionStarted) else ""
+    async def _may_see(self, own: Origin, listed: Listed) -> bool:
+        if listed.id == self._session:
+            return True
+        origin = Origin(listed.id, listed.row.platform)
+        if origin.platform == DELEGATED:
+            origin = await self._origin(listed.id)
+        return origin.session == own.session or {own.platform, origin.platform} <= LOCAL
+
+    async def _origin(self, session: str) -> Origin:
+        """Where a session began; of a helper's, where the session that delegated to it did."""
+        begun = await self._began(session)
+        if begun.platform != DELEGATED:
+            return begun
+        facts = [record.fact for record in await self._store.read(session, 0, _PAGE)]
+        parents = (parent_in(fact) for fact in facts if isinstance(fact, InputAdmitted))
+        parent = next(parents, None)
+        return begun if parent is None else await self._began(parent)
+
+    async def _began(self, session: str) -> Origin:
+        try:
+            first = (await self._store.read(session, 0, 1))[0].fact
+        except UnknownSession:  # deleted since
+            return Origin(session, "")
+        return Origin(session, first.platform if isinstance(first, SessionStarted) else "")
 
     async def _sessions(self) -> AsyncIterator[Listed]:
         """The latest first."""
