@@ -199,6 +199,24 @@ def test_a_failed_turn_says_why_and_retry_runs_it_again(world: World, server: Mo
     chat_with(world, talk)
 
 
+def test_the_status_names_the_fallback_while_it_answers_and_then_the_sessions_own_model(
+    world: World, server: ModelServer
+) -> None:
+    world.environment |= {"STENO_MODEL_FALLBACK": "openai-chat:other", "STENO_LIMITS_ATTEMPTS_MAX": "1"}
+    held = Reply(("From ", "the other."), held=True)
+    server.choose = lambda request: held if request["model"] == "other" else Reply(status=503)
+
+    async def talk(person: Person) -> None:
+        await person.say("hello")
+        await person.sees("From")
+        await person.until(lambda: "openai-chat:other" in person.status(), "the fallback in the status")
+        server.go_on()
+        await person.rests()
+        await person.until(lambda: "openai-chat:test" in person.status(), "the model of the session")
+
+    chat_with(world, talk)
+
+
 def test_reasoning_is_folded_and_unfolds(world: World, server: ModelServer) -> None:
     world.environment["STENO_MODEL"] = f"scripted:{world.work / 'thinking.json'}"
     script = [{"reasoning": "First the sea.\nThen the shore.", "text": "The tide."}]

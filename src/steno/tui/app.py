@@ -188,7 +188,8 @@ class Chat(App[int]):
         status.state, status.busy = state.word, state.busy
         status.hint = self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
         status.since_s = self._busy_since_s
-        status.model = self.asked_model or watched.row.model or self.model
+        own = self.asked_model or watched.row.model or self.model
+        status.model = telling.answering(watched.folded.state) or own
         usage = watched.row.usage
         known = usage is not None and (usage.input is not None or usage.output is not None)
         status.tokens = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None

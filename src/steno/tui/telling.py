@@ -46,6 +46,11 @@ def state(state: State, owner: str | None, driving: bool, compacting: bool) -> D
     return Doing(word + elsewhere, True, "Ctrl-C stops")
 
 
+def answering(state: State) -> str:
+    """The fallback that answers the rest of the open turn; "" if none took over."""
+    return state.turn.fallen[-1] if state.turn is not None and state.turn.fallen else ""
+
+
 def waits_for_you(state: State) -> bool:
     turn = state.turn
     if turn is None or not turn.calls:
