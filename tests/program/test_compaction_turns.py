@@ -183,6 +183,31 @@ def test_recovery_notes_never_reach_a_summary(talk: Talk) -> None:
     assert "Note from the runtime" not in json.dumps(talk.world.show(talk.id))
 
 
+@pytest.mark.promise(45)
+def test_what_is_hidden_reaches_no_summariser_and_a_summary_that_may_repeat_it_is_named(talk: Talk) -> None:
+    talk.say_until_nearly_full()
+    first, second = (str(message["seq"]) for message in talk.world.messages(talk.id, "user")[:2])
+    with talk.world.start("hide", talk.id, "--seq", first) as hiding:
+        assert hiding.end() == 0
+        assert hiding.errors() == ""
+    talk.world.steno("compact", talk.id)
+    assert talk.said[0] not in json.dumps(talk.summary_requests())
+    assert talk.said[1] in json.dumps(talk.summary_requests())
+    with talk.world.start("hide", talk.id, "--seq", second) as hiding:
+        assert hiding.end() == 0
+        assert "may repeat it" in hiding.errors()
+    summary = summary_at(talk)
+    talk.world.steno("redact", talk.id, "--seq", str(summary), "--yes")
+    talk.world.steno("run", "and now?", "--session", talk.id)
+    assert SUMMARY not in json.dumps(talk.requests()[-1])
+    check("openai-chat", talk.requests()[-1])
+
+
+def summary_at(talk: Talk) -> int:
+    with steno.open(talk.world.home / "store.db") as library:
+        return next(r.seq for r in library.store.read_all(talk.id) if isinstance(r.fact, Compacted))
+
+
 # --- every way in ---------------------------------------------------------------------------------------------------
 
 
