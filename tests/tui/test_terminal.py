@@ -30,6 +30,24 @@ def test_what_is_typed_and_pasted_is_said_as_it_is(world: World, server: ModelSe
     assert world.messages(world.only_session(), "user")[0]["text"] == "first line\n  pasted\n\ttwice\n"
 
 
+@pytest.mark.promise(21)
+def test_what_is_typed_right_after_enter_is_not_lost(world: World, server: ModelServer) -> None:
+    """All of it is there before the chat has looked at the first key."""
+    lines = [f"line {number}" for number in range(6)]
+    server.choose = lambda request: Reply((f"heard {request['messages'][-1]['content']}",))
+    with full_screen(world) as chat:
+        chat.wait_seen("○ ready")
+        chat.type("".join(f"{line}\r" for line in lines) + "/nosuch\rand then")
+        chat.wait_seen("there is no command /nosuch")
+        chat.wait_seen("heard line 5")
+        chat.wait_seen("> /nosuch\n   and then")
+        assert [message["text"] for message in world.messages(world.only_session(), "user")] == lines
+        chat.wait_seen("○ ready")
+        chat.type(CTRL_C + "/new\relsewhere\r")
+        chat.wait_seen("heard elsewhere")
+    assert [one["title"] for one in world.sessions()] == ["elsewhere", "line 0"]
+
+
 def test_a_terminal_that_is_resized_shows_everything_in_its_new_size(world: World, server: ModelServer) -> None:
     server.replies = [Reply((" ".join(f"word{i}" for i in range(120)),))]
     with full_screen(world, columns=100, lines=30) as chat:

@@ -27,6 +27,8 @@ SESSIONS_MAX = 300
 class Acts:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
+        self._in_order = asyncio.Lock()
+        """What is said, and another session to say it in, come one after the other, however fast somebody types."""
 
     async def command(self, name: str, rest: str) -> None:
         chat = self._chat
@@ -99,16 +101,18 @@ class Acts:
 
     async def open(self, session: str) -> None:
         """Show a session, where it stopped, and what was left open."""
-        await self._look_away()
-        chat = self._chat
-        await chat.watched.open(session)
-        chat.begin()
-        for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, chat.watched.owner):
-            chat.tell(text, tone)
+        async with self._in_order:
+            await self._look_away()
+            chat = self._chat
+            await chat.watched.open(session)
+            chat.begin()
+            for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, chat.watched.owner):
+                chat.tell(text, tone)
 
     async def new(self) -> None:
-        await self._look_away()
-        self._chat.welcome()
+        async with self._in_order:
+            await self._look_away()
+            self._chat.welcome()
 
     async def _look_away(self) -> None:
         """A turn that runs here goes on only while its session is shown, so that nobody stops one without seeing it."""
@@ -165,6 +169,10 @@ class Acts:
     # --- turns
 
     async def say(self, text: str, mode: Literal["queue", "steer"]) -> None:
+        async with self._in_order:
+            await self._say(text, mode)
+
+    async def _say(self, text: str, mode: Literal["queue", "steer"]) -> None:
         chat = self._chat
         await self._use_asked_model()
         chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
@@ -173,8 +181,7 @@ class Acts:
             await chat.watched.say(text, mode, chat.model, attached)
         except BaseException:
             chat.attached = attached
-            composer = chat.query_one(Composer)
-            composer.replace_text(composer.text or text)
+            chat.query_one(Composer).put_back(text)
             raise
 
     async def _use_asked_model(self) -> None:
@@ -199,8 +206,7 @@ class Acts:
         except NotPending:
             self._chat.tell("it is being answered already; Ctrl-C stops that", "warn")
             return
-        composer = self._chat.query_one(Composer)
-        composer.replace_text(waiting[-1].text if not composer.text else f"{waiting[-1].text}\n{composer.text}")
+        self._chat.query_one(Composer).put_back(waiting[-1].text)
         if waiting[-1].files:
             self._chat.tell(f"taken back without {', '.join(waiting[-1].files)}: /attach it again", "warn")
 
@@ -316,8 +322,7 @@ class Acts:
         try:
             attachment = read_attachment(Path(path.strip("'\"")).expanduser())
         except Misused:
-            composer = self._chat.query_one(Composer)
-            composer.replace_text(composer.text or f"/attach {path}")
+            self._chat.query_one(Composer).put_back(f"/attach {path}")
             raise
         self._chat.attached.append(attachment)
         self._chat.tell(f"{telling.attached(attachment)} goes with the next input")

@@ -242,16 +242,17 @@ class Chat(App[int]):
         composer = self.query_one(Composer)
         meant = parse(event.text)
         if not event.text.strip() and not self.attached:
+            composer.put_back(event.text)
             return
         if meant is not None and not known(meant[0]):
             near = nearest(meant[0])
             hint = f"did you mean /{near}?" if near else "/help lists them"
+            composer.put_back(event.text)
             self.tell(
                 f"there is no command /{meant[0]}; {hint} To say it, begin with a space. Nothing was said", "warn"
             )
             return
         composer.remember(event.text)
-        composer.replace_text("")
         self.forget_told()
         if meant is not None:
             self.do(self.acts.command(*meant))

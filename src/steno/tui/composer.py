@@ -102,6 +102,10 @@ class Composer(TextArea):
         self.text = text
         self.move_cursor(self.document.end)
 
+    def put_back(self, text: str) -> None:
+        """What was not sent after all stands before what was typed since, in lines of its own."""
+        self.replace_text(f"{text}\n{self.text}" if text and self.text else text or self.text)
+
     def on_text_area_changed(self) -> None:
         self._offered.offer(completions(self.text))
 
@@ -154,8 +158,11 @@ class Composer(TextArea):
             self._offered.offer([])
 
     def _send(self, steer: bool) -> None:
+        """What is sent leaves the line at once: the next key is of what comes after it."""
+        text = self.text
+        self.replace_text("")
         self._offered.offer([])
-        self.post_message(self.Sent(self.text, steer))
+        self.post_message(self.Sent(text, steer))
 
     def _recall(self, by: int) -> None:
         """What was said before, one further back or forth."""
