@@ -398,7 +398,9 @@ class Wiring:
             return "set by --model"
         if spec in self.config.model.fallback:
             return f"set by STENO_MODEL_FALLBACK, or fallback under [model] in {self.where.config}"
-        return f"set by STENO_MODEL, or default under [model] in {self.where.config}, or the session's own"
+        if spec == self.config.model.default:
+            return f"set by STENO_MODEL, or default under [model] in {self.where.config}"
+        return "chosen for this session"
 
     def provider(self, spec: str) -> Provider | None:
         """None for a model that is not behind an address."""

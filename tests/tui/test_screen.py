@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from textual import events
 
 from steno.tui import terminal
 from steno.tui.composer import Composer
@@ -33,6 +34,22 @@ def test_commands_are_completed_and_tab_takes_the_chosen_one(world: World, serve
         await person.pilot.resize_terminal(40, 16)
         person.chat.query_one(Composer).replace_text("/attach")
         await person.sees("/attach PATH         send a file or…")
+
+    chat_with(world, talk)
+
+
+def test_enter_counts_for_what_is_typed_however_late_the_list_of_completions_is(
+    world: World, server: ModelServer
+) -> None:
+    async def talk(person: Person) -> None:
+        await person.say("hello")
+        await person.rests()
+        await person.type("/rename")
+        await person.sees("▸ /rename TITLE")
+        composer = person.chat.query_one(Composer)
+        composer.insert(" a name of its own")
+        composer.on_key(events.Key("enter", None))  # before anything has heard of the change
+        await person.sees("steno a name of its own")
 
     chat_with(world, talk)
 

@@ -181,7 +181,7 @@ def test_the_model_is_switched_by_a_fact_and_checked_first(world: World, server:
 
     async def talk(person: Person) -> None:
         await person.say("/model nonsense")
-        await person.sees("nonsense")
+        await person.sees("unknown model 'nonsense'", "(chosen for this session)")
         assert "nonsense" not in person.status()
         await person.say("/model anthropic:other")
         await person.sees("anthropic:other answers from the next request on")

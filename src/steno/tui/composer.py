@@ -89,6 +89,8 @@ class Composer(TextArea):
         self.takes_back = False
         """Whether an input waits that the up key takes back."""
         self._offered = offered
+        self._offered_for = ""
+        """The text that the list was made for: news of a change may come later than the next key."""
         self._history: list[str] = []
         self._back = 0
         self._draft = ""
@@ -107,9 +109,19 @@ class Composer(TextArea):
         self.replace_text(f"{text}\n{self.text}" if text and self.text else text or self.text)
 
     def on_text_area_changed(self) -> None:
-        self._offered.offer(completions(self.text))
+        self._offer()
+
+    def _offer(self) -> None:
+        if self.text != self._offered_for:
+            self._offered_for = self.text
+            self._offered.offer(completions(self.text))
+
+    def _offer_nothing(self) -> None:
+        self._offered_for = self.text
+        self._offered.offer([])
 
     def on_key(self, event: events.Key) -> None:
+        self._offer()
         if self._acts(event.key):
             event.stop()
             event.prevent_default()
@@ -138,7 +150,7 @@ class Composer(TextArea):
             case "ctrl+d" if not self.text:
                 self.post_message(self.Wants("leave"))
             case "escape":
-                self._offered.offer([])
+                self._offer_nothing()
             case _:
                 return False
         return True
@@ -155,13 +167,13 @@ class Composer(TextArea):
         chosen = self._offered.chosen
         if chosen is not None:
             self.replace_text(f"/{chosen.name}" + (" " if chosen.takes else ""))
-            self._offered.offer([])
+            self._offer_nothing()
 
     def _send(self, steer: bool) -> None:
         """What is sent leaves the line at once: the next key is of what comes after it."""
         text = self.text
         self.replace_text("")
-        self._offered.offer([])
+        self._offer_nothing()
         self.post_message(self.Sent(text, steer))
 
     def _recall(self, by: int) -> None:
