@@ -37,14 +37,16 @@ class Person:
         return self.chat.watched.id
 
     def screen(self) -> str:
-        """Everything that is on the screen, line by line."""
+        """Everything that is on the screen, line by line; nothing of one that has just been put up."""
         width, height = self.chat.size
+        if self.chat.screen.size != self.chat.size:
+            return ""
         lines = self.chat.screen._compositor.render_strips(self.chat.screen.size)
         assert len(lines) == height
         return "\n".join(strip.crop(0, width).text.rstrip() for strip in lines)
 
     def status(self) -> str:
-        return self.screen().splitlines()[-1]
+        return (self.screen().splitlines() or [""])[-1]
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -74,7 +76,7 @@ class Person:
             await self.until(lambda text=text: self.shows(text), repr(text))  # type: ignore[misc]
 
     async def sees_no_more(self, text: str) -> None:
-        await self.until(lambda: text not in self.screen(), f"that {text!r} goes")
+        await self.until(lambda: text not in (self.screen() or text), f"that {text!r} goes")
 
     async def rests(self) -> None:
         """Nothing goes on, and nothing that was said is still on its way to the runner."""

@@ -4,11 +4,14 @@ import json
 
 import pytest
 from rich.cells import cell_len
+from textual import events
+from textual.widgets import Input
 
 import steno
 from steno.journal.facts import SessionAttended, SessionEnded
 from steno.tui import telling
 from steno.tui.blocks import Block
+from steno.tui.dialogs import Finder
 from steno.tui.plain import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
 from tests.program.distilling import facts
@@ -38,6 +41,30 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
         await person.press("enter")
         await person.sees("▌ about the sea", "resumed")
         assert person.session == sea
+
+    chat_with(world, talk)
+
+
+def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(world: World, server: ModelServer) -> None:
+    for text in ("tides", "tea one", "tea two"):
+        said(world, text)
+
+    async def talk(person: Person) -> None:
+        await person.say("/sessions")
+        await person.sees("tea two", "tides")
+        finder = person.chat.screen
+        assert isinstance(finder, Finder)
+        finder.query_one(Input).value = "tides"
+        finder.on_key(events.Key("delete", None))  # before anything has heard of the change
+        await person.sees("Delete “tides” for good?")
+        await person.press("n")
+        await person.sees("type to find")
+        finder = person.chat.screen
+        assert isinstance(finder, Finder)
+        finder.query_one(Input).value = "tea"
+        finder.action_move(1)
+        await person.press("enter")
+        await person.sees("steno tea one")
 
     chat_with(world, talk)
 

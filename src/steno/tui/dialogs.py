@@ -93,6 +93,8 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._free = free
         self._typing = Input(placeholder="type to find", compact=True)
         self._listed = OptionList(compact=True)
+        self._listed_for = ""
+        """What the list was made for: news of a change may come later than the next key."""
 
     def compose(self) -> ComposeResult:
         hints = [("Enter", "choose" if self._free else "open"), *((key, word) for key, (_, word) in self._acts.items())]
@@ -111,11 +113,16 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self.call_after_refresh(lambda: self._fill(self._listed.highlighted or 0))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._fill()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._typing.value != self._listed_for:
+            self._fill()
 
     def _fill(self, at: int = 0) -> None:
         """What is like what is typed, as wide as there is room beside a scrollbar; `at` is chosen."""
         wanted, listed = self._typing.value, self._listed
+        self._listed_for = wanted
         words = wanted.lower().split()
         found = [row for row in self._rows if all(word in row.words for word in words)][:ROWS_MAX]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
@@ -127,6 +134,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         listed.highlighted = at
 
     def action_move(self, by: int) -> None:
+        self._catch_up()
         listed = self._listed
         if listed.option_count:
             at = 0 if listed.highlighted is None else listed.highlighted
@@ -145,6 +153,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             self._done(self._acts[event.key][0])
 
     def _done(self, act: str) -> None:
+        self._catch_up()
         listed = self._listed
         option = None if listed.highlighted is None else listed.get_option_at_index(listed.highlighted)
         if act == "new":
