@@ -177,6 +177,7 @@ def test_an_ephemeral_session_says_so_all_the_time(world: World, server: ModelSe
 
     async def talk(person: Person) -> None:
         await person.sees("promises 1, 2, 5 and 37")
+        assert "is killed\n" not in person.screen()  # where it is broken into lines, the screen says
         await person.say("go")
         await person.sees("ok", "ephemeral: nothing is kept", "in memory")
 

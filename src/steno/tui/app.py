@@ -143,7 +143,7 @@ class Chat(App[int]):
         """A session that has not begun."""
         self.begin()
         if self.service.ephemeral:
-            self.tell(EPHEMERAL, "warn")
+            self.tell(EPHEMERAL.replace("\n", " "), "warn")
         else:
             self.tell(telling.WELCOME, "good")
         if about := telling.about_model(self.model, self.wiring):
