@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ from tests.codex.world import CONFIG, CodexWorld
 from tests.program.world import wait_until
 from tests.tools.mcp_servers import odd
 
+SCRIPTING = "gpt-6.1-sol"
+"""A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours answers."""
 COUNT: tuple[Answer, ...] = ([message("I look."), call("count", "m1", "mcp__odd")], [message("Done.")])
 
 
 @contextmanager
-def told(world: CodexWorld, *answers: Answer, more: str = "") -> Iterator[Responses]:
+def told(world: CodexWorld, *answers: Answer, more: str = "", model: str = "fake-model") -> Iterator[Responses]:
     """Codex's model does this; `more` is added to codex's configuration."""
     with responses(*answers) as provider:
-        world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=provider.url) + more)
+        config = CONFIG.format(url=provider.url).replace("fake-model", model)
+        world.codex_home.joinpath("config.toml").write_text(config + more)
         yield provider
 
 
@@ -96,12 +100,45 @@ def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
     assert "over" in outputs["c1"]
 
 
-def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld) -> None:
-    with told(world, [message("Done.")]) as provider:
+@pytest.mark.parametrize("model", ["fake-model", SCRIPTING])
+def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, model: str) -> None:
+    with told(world, [message("Done.")], model=model) as provider:
         world.run("go")
-        names = [tool.get("name") for tool in provider.requests[0]["tools"]]
-    assert "exec_command" in names
-    assert not [name for name in names if name and "agent" in name]
+        [request] = provider.requests
+    offered = json.dumps([request.get("tools"), *(one for one in request["input"] if one["type"] != "message")])
+    assert "exec_command" in offered
+    assert "spawn_agent" not in offered
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(world: CodexWorld, gated: bool) -> None:
+    """Codex's newer models call their tools from a script."""
+    patch = "*** Begin Patch\\n*** Add File: new.txt\\n+made\\n*** End Patch"
+    both = f"""await tools.exec_command({{cmd: "touch made"}}); await tools.apply_patch("{patch}"); text("over")"""
+    script = {"type": "custom_tool_call", "call_id": "x", "name": "exec", "namespace": "functions", "input": both}
+    if gated:
+        (world.codex_home / "rules").mkdir()
+        (world.codex_home / "rules" / "a.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+    world.steno("sessions")
+    answers = ([message("I look."), script], [message("Done.")])
+    with (
+        told(world, *answers, model=SCRIPTING),
+        world.start("run", "go", "--key", "k", "--ask", "wait") as program,
+    ):
+        for asked, changed in (("shell", "made"), ("apply_patch", "new.txt")):
+            wait_until(partial(waits_for, world, asked), f"a question about {asked}")
+            assert not (world.work / changed).exists()
+            world.steno("approve", world.only_session())
+        assert program.end() == 0
+        assert program.shown() == "I look.Done.\n"
+    assert [name for name, _ in calls(world)] == ["shell", "apply_patch"]
+    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == ["complete", "complete"]
+    assert (world.work / "new.txt").read_text() == "made\n"
+
+
+def waits_for(world: CodexWorld, tool: str) -> bool:
+    return [one["tool"] for one in json.loads(world.steno("approvals", "--json"))] == [tool]
 
 
 def test_what_a_turn_cost_is_stored(world: CodexWorld) -> None:

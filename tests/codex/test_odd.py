@@ -100,6 +100,8 @@ def test_late_output_is_kept_as_late_and_never_in_a_newer_turn(world: World) -> 
     scripted(world, [late, message("Hello."), DONE])
     assert run(world)[0] == "Hello.\n"
     assert "late" not in json.dumps(world.messages(session))
+    [kept, *rest] = [fact for fact in facts(world) if fact["type"] == "output.late"]
+    assert (kept["text"], rest) == ("late\n", []), "of the turn that it belongs to, and of no other"
 
 
 def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:

@@ -125,6 +125,31 @@ def test_a_writer_that_lost_the_session_stores_nothing_more(world: CodexWorld) -
     assert world.sessions() == []
 
 
+@pytest.mark.promise(18)
+def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is_logged(world: CodexWorld) -> None:
+    """Its codex has the thread as long as it lives, and whoever took the session is told so."""
+    world.run("hello")
+    session = world.only_session()
+    with world.start("run", "slow", "--session", session) as sleeper:
+        sleeper.wait_shown("word3")
+        sleeper.signal(signal.SIGSTOP)
+        for lock in (world.home / "store.db-locks").iterdir():
+            lock.unlink()
+        with world.start("run", "and", "--session", session) as robber:
+            assert robber.end() == 1
+            assert "another program has thread" in robber.errors()
+        before = world.show(session)
+        sleeper.signal(signal.SIGCONT)
+        assert sleeper.end() == 130
+        assert f"refused a write to session {session} with the old token" in sleeper.errors()
+        shown = sleeper.shown().strip()
+    assert world.show(session) == before
+    assert world.said()[3][1].startswith(shown)
+    world.wait_codex_gone()
+    assert world.steno("retry", session) == "And so on.\n"
+    assert len(world.threads()) == 1
+
+
 def test_a_stopped_codex_is_not_waited_for_for_ever(world: CodexWorld) -> None:
     """Codex hangs (here: it is halted). A stop ends the turn in time, with what was shown."""
     world.environment["STENO_CODEX_INTERRUPT_S"] = "1"

@@ -4,9 +4,11 @@ same thread."""
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.codex.record import between
 from tests.codex.world import LONG, CodexWorld
 from tests.program.world import Program, wait_until
 from tests.rotating import rotating
@@ -136,14 +138,18 @@ def test_a_killed_turn_can_be_continued(world: CodexWorld) -> None:
 
 @pytest.mark.promise(21, 22)
 def test_inputs_during_a_turn_wait_and_are_answered_in_order(world: CodexWorld) -> None:
-    with turn_under_way(world) as program:
+    more = [f"and {n}" for n in range(5)]
+    with world.start("run", "hold", "--key", "k", "--yes", "--output", "ndjson") as program:
+        program.wait_shown("held")
         session = world.only_session()
-        for _ in range(2):
-            world.steno("run", "and", "--session", session, "--detach")
+        for said in more:
+            world.steno("run", said, "--session", session, "--detach")
+        assert [text for _, text, state in world.said() if state == "pending"] == more
+        (world.work / "go").touch()
         program.end()
-    wait_until(lambda: len(world.said()) == 8, "all answers")
-    assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "slow", "and", "and"]
-    assert [text for role, text, _ in world.said() if role == "assistant"][1:] == [LONG, "And so on.", "And so on."]
+    wait_until(lambda: len(world.said()) == 4 + 2 * len(more), "all answers")
+    assert [text for role, text, _ in world.said() if role == "user"] == ["hold", *more]
+    assert [text for role, text, _ in world.said() if role == "assistant"][2:] == ["And so on."] * len(more)
 
 
 @pytest.mark.promise(21)
@@ -174,6 +180,41 @@ def test_an_input_that_steers_survives_a_kill_and_is_said_once(world: CodexWorld
     assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "slow", "and"]
     request = world.server.requests()[-1]["body"]["messages"]
     assert [str(one["content"]) for one in request].count("and") == 1
+
+
+@pytest.mark.promise(21, 22)
+def test_inputs_that_codex_took_and_lost_are_sent_again_once(world: CodexWorld) -> None:
+    """While a command runs, codex says yes to an input that steers, and keeps it in memory only."""
+    wire = world.work.parent / "wire.jsonl"
+    world.run("hello")
+    between(world)
+    world.environment["STENO_TEST_WIRE"] = str(wire)
+    with world.start("run", "hold", "--key", "k", "--yes", "--output", "ndjson") as program:
+        program.wait_shown("held")
+        session = world.only_session()
+        for said in ("and one", "and two"):
+            world.steno("run", said, "--session", session, "--steer", "--detach")
+        wait_until(lambda: steers_taken(wire) == 2, "codex to say that it has both")
+        program.kill()
+        world.kill_codex()
+    del world.environment["STENO_CODEX_PATH"], world.environment["STENO_TEST_WIRE"]
+    wait_until(lambda: world.said()[-1] == ("assistant", "And so on.", "complete"), "whoever waits to go on")
+    assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "hold", "and one", "and two"]
+    told = [str(one["content"]) for one in world.server.requests()[-1]["body"]["messages"]]
+    assert (told.count("and one"), told.count("and two"), told.count("hold")) == (1, 1, 1)
+    assert world.run("hello") == "Hello there.\n"
+    again = [str(one["content"]) for one in world.requests("hello")[-1]]
+    assert (again.count("and one"), again.count("and two")) == (1, 1), "from then on they are in the thread"
+    assert len(world.threads()) == 1
+
+
+def steers_taken(wire: Path) -> int:
+    """How many inputs that steer codex has said yes to."""
+    entries = [json.loads(line) for line in wire.read_text().splitlines()]
+    asked = {entry["msg"]["id"] for entry in entries if entry["msg"].get("method") == "turn/steer"}
+    return sum(
+        entry["dir"] == "<" and entry["msg"].get("id") in asked and "result" in entry["msg"] for entry in entries
+    )
 
 
 def outputs(lines: str) -> str:

@@ -59,6 +59,10 @@ FIXTURES: list[dict[str, Any]] = [
         "response": _calls(_run("for i in $(seq 100); do echo line$i; sleep 0.1; done", "c5")),
     },
     {
+        "match": {"userMessage": "hold", "hasToolResult": False},
+        "response": _calls(_run("echo held; while [ ! -e go ]; do sleep 0.05; done", "c15")),
+    },
+    {
         "match": {"userMessage": "flood", "hasToolResult": False},
         "response": _calls(_run("head -c 10000000 /dev/zero | tr '\\0' x | fold -w 99", "c6")),
     },

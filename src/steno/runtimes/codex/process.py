@@ -24,7 +24,7 @@ from steno.runtimes.codex.gate import Gate
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
-ALONE = {"features.multi_agent": False, "features.multi_agent_v2": False}
+ALONE = {"agents.enabled": False, "features.multi_agent": False, "features.multi_agent_v2": False}
 """Agents that codex starts have threads of their own, and what they do would be in no session."""
 _TRIED = re.compile(r"/0\.16[3-6]\.")
 

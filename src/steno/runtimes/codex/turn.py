@@ -364,7 +364,8 @@ class RunningTurn:
     async def _do(self, acts: list[a.Act]) -> Ending | None:
         """Carry acts out in order. Pieces of one stream go out together, and so do facts that need not wait."""
         facts: list[TurnFact] = []
-        for act in a.joined(acts):
+        together = a.joined(acts)
+        for at, act in enumerate(together):
             match act:
                 case a.Seal() | a.Lose() | a.Report() | a.Plan() | a.Compacted() | a.Settle() | a.Start() | a.Late():
                     if isinstance(act, a.Settle | a.Late) and act.call not in self._started:
@@ -384,7 +385,7 @@ class RunningTurn:
                     self._skipped.add(act.method)
                     log().warning("codex sent %s, which steno does not know; it is skipped", act.method)
                 case a.End():
-                    await self._listen_on(act)
+                    await self._listen_on(act, together[at + 1 :])
                     return act
                 case _:
                     pass
@@ -458,9 +459,10 @@ class RunningTurn:
             raise AssertionError("a step is open whenever something is said")
         return self._step
 
-    async def _listen_on(self, end: a.End) -> None:
+    async def _listen_on(self, end: a.End, after: list[a.Act]) -> None:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
-        late."""
+        late. `after` came together with the end."""
+        await self._keep_late([act for act in after if isinstance(act, a.Late)])
         if end.status != "interrupted" or not self._started:
             return
         try:
@@ -475,8 +477,11 @@ class RunningTurn:
         except Gone:
             return
         late = [note for note in messages if isinstance(note, p.OutputDelta)]
+        await self._keep_late([a.Late(self._map.call_of(note.item_id), note.delta) for note in late])
+
+    async def _keep_late(self, late: list[a.Late]) -> None:
         facts: list[TurnFact] = []
-        for act in a.joined([a.Late(self._map.call_of(note.item_id), note.delta) for note in late]):
+        for act in a.joined(list(late)):
             facts += await self._facts(act)
         await self._store(facts)
 
