@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
+from tests.codex.responses_server import Answer
 from tests.codex.world import FIXTURES, CodexWorld, real_codex
 from tests.models.aimock import aimock
 
@@ -52,12 +54,20 @@ def _steered(world: CodexWorld) -> None:
         program.end()
 
 
+def _doing(answers: tuple[Answer, ...], more: str = "") -> Callable[[CodexWorld], None]:
+    def run(world: CodexWorld) -> None:
+        with told(world, *answers, more=more):
+            world.run("go", "--yes")
+
+    return run
+
+
 SCENES: dict[str, Callable[[CodexWorld], None]] = {
     "answer": _plain("hello"),
     "reasoning": _plain("think"),
-    "command": _plain("echo", "--yes"),
+    "command": _plain("say", "--yes"),
     "declined": _plain("echo"),
-    "failing": _plain("fail", "--yes"),
+    "failing": _plain("moan", "--yes"),
     "patch": _plain("patch", "--yes"),
     "both": _plain("both", "--yes"),
     "tool": _plain("find"),
@@ -66,6 +76,9 @@ SCENES: dict[str, Callable[[CodexWorld], None]] = {
     "stopped-text": _stopped("slow", "word5"),
     "stopped-command": _stopped("count", "line3"),
     "steered": _steered,
+    "search": _doing(SEARCHED),
+    "own-tool": _doing(COUNTED, own_server()),
+    "typed": _doing(TYPED),
 }
 
 

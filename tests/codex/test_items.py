@@ -2,36 +2,18 @@
 and what can be asked about is asked about."""
 
 import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.codex.responses_server import Answer, Item, Responses, call, message, responses
-from tests.codex.world import CONFIG, CodexWorld
+from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
+from tests.codex.responses_server import message
+from tests.codex.world import CodexWorld
 from tests.program.world import wait_until
-from tests.tools.mcp_servers import odd
 
 SCRIPTING = "gpt-6.1-sol"
 """A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours answers."""
-COUNT: tuple[Answer, ...] = ([message("I look."), call("count", "m1", "mcp__odd")], [message("Done.")])
-
-
-@contextmanager
-def told(world: CodexWorld, *answers: Answer, more: str = "", model: str = "fake-model") -> Iterator[Responses]:
-    """Codex's model does this; `more` is added to codex's configuration."""
-    with responses(*answers) as provider:
-        config = CONFIG.format(url=provider.url).replace("fake-model", model)
-        world.codex_home.joinpath("config.toml").write_text(config + more)
-        yield provider
-
-
-def own_server() -> str:
-    program, *words = (str(word) for word in odd())
-    return f"[mcp_servers.odd]\ncommand = {json.dumps(program)}\nargs = {json.dumps(words)}\n"
 
 
 def calls(world: CodexWorld) -> list[tuple[str, dict[str, Any]]]:
@@ -45,14 +27,14 @@ def ran(world: CodexWorld) -> bool:
 
 @pytest.mark.promise(4)
 def test_a_tool_of_a_server_that_codex_has_meets_our_rules(world: CodexWorld) -> None:
-    with told(world, *COUNT, more=own_server()):
+    with told(world, *COUNTED, more=own_server()):
         world.run("go", "--yes")
         assert calls(world) == [("odd__count", {})]
         [counted] = world.messages(world.only_session(), "tool")
         assert (counted["text"], counted["state"]) == ("count 1", "complete")
     (world.work / "count.txt").unlink()
     world.steno("rules", world.only_session(), "--deny", "odd__count")
-    with told(world, *COUNT, more=own_server()) as provider:
+    with told(world, *COUNTED, more=own_server()) as provider:
         world.run("go", "--yes")
         assert "the rule 'odd__count' denies it" in json.dumps(provider.requests[-1]["input"])
     assert "the rule 'odd__count' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
@@ -62,7 +44,7 @@ def test_a_tool_of_a_server_that_codex_has_meets_our_rules(world: CodexWorld) ->
 @pytest.mark.promise(37)
 def test_a_tool_of_a_server_that_codex_has_waits_for_a_person(world: CodexWorld) -> None:
     world.steno("sessions")
-    with told(world, *COUNT, more=own_server()), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+    with told(world, *COUNTED, more=own_server()), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
         wait_until(lambda: "approval.asked" in [fact["type"] for fact in world.facts()], "a question")
         assert not ran(world)
         world.steno("approve", world.only_session())
@@ -75,9 +57,7 @@ def test_a_tool_of_a_server_that_codex_has_waits_for_a_person(world: CodexWorld)
 
 
 def test_a_search_of_the_web_is_a_call(world: CodexWorld) -> None:
-    action = {"type": "search", "query": "sheep"}
-    search = {"type": "web_search_call", "id": "ws", "status": "completed", "action": action}
-    with told(world, [message("I look."), search, message("Found.")]):
+    with told(world, *SEARCHED):
         assert world.run("go") == "I look.Found.\n"
     assert calls(world) == [("web_search", {"query": "sheep"})]
     [found] = world.messages(world.only_session(), "tool")
@@ -85,12 +65,7 @@ def test_a_search_of_the_web_is_a_call(world: CodexWorld) -> None:
 
 
 def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
-    def types(returned: str) -> list[Item]:
-        [session] = re.findall(r"session ID (\d+)", returned)
-        return [call("write_stdin", "c2", session_id=int(session), chars="hi\x04\x04", yield_time_ms=2000)]
-
-    reads = [call("exec_command", "c1", cmd="cat; echo over", tty=True, yield_time_ms=300)]
-    with told(world, reads, types, [message("Done.")]):
+    with told(world, *TYPED):
         assert world.run("go", "--yes") == "Done.\n"
     assert calls(world) == [
         ("shell", {"command": "cat; echo over"}),

@@ -92,6 +92,9 @@ ECHO = shell("c1", "echo ran >> ran; echo hi")
 COUNT = shell("c5", "for i in $(seq 100); do echo line$i; sleep 0.1; done")
 CHANGE = {"path": "/example/work/new.txt", "kind": "add", "diff": "made by a patch\n"}
 BUSY = "We’re currently experiencing high demand, which may cause temporary errors."
+NONE = "cat: none: No such file or directory\n"
+SHEEP = '{"type": "search", "query": "sheep", "queries": null}'
+FIVE = Usage(5, 2, 0, 0)
 OWN: dict[str, list[Act]] = {
     "answer": answered("Hello there.", Usage(7, 3, 0, 0)),
     "reasoning": [
@@ -102,19 +105,19 @@ OWN: dict[str, list[Act]] = {
     ],
     "command": [
         LOOK,
-        Seal((Text("I look."), ECHO)),
-        Start("c1"),
-        Output("c1", "hi\n"),
-        Settle("c1", Returned((Text("hi\n"),))),
+        Seal((Text("I look."), shell("c16", "sleep 0.5; echo hi"))),
+        Start("c16"),
+        Output("c16", "hi\n"),
+        Settle("c16", Returned((Text("hi\n"),))),
         *RAN,
     ],
     "declined": [LOOK, Seal((Text("I look."), ECHO)), Settle("c1", Refused("not run: the user denied it")), *RAN],
     "failing": [
         LOOK,
-        Seal((Text("I look."), shell("c8", "echo no; exit 3"))),
-        Start("c8"),
-        Output("c8", "no\n"),
-        Settle("c8", Failed((Text("no\n[exit status 3]"),))),
+        Seal((Text("I look."), shell("c17", "sleep 0.5; cat none"))),
+        Start("c17"),
+        Output("c17", NONE),
+        Settle("c17", Failed((Text(f"{NONE}[exit status 1]"),))),
         *RAN,
     ],
     "patch": [
@@ -126,6 +129,21 @@ OWN: dict[str, list[Act]] = {
     ],
     "tool": [LOOK, Seal((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))), *RAN],
     "error": [Lose("server_error", BUSY), End("failed", "server_error", BUSY)],
+    "search": [
+        LOOK,
+        Seal((Text("I look."), ToolCall("ws", "web_search", '{"query": "sheep"}')), started="ws"),
+        Settle("ws", Returned((Text(SHEEP),))),
+        OpenStep(),
+        *answered("Found.", FIVE),
+    ],
+    "own-tool": [
+        LOOK,
+        Seal((Text("I look."), ToolCall("m1", "odd__count", "{}")), started="m1"),
+        Settle("m1", Returned((Text("count 1"),))),
+        Report(FIVE),
+        OpenStep(),
+        *answered("Done.", FIVE),
+    ],
     "stopped-text": [
         Write("text", "word0 word1 word2 word3 word4 word5 "),
         Seal((Text("word0 word1 word2 word3 word4 word5 "),), "interrupted"),
@@ -164,6 +182,13 @@ def test_output_after_the_end_of_the_turn_is_late() -> None:
     assert settled == Settle("c5", Interrupted((Text(output.text),)))
     assert end == End("interrupted")
     assert all(isinstance(act, Late) and act.call == "c5" for act in late)
+
+
+def test_what_codex_types_is_a_call_that_is_over() -> None:
+    [acts] = turns(LOGS / "typed.jsonl")
+    typed = ToolCall("c1/typed1", "write_stdin", json.dumps({"call": "c1", "text": "hi\x04\x04"}))
+    assert acts.index(Start("c1")) < acts.index(Seal((typed,), started="c1/typed1"))
+    assert Settle("c1/typed1", Returned(())) in acts
 
 
 def test_calls_that_overlap_have_a_step_each() -> None:

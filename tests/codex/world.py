@@ -46,6 +46,9 @@ FIXTURES: list[dict[str, Any]] = [
         "match": {"userMessage": "echo", "hasToolResult": False},
         "response": _calls(_run(ECHO, "c1")),
     },
+    # Codex tells of output from when it listens: a command that waits first has all of its output told.
+    {"match": {"userMessage": "say", "hasToolResult": False}, "response": _calls(_run("sleep 0.5; echo hi", "c16"))},
+    {"match": {"userMessage": "moan", "hasToolResult": False}, "response": _calls(_run("sleep 0.5; cat none", "c17"))},
     {"match": {"userMessage": "tally", "hasToolResult": False}, "response": _calls(("odd__count", "{}", "c12"))},
     {"match": {"userMessage": "touch", "hasToolResult": False}, "response": _calls(_run("touch made", "c13"))},
     {"match": {"userMessage": "look", "hasToolResult": False}, "response": _calls(_run("ls", "c11"))},
