@@ -28,11 +28,13 @@ TYPED: tuple[Answer, ...] = (
 
 
 @contextmanager
-def told(world: CodexWorld, *answers: Answer, more: str = "", model: str = "fake-model") -> Iterator[Responses]:
-    """Codex's model does this; `more` is added to codex's configuration."""
+def told(
+    world: CodexWorld, *answers: Answer, more: str = "", first: str = "", model: str = "fake-model"
+) -> Iterator[Responses]:
+    """Codex's model does this; `first` and `more` are added to codex's configuration."""
     with responses(*answers) as provider:
         config = CONFIG.format(url=provider.url).replace("fake-model", model)
-        world.codex_home.joinpath("config.toml").write_text(config + more)
+        world.codex_home.joinpath("config.toml").write_text(first + config + more)
         yield provider
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from steno.runtimes.codex.gate import needed
+from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.world import CONFIG, CodexWorld
 from tests.program.world import Program, wait_until
 from tests.rotating import rotating
@@ -138,3 +140,38 @@ def test_a_codex_that_runs_no_hooks_is_not_let_loose(world: CodexWorld) -> None:
         assert program.end() == 1
         assert "turn hooks on in its configuration" in program.errors()
     assert not made(world)
+
+
+@pytest.mark.promise(4, 5, 6, 19, 34)
+@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 117))
+def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
+    world.run("hello")
+    check(world, run_dying(world, victim, when, n))
+
+
+@pytest.mark.parametrize("hooks", ["true", "false"])
+def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> None:
+    """It can bring tools, and they are asked about where codex runs hooks."""
+    (world.codex_home / "rules" / "default.rules").unlink()
+    (world.codex_home / "auth.json").write_text('{"OPENAI_API_KEY": "key"}')
+    config = CONFIG.format(url=world.server.url).replace("[features]", f"[features]\nhooks = {hooks}")
+    world.codex_home.joinpath("config.toml").write_text(config)
+    assert world.run("touch", "--yes") == "I look.It ran.\n"
+    assert made(world)
+
+
+def test_where_the_gate_is_needed(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project" / "within"
+    folder.mkdir(parents=True)
+    assert needed(home, folder) == "none"
+    allow(tmp_path / "project" / ".codex")
+    assert needed(home, folder) == "all", "a rules file above the folder"
+    assert needed(home, tmp_path) == "none"
+    home.mkdir()
+    (home / "auth.json").touch()
+    assert needed(home, tmp_path) == "some"
+    (home / "config.toml").write_text("[features]\nplugins = false\n")
+    assert needed(home, tmp_path) == "some"
+    for servers in ('[mcp_servers.odd]\ncommand = "odd"\n', '[plugins."a@b"]\nenabled = true\n', "not toml ["):
+        (home / "config.toml").write_text(servers)
+        assert needed(home, tmp_path) == "all"

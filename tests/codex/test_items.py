@@ -121,3 +121,15 @@ def test_what_a_turn_cost_is_stored(world: CodexWorld) -> None:
         world.run("go")
     [listed] = world.sessions()
     assert (listed["usage"]["input"], listed["usage"]["output"]) == (5, 2)
+
+
+@pytest.mark.promise(32)
+def test_a_compaction_that_codex_makes_by_itself_is_recorded_as_its_own(world: CodexWorld) -> None:
+    one, summary, two = ([message(text)] for text in ("One.", "A summary.", "Two."))
+    with told(world, one, summary, two, first="model_auto_compact_token_limit = 3\n") as provider:
+        assert world.run("first") == "One.\n"
+        assert world.run("second") == "Two.\n"
+        assert len(provider.requests) == 3
+    assert [fact["type"] for fact in world.facts()].count("thread.compacted") == 1
+    assert [text for _, text, _ in world.said()] == ["first", "One.", "second", "Two."], "its summary is not speech"
+    assert len(world.threads()) == 1

@@ -49,6 +49,17 @@ def test_a_signal_keeps_what_was_shown_and_ends_codex(world: CodexWorld, number:
 
 
 @pytest.mark.promise(6, 12)
+def test_two_ctrl_c_keep_what_was_shown_and_end_codex(world: CodexWorld) -> None:
+    with turn_under_way(world) as program:
+        program.signal(signal.SIGINT)
+        program.signal(signal.SIGINT)
+        program.end()
+        shown = program.shown().rstrip("\n")
+    world.wait_codex_gone()
+    check_after(world, shown)
+
+
+@pytest.mark.promise(6, 12)
 def test_a_stop_from_another_process_keeps_what_was_shown(world: CodexWorld) -> None:
     with turn_under_way(world) as program:
         world.steno("interrupt", world.only_session())

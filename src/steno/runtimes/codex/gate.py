@@ -17,7 +17,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -43,12 +43,18 @@ def codex_home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".codex")
 
 
-def needed(home: Path, folder: Path) -> bool:
+Need = Literal["none", "some", "all"]
+"""How much depends on it. "some": a login can bring tools, but without the gate codex does little with them unasked."""
+
+
+def needed(home: Path, folder: Path) -> Need:
     """Whether codex has rules or servers of its own for a thread in this folder; whether it trusts a project does not
     matter."""
     here = folder.resolve()
     places = (SYSTEM, home, *(above / ".codex" for above in (here, *here.parents)))
-    return any(any((place / "rules").glob("*.rules")) or _has_servers(place / "config.toml") for place in places)
+    if any(any((place / "rules").glob("*.rules")) or _has_servers(place / "config.toml") for place in places):
+        return "all"
+    return "some" if (home / "auth.json").exists() else "none"
 
 
 def _has_servers(config: Path) -> bool:
@@ -67,7 +73,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.put: Callable[[p.ServerRequest], None] = _nobody
-        self._folder = Path(tempfile.mkdtemp(prefix="steno-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="steno-gate-"))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._early: dict[str, p.ServerRequest] = {}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.gate import Gate
+from steno.runtimes.codex.gate import Gate, Need
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
@@ -87,9 +87,9 @@ class Server:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, command: Command, patience: Patience, version: str, guarded: bool = False) -> "Server":
-        """Raises `Unstartable`. `version` is ours. `guarded`: no command runs before we were asked."""
-        gate = Gate() if guarded else None
+    async def start(cls, command: Command, patience: Patience, version: str, need: Need = "none") -> "Server":
+        """Raises `Unstartable` or `Unguarded`. `version` is ours. `need`: whether a gate stands before its calls."""
+        gate = None if need == "none" else Gate()
         try:
             words = () if gate is None else await gate.open()
             server = cls(await Child.spawn(replace(command, words=(*command.words, *words))), patience, gate)
@@ -99,7 +99,7 @@ class Server:
             raise Unstartable(f"{command.words[0]} cannot be run: {error.strerror or error}") from error
         try:
             await server._greet(version)
-            await server._guard(str(command.folder))
+            await server._guard(str(command.folder), need)
         except Unguarded:
             await server.end()
             raise
@@ -175,14 +175,14 @@ class Server:
             log().warning("codex is %r; steno was tried with %s", answer.user_agent, p.VERSIONS)
         await self._send({"method": "initialized"})
 
-    async def _guard(self, folder: str) -> None:
+    async def _guard(self, folder: str, need: Need) -> None:
         if self._gate is None:
             return
         self._gate.put = self._deliver
         trusted = self._gate.trust(await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed))
-        if trusted is None:
+        if trusted is None and need == "all":
             raise Unguarded("does not run hooks")
-        self.opening = {"config": ALONE | trusted}
+        self.opening = {"config": ALONE | (trusted or {})}
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:

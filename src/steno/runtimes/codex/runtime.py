@@ -286,8 +286,8 @@ class _Driven:
         """A child that runs, and the session's thread open in it."""
         held, command = self._held, self._agent.command
         if self._server is None:
-            guarded = gate.needed(gate.codex_home(command.environment), command.folder)
-            self._server = await Server.start(command, self._agent.patience, self._agent.version, guarded)
+            need = gate.needed(gate.codex_home(command.environment), command.folder)
+            self._server = await Server.start(command, self._agent.patience, self._agent.version, need)
         if self._thread is not None and RUNTIME not in held.state.behind:
             return
         tools = None if self._agent.session_tools is None else await tools_of(held, self._agent.session_tools)
