@@ -9,6 +9,8 @@ import pytest
 from steno.runtimes.codex.gate import needed
 from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.world import CONFIG, CodexWorld
+from tests.program.diary import install
+from tests.program.test_plugins import NOSY
 from tests.program.world import Program, wait_until
 from tests.rotating import rotating
 
@@ -175,3 +177,30 @@ def test_where_the_gate_is_needed(tmp_path: Path) -> None:
     for servers in ('[mcp_servers.odd]\ncommand = "odd"\n', '[plugins."a@b"]\nenabled = true\n', "not toml ["):
         (home / "config.toml").write_text(servers)
         assert needed(home, tmp_path) == "all"
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -> None:
+    del world.environment["STENO_CODEX_SANDBOX"]
+    if not gate:
+        (world.codex_home / "rules" / "default.rules").unlink()
+    for prompt in ("echo", "patch"):
+        world.run(prompt)
+    refused = world.messages(world.only_session(), "tool")
+    assert [one["state"] for one in refused] == ["failed", "failed"]
+    assert all(one["text"].startswith("not run: it needs approval") for one in refused)
+    assert list(world.work.iterdir()) == []
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(world: CodexWorld, gate: bool) -> None:
+    if not gate:
+        (world.codex_home / "rules" / "default.rules").unlink()
+    install(world, "nosy", NOSY)
+    world.run("touch", "--yes")
+    assert not made(world)
+    [refused] = world.messages(world.only_session(), "tool")
+    assert refused["text"] == "not run: the plugin nosy denies it: not on a full moon"
+    world.run("echo", "--yes")
+    heard = [json.loads(line) for line in (world.home / "nosy.jsonl").read_text().splitlines()]
+    assert [one["hook"] for one in heard].count("before_tool") == 2, "once for each command"

@@ -1,6 +1,7 @@
 """What else the real codex does: tools of its own MCP servers, searches, typing into a command. All of it is stored,
 and what can be asked about is asked about."""
 
+import base64
 import json
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
 from tests.codex.responses_server import message
 from tests.codex.world import CodexWorld
+from tests.program.test_attach import png
 from tests.program.world import wait_until
 
 SCRIPTING = "gpt-6.1-sol"
@@ -133,3 +135,15 @@ def test_a_compaction_that_codex_makes_by_itself_is_recorded_as_its_own(world: C
     assert [fact["type"] for fact in world.facts()].count("thread.compacted") == 1
     assert [text for _, text, _ in world.said()] == ["first", "One.", "second", "Two."], "its summary is not speech"
     assert len(world.threads()) == 1
+
+
+def test_an_image_that_was_attached_reaches_the_model_and_a_new_thread(world: CodexWorld) -> None:
+    (world.work / "dot.png").write_bytes(png())
+    with told(world, [message("Done.")]) as provider:
+        world.run("what is this?", "--attach", "dot.png")
+        world.run("again", "--new-thread")
+        fork = world.steno("fork", world.only_session(), "--at", str(world.messages(world.only_session())[1]["seq"]))
+        world.steno("run", "and now?", "--session", fork.split()[0])
+    for request in provider.requests:
+        sent = [part["image_url"] for one in request["input"] for part in one.get("content", ()) if "image_url" in part]
+        assert [base64.b64decode(image.partition(";base64,")[2]) for image in sent] == [png()]
