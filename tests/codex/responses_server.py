@@ -18,6 +18,7 @@ class Responses:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
+        self.over = threading.Event()
         self.url = ""
 
     def next_items(self, request: dict[str, Any]) -> list[Item]:
@@ -29,6 +30,11 @@ class Responses:
 def message(text: str) -> Item:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": f"msg_{text[:8]}", "role": "assistant", "content": content}
+
+
+def thought(*pieces: str) -> Item:
+    """It thinks this aloud, and does not come to an end."""
+    return {"type": "reasoning", "id": "rs", "summary": [], "pieces": pieces}
 
 
 def call(name: str, id: str, namespace: str = "", **arguments: Any) -> Item:
@@ -49,6 +55,11 @@ def responses(*answers: Answer) -> Iterator[Responses]:
             self._say("response.created", response={"id": "r"})
             for item in told.next_items(request):
                 self._say("response.output_item.added", item=item)
+                for piece in item.get("pieces", ()):
+                    at = {"item_id": item["id"], "output_index": 0, "summary_index": 0}
+                    self._say("response.reasoning_summary_text.delta", **at, delta=piece)
+                if "pieces" in item:
+                    told.over.wait()
                 self._say("response.output_item.done", item=item)
             usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
             self._say("response.completed", response={"id": "r", "usage": usage})
@@ -65,5 +76,6 @@ def responses(*answers: Answer) -> Iterator[Responses]:
     try:
         yield told
     finally:
+        told.over.set()
         server.shutdown()
         server.server_close()

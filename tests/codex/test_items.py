@@ -3,13 +3,14 @@ and what can be asked about is asked about."""
 
 import base64
 import json
+import sqlite3
 from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
-from tests.codex.responses_server import message
+from tests.codex.responses_server import message, thought
 from tests.codex.world import CodexWorld
 from tests.program.test_attach import png
 from tests.program.world import wait_until
@@ -147,3 +148,23 @@ def test_an_image_that_was_attached_reaches_the_model_and_a_new_thread(world: Co
     for request in provider.requests:
         sent = [part["image_url"] for one in request["input"] for part in one.get("content", ()) if "image_url" in part]
         assert [base64.b64decode(image.partition(";base64,")[2]) for image in sent] == [png()]
+
+
+@pytest.mark.promise(5, 34)
+def test_what_it_thought_aloud_is_kept_when_all_are_killed(world: CodexWorld) -> None:
+    world.steno("sessions")  # makes the store
+    with told(world, [thought("Let me ", "think.")]), world.start("run", "go", "--key", "k") as program:
+        wait_until(lambda: drafted(world) == "Let me think.", "its thoughts to be stored")
+        program.kill()
+        world.wait_codex_gone()
+    with told(world, [message("Done.")]):
+        assert world.run("and") == "Done.\n"
+    sealed, _ = [fact for fact in world.facts() if fact["type"] == "step.sealed"]
+    assert (sealed["parts"], sealed["ended"]) == ([{"type": "reasoning", "text": "Let me think."}], "interrupted")
+
+
+def drafted(world: CodexWorld) -> str:
+    """What of its thoughts is stored, while it thinks."""
+    with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
+        rows = store.execute("select text from drafts where kind = 'reasoning' order by start").fetchall()
+    return "".join(text for (text,) in rows)
