@@ -143,7 +143,10 @@ class Wiring:
 
             return Outbox(store, plugins, lambda name: channel(self.config, name), deliveries.body)
 
-        deliveries.outbox, deliveries.outgoing = outbox, bool(self.config.channels)
+        def load() -> None:
+            import steno.gateway.webhook  # noqa: F401
+
+        deliveries.outbox, deliveries.load, deliveries.outgoing = outbox, load, bool(self.config.channels)
 
     def debts(self, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
         """What is owed to these channels with an input. Raises `ConfigError` if one cannot be used."""

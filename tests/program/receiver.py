@@ -88,6 +88,7 @@ class Receiver:
         if act == "hold":
             self._going_on.wait(HELD_S)
         request.send_response(200 if act == "hold" else int(act))
+        request.send_header("location", "/elsewhere")
         request.send_header("content-length", "0")
         request.end_headers()
 

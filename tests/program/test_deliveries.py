@@ -13,7 +13,7 @@ import pytest
 
 from tests.program.diary import install, told
 from tests.program.model_server import ModelServer, Reply
-from tests.program.receiver import Receiver, configure, deliveries, states
+from tests.program.receiver import Receiver, Sent, configure, deliveries, states
 from tests.program.test_approvals_elsewhere import ASKS, pending, wait_pending
 from tests.program.test_cli_views import complaint
 from tests.program.test_detach import detach, processes
@@ -76,7 +76,13 @@ def test_a_place_is_told_the_answer_once_and_only_what_is_stored(
 ) -> None:
     server.replies = [FINE]
     stored: list[list[dict[str, Any]]] = []
-    receiver.on_receipt = lambda sent: stored.append(world.messages(sent.told["session"], "assistant"))
+    attempts: list[list[tuple[str, str]]] = []
+
+    def look(sent: Sent) -> None:
+        stored.append(world.messages(sent.told["session"], "assistant"))
+        attempts.append(states(world))
+
+    receiver.on_receipt = look
     id, _, _ = detach(world, processes, "hi", "--deliver", "phone")
     wait_until(lambda: states(world) == [("delivered", "")], "the place to be told")
     (turn,) = world.show(id)["turns"]
@@ -93,6 +99,7 @@ def test_a_place_is_told_the_answer_once_and_only_what_is_stored(
     assert receiver.sent[0].headers["content-type"] == "application/json"
     ((answer,),) = stored
     assert (answer["text"], answer["state"]) == ("it is fine", "complete"), "another process read it at that moment"
+    assert attempts == [[("sending", "")]], "the attempt is stored before it is made"
     assert (one["state"], one["channel"], one["address"]) == ("delivered", "phone", f"127.0.0.1:{receiver.port}")
     world.steno("run", "next")
     assert receiver.keys() == {one["key"]: 1}
@@ -338,12 +345,13 @@ def test_of_several_that_start_at_once_one_tells(world: World, server: ModelServ
     leave_a_debt(world, server)
     receiver.acts = ["hold"]
     assert (states(world), receiver.sent) == ([("owed", "")], [])
-    server.choose = lambda request: Reply(("", "other"), held=True)
+    server.choose = lambda request: Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
     programs = [world.start("run", "SOMETHING ELSE", "--key", f"k{number}") for number in range(4)]
     try:
-        wait_until(lambda: len(server.requests) == 5, "all to have started")
         wait_until(lambda: len(receiver.sent) == 1, "the place to be told")
+        assert not a_day_later(world), "one whose clock is ahead neither tries nor gives it up while another tries"
         receiver.go_on()
+        wait_until(lambda: len(server.requests) == 6, "all to have started")
         wait_until(lambda: settled(world), "that to be recorded")
         server.go_on()
         assert [program.end() for program in programs] == [0] * 4

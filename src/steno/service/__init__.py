@@ -92,6 +92,8 @@ class Service:
             Admission(input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes)
         )
         self.visits.began(admitted.session, admitted.visit)
+        if owes and visit:
+            self.deliveries.get_ready()
         return admitted
 
     async def withdraw(self, session: str, input: Seq) -> None:

@@ -64,11 +64,14 @@ class Delivery(Struct, frozen=True):
 
 
 class Deliveries:
-    """`outbox` is made when there is something to deliver, and not before. `outgoing`: there are channels here."""
+    """`outbox` is made, and what it sends with is loaded by `load`, when there is something to deliver and not before.
+    `outgoing`: there are channels here."""
 
     def __init__(self, store: Store, views: Views) -> None:
         self.outbox: Callable[[], Outbox] | None = None
+        self.load: Callable[[], None] = lambda: None
         self.outgoing = False
+        self._loading: asyncio.Task[None] | None = None
         self._store = store
         self._views = views
         self._at_once = asyncio.Semaphore(SENDING_MAX)
@@ -93,13 +96,29 @@ class Deliveries:
 
     async def finish(self, sessions: Iterable[str], within_s: float) -> None:
         """Deliver what these sessions owe, as far as that can be done in time."""
-        sessions = list(sessions)
-        with contextlib.suppress(TimeoutError, StoreError):  # whoever starts next looks again
+        sessions, now_s = [one for one in sessions if await self._owes(one)], asyncio.get_running_loop().time
+        if sessions:
+            await asyncio.shield(self.get_ready())
+        until_s, wait_s = now_s() + within_s, await self._in_time(sessions, within_s)
+        while wait_s is not None and now_s() + wait_s < until_s:
+            await asyncio.sleep(wait_s)
+            wait_s = await self._in_time(sessions, until_s - now_s())
+
+    def get_ready(self) -> "asyncio.Task[None]":
+        """There will be something to send: load meanwhile what that takes, so that nobody waits for it at the end."""
+        self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self.load))
+        return self._loading
+
+    async def _owes(self, session: str) -> bool:
+        with contextlib.suppress(StoreError):
+            return bool((await self._store.glance(session)).row.deliveries.open)
+        return False
+
+    async def _in_time(self, sessions: list[str], within_s: float) -> float | None:
+        with contextlib.suppress(TimeoutError):  # whoever starts next looks again
             async with asyncio.timeout(within_s):
-                wait_s: float | None = 0.0
-                while wait_s is not None and wait_s < within_s:
-                    await asyncio.sleep(wait_s)
-                    wait_s = await self._each(sessions)
+                return await self._each(sessions)
+        return None
 
     async def _tend(self, but: str) -> None:
         while True:
@@ -137,12 +156,17 @@ class Deliveries:
         """One session; in how many seconds to look at it again."""
         if self.outbox is None:
             return None
+        with contextlib.suppress(StoreError):  # deleted since, or not readable now: others go on
+            glance = await self._store.glance(session)
+            debts = [await self._debt(session, glance, *owed) for owed in glance.row.deliveries.open.items()]
+            if debts and self.outgoing:
+                await asyncio.shield(self.get_ready())
+            return _soonest(await asyncio.gather(*(self._settle_one(debt) for debt in debts)))
+        return None
+
+    async def _settle_one(self, debt: "Debt") -> float | None:
         async with self._at_once:
-            with contextlib.suppress(UnknownSession):  # deleted since
-                glance = await self._store.glance(session)
-                debts = [await self._debt(session, glance, *owed) for owed in glance.row.deliveries.open.items()]
-                return _soonest([await self.outbox().settle(debt) for debt in debts])
-            return None
+            return None if self.outbox is None else await self.outbox().settle(debt)
 
     # --- what there is to tell
 
