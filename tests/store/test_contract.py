@@ -1130,7 +1130,8 @@ async def test_what_an_answer_is_owed_to_is_stored_in_the_commit_of_its_input(
 async def test_a_session_is_found_as_owing_while_a_delivery_is_open(place: Place) -> None:
     async with place.open() as store:
         owed = (DeliveryOwed(0, "phone", "example.org", "k"),)
-        admitted = await store.admit(Admission(input=said("x"), create=STARTED, owes=owed))
+        session = (await admit(store, "before")).session
+        admitted = await store.admit(Admission(input=said("x"), session=session, owes=owed))
         busy = (await admit(store, "long")).session
         for settled in (DeliveryRefused("status 503"), Delivered("status 200")):
             for i in range(300):  # enough for the rows of lists to be written anew
