@@ -12,7 +12,7 @@ from steno.journal.state import State
 from steno.store.errors import UnknownPayload
 from steno.store.protocol import Admission, Admitted, Settings
 from steno.store.sqlite.blocking import BlockingStore
-from tests.crash.world import NOW_MS, PLATFORM, Admit, Journal, Script, World
+from tests.crash.world import NOW_MS, PLATFORM, Admit, Bring, Journal, Script, World
 
 SETTINGS = Settings(now_ms=lambda: NOW_MS)
 
@@ -87,6 +87,10 @@ def assert_keys_hold(store: BlockingStore, script: Script, found: World, done: i
         if isinstance(verb, Admit) and isinstance(answer, Admitted) and verb.session in found.journals:
             again = store.admit(Admission(input=verb.input, session=verb.session, payloads=verb.payloads))
             assert again == Admitted(answer.session, answer.seq, False)
+        if isinstance(verb, Bring):
+            for seq, fact in enumerate(verb.facts, start=1):
+                if isinstance(fact, InputAdmitted):
+                    assert store.admit(Admission(input=fact)) == Admitted(verb.session, seq, False)
 
 
 def assert_recovers(store: BlockingStore, session: str, token: int = 0) -> None:

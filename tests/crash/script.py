@@ -1,14 +1,14 @@
 """One long session of work, as a list of verbs: what every test in this folder does to a store.
 
 Several sessions take turns; text, reasoning and tool output are streamed; inputs steer, are interrupted and lost;
-there are payloads, a fork, a redaction that reaches into a fork, a deletion, checkpoints and a store that is closed
-and opened again. It ends with two sessions in the middle of a turn.
+there are payloads, a fork, a redaction that reaches into a fork, a deletion, an import, checkpoints and a store that is
+closed and opened again. It ends with two sessions in the middle of a turn.
 """
 
 from functools import cache
 from hashlib import sha256
 
-from steno.journal.drafts import Kind, Stream
+from steno.journal.drafts import Draft, Kind, Stream
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
@@ -27,6 +27,7 @@ from steno.journal.facts import (
     Rewound,
     SessionEnded,
     SessionRenamed,
+    SessionStarted,
     StepEnding,
     StepLost,
     StepSealed,
@@ -47,6 +48,7 @@ from tests.crash.world import (
     Add,
     Admit,
     Append,
+    Bring,
     Checkpoint,
     Close,
     Create,
@@ -65,6 +67,7 @@ from tests.crash.world import (
 ODD = "lone \ud800 surrogate, NUL \0, mark \ufdd0, 日本語, 🜁"
 LONG = "a line that takes several pages of the database to hold; " * 200
 PICTURE = b"\x89PNG picture " * 400
+MAP = b"\x89PNG map " * 400
 OUTPUT = "one line of a long tool output\n" * 300
 
 
@@ -79,6 +82,7 @@ def script() -> Script:
     bob = _a_chat(told)
     _two_at_once(told, ada, bob)
     _secrets(told)
+    _from_elsewhere(told)
     _back_again(told, ada, bob)
     _left_open(ada, bob)
     return told
@@ -261,6 +265,21 @@ def _secrets(told: Script) -> None:
     eve.answer("what did I say?", "nothing")
     told.then(Redact("eve", sealed, ("SECRET-E3",)))
     told.then(Add("eve", (SessionEnded("left", "done"),), "bye-1"))
+
+
+def _from_elsewhere(told: Script) -> None:
+    """A session of another store, in the middle of a turn there."""
+    seen = File(sha256(MAP).hexdigest(), "image/png", len(MAP), "map.png")
+    asked = InputAdmitted((Text(ODD), seen), PLACE, "guest-1")
+    answered = (TurnStarted(Takes(3)), StepStarted("model-1"), StepSealed(5, (Text(LONG),)), TurnEnded(4, "done"))
+    left = (InputAdmitted((Text("go on"),), PLACE, "guest-2"), TurnStarted(Takes(8)), StepStarted("model-1"))
+    facts = (SessionStarted("crash", name="guests"), SessionRenamed("Map"), asked, *answered, *left)
+    told.then(Bring("guest", "guests", facts, (Draft(Stream(10, "text"), "half of " + ODD),), (MAP,)))
+    guest = Author(told, "guest")
+    guest.take()
+    guest.show(10, "text", "an answer")
+    guest.end(guest.seal(10) - 2)
+    guest.give_up()
 
 
 def _back_again(told: Script, ada: Author, bob: Author) -> None:

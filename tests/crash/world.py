@@ -8,25 +8,27 @@ import contextlib
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import apsw
 from msgspec import Struct, structs
 
-from steno.journal.drafts import Stream, sealed_by
+from steno.journal.drafts import Draft, Stream, sealed_by
 from steno.journal.facts import (
     AnyFact,
     ForkPoint,
     FreeFact,
     InputAdmitted,
     MessageRedacted,
+    Record,
     SessionStarted,
     TurnFact,
     payloads_of,
 )
 from steno.journal.parts import Hash, Seq
 from steno.journal.redaction import redact
-from steno.store.protocol import Admission, Admitted, Appended, Lease, Release, Settings
-from steno.store.sqlite import checkpoint
+from steno.store.protocol import Admission, Admitted, Appended, Carried, Keyed, Lease, Payload, Release, Settings
+from steno.store.sqlite import arriving, checkpoint
 from steno.store.sqlite.blocking import BlockingStore
 
 NOW_MS = 1_800_000_000_000
@@ -276,6 +278,30 @@ class Put(Verb, frozen=True):
 
     def perform(self, hands: Hands, world: World) -> object:
         return hands.store.put(self.session, self.payload)
+
+
+class Bring(Verb, frozen=True):
+    """Import a session, in several commits. Payloads come first, then its facts, its drafts, and one key."""
+
+    session: str
+    name: str
+    facts: tuple[AnyFact, ...]
+    drafts: tuple[Draft, ...]
+    payloads: tuple[bytes, ...]
+
+    def expect(self, world: World) -> tuple[World, object]:
+        drafts = {draft.stream: draft.text for draft in self.drafts}
+        world = world.with_journal(self.session, Journal(self.facts, drafts))
+        for payload in self.payloads:
+            world = world.with_payload(sha256(payload).hexdigest(), self.session)
+        return structs.replace(world, names={**world.names, self.name: self.session}), None
+
+    def perform(self, hands: Hands, world: World) -> object:
+        records = [Record(seq, NOW_MS, fact) for seq, fact in enumerate(self.facts, start=1)]
+        carried: list[Carried] = [*map(Payload, self.payloads), *records, *self.drafts, Keyed(2, "told-1", 1)]
+        with mock.patch.object(arriving, "STEP_FACTS", 4):
+            hands.store.bring(self.session, 0, carried)
+        return None
 
 
 class Redact(Verb, frozen=True):

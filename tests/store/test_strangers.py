@@ -15,7 +15,7 @@ from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.store.errors import JournalCorrupt, StoreLocked
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite import adopt
+from steno.store.sqlite import adopt, database
 from steno.store.sqlite.blocking import BlockingStore
 from tests.store.worker import worker
 
@@ -85,7 +85,7 @@ def test_what_was_damaged_besides_is_still_damage(path: Path, killed: str) -> No
 def test_a_store_that_another_program_wrote_to_can_be_adopted(path: Path, killed: str) -> None:
     BlockingStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("pragma user_version = 3")
+        connection.execute(f"pragma user_version = {database.VERSION}")
         connection.execute("update keys set count = count")
         connection.commit()
     with pytest.raises(JournalCorrupt), BlockingStore(path) as store:

@@ -4,7 +4,7 @@ Three rules hold for every verb: when it returns, what it did is durable; when i
 stored (but for `OutcomeUnknown`, which says so); and it never holds up another session.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -130,6 +130,25 @@ class Glance(Struct, frozen=True):
     row: ListingRow
 
 
+class Payload(Struct, frozen=True):
+    """Bytes that facts name by their hash."""
+
+    body: bytes
+
+
+class Keyed(Struct, frozen=True, order=True):
+    """Facts that were added together under a key: `count` of them, from `seq` on. An input carries its key itself."""
+
+    seq: Seq
+    key: str
+    count: int
+
+
+Carried = Payload | Record | Draft | Keyed
+"""What a session is made of, on its way to another store: each payload before the first fact that names it, all facts
+in order, then what is being streamed and which facts were added under a key."""
+
+
 class Damage(Struct, frozen=True):
     """Something that is not as it was written."""
 
@@ -172,12 +191,16 @@ class Store(Protocol):
     async def find(self, name: str) -> str | None: ...
     async def owing(self, limit: int = 100, after: int = 0) -> list[Listed]: ...
     async def alive(self, owner: str) -> bool: ...
+    async def keys(self, session: str) -> list[Keyed]: ...
+    async def imported(self, session: str) -> Seq: ...
     async def due(self, limit: int = 10) -> list[Listed]: ...
     async def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]: ...
     async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]: ...
 
     async def put(self, session: str, payload: bytes) -> Hash: ...
     async def get(self, payload: Hash) -> bytes: ...
+
+    async def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None: ...
 
     async def sharing(self, session: str, seq: Seq) -> tuple[str, ...]: ...
     async def redact(self, session: str, target: Seq, by: str = "user") -> Seq: ...

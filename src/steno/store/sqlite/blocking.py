@@ -25,6 +25,7 @@ from steno.store.errors import (
     OutcomeUnknown,
     SessionBusy,
     StoreClosed,
+    StoreError,
     StoreUnwritable,
     UnknownSession,
 )
@@ -32,16 +33,18 @@ from steno.store.protocol import (
     Admission,
     Admitted,
     Appended,
+    Carried,
     Cursor,
     Event,
     Glance,
+    Keyed,
     Lease,
     Listed,
     Release,
     Report,
     Settings,
 )
-from steno.store.sqlite import backup, forgetting, operations, reading, verify
+from steno.store.sqlite import arriving, backup, forgetting, operations, reading, verify
 from steno.store.sqlite.operations import Moment
 from steno.store.sqlite.pipeline import Pipeline
 from steno.store.sqlite.places import Memory, Owners, opened
@@ -50,6 +53,8 @@ from steno.store.sqlite.transaction import Changes, Transaction
 T = TypeVar("T")
 
 _FOLLOW_PAUSE_S = 0.01
+_IMPORT_MS_MAX = 24 * 3_600_000
+"""Where nobody can tell whether a process is alive, an import that takes longer counts as given up."""
 
 
 class BlockingStore:
@@ -256,6 +261,17 @@ class BlockingStore:
             found = reading.owing(connection, limit, after)
         return self._with_runners(found)
 
+    def keys(self, session: str) -> list[Keyed]:
+        """What was added to a session under keys."""
+        with self.reader() as connection, reading.snapshot(connection):
+            row = reading.session(connection, session)
+            return reading.keys_added(connection, row, operations.RESERVED_SOURCE + session)
+
+    def imported(self, session: str) -> Seq:
+        """Up to which seq the facts of a session came from another store; 0 if it began here."""
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.imported(connection, reading.session(connection, session))
+
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
         return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
 
@@ -279,6 +295,31 @@ class BlockingStore:
     def get(self, payload: Hash) -> bytes:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.payload(connection, payload)
+
+    # --- bringing a session from another store
+
+    def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
+        """Store a session of another store, whole or not at all, under the id that it had there. Facts up to `base` are
+        those of the sessions that it was forked from. What `carried` raises ends it, and nothing is stored."""
+        arrival = arriving.Arrival(session, base, self.settings.payload_bytes_max)
+        n = self.pipeline.run(lambda tx: arriving.begin(tx, session, self.owner, self.moment()))
+        try:
+            touched = 0
+            for batch in arrival.batches(carried):
+                touched = self.pipeline.run(partial(arriving.stage, n=n, owner=self.owner, batch=batch)) or touched
+            self.pipeline.run(lambda tx: arriving.finish(tx, n, self.owner, arrival, touched))
+        except BaseException:
+            with contextlib.suppress(StoreError):  # the next process sweeps it
+                self.pipeline.run(partial(arriving.fail, n=n))
+                self._sweep()
+            raise
+
+    def _abandoned(self, at_ms: int, owner: str) -> bool:
+        if owner in ("", self.owner):
+            return not owner
+        if self.settings.allow_network_file_system:
+            return at_ms + _IMPORT_MS_MAX < self.now_ms()
+        return not self.locks.alive(owner)
 
     # --- removing, checking, copying
 
@@ -406,9 +447,13 @@ class BlockingStore:
     def _sweep(self) -> None:
         with self.reader() as connection, reading.snapshot(connection):
             deleted = reading.unswept(connection)
-        if not deleted:
+            under_way = reading.arriving(connection)
+        abandoned = [n for n, at_ms, owner in under_way if self._abandoned(at_ms, owner)]
+        if not deleted and not abandoned:
             return
         self._forget(deleted, lambda at: at.session in deleted)
+        for n in abandoned:
+            self.pipeline.run(partial(arriving.fail, n=n))
         while self.pipeline.run(operations.sweep):
             pass
 

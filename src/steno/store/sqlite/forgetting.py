@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import apsw
 
-from steno.journal.codec import encode
+from steno.journal.codec import encode, escape
 from steno.journal.distillates import Distilled, ItemAt
 from steno.journal.facts import (
     AnyFact,
@@ -73,7 +73,7 @@ def replace_fact(tx: Transaction, session: Session, record: Record, by: AnyFact)
     tx.run("replace_fact", (fact_crc(n, seq, record.at_ms, body), body.decode(), n, seq))
 
 
-def check(tx: Transaction, facts: Sequence[AnyFact], foreign: Sequence[Record]) -> None:
+def check(tx: Transaction, id: str, facts: Sequence[AnyFact], foreign: Sequence[Record]) -> None:
     """Refuse what was made of text that has been removed since."""
     for fact in facts:
         match fact:
@@ -81,10 +81,17 @@ def check(tx: Transaction, facts: Sequence[AnyFact], foreign: Sequence[Record]) 
                 raise NotAllowed("a message was redacted since the distillate was asked for; nothing was stored")
             case ContextSet(memories=memories, recalled=recalled):
                 for text, at in zip(memories, recalled, strict=False):
-                    if text == GONE or text != _item(tx, at):
+                    if text == GONE or (text != _item(tx, at) and not _came_along(tx, id, at)):
                         raise NotAllowed(f"what session {at.session!r} had to remember is gone; nothing was stored")
             case _:
                 pass
+
+
+def _came_along(tx: Transaction, id: str, at: ItemAt) -> bool:
+    """Whether a session that was imported was told of one that never was in this store: nothing was removed here."""
+    if tx.exists(at.session) or reading.was_deleted(tx.connection, at.session):
+        return False
+    return tx.one("imported", (escape(id),)) is not None
 
 
 def _item(tx: Transaction, at: ItemAt) -> str | None:

@@ -14,6 +14,7 @@ Probing takes a shared lock, so that two who probe a dead owner at once do not m
 import contextlib
 import errno
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,7 @@ else:
 
 _FILE_MODE = 0o600
 _NOT_OWNERS = ("open", "made", "turn")
+_OWNER = re.compile(r"\w[\w.-]{0,59}")
 _FOLDER_MODE = 0o700
 _OPEN_PATIENCE_S = 1.0
 """Somebody may be looking at a store that a killed process left; that is over soon."""
@@ -95,9 +97,11 @@ class Locks:
             os.close(handle)
 
     def alive(self, owner: str) -> bool:
-        """Whether the process behind an owner still runs."""
+        """Whether the process behind an owner still runs. One that came with an import may be named anything."""
         if owner == self.owner:
             return True
+        if _OWNER.fullmatch(owner) is None or owner in _NOT_OWNERS:
+            return False
         for _ in range(_PROBES):
             try:
                 handle = os.open(self._folder / owner, os.O_RDONLY)

@@ -85,16 +85,16 @@ def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str,
         if create is None or tx.exists(admission.session):
             tx.session(admission.session)
             return admission.session, None
-        if create.name is not None and _bound(tx, create.name) is not None:
+        if create.name is not None and bound(tx, create.name) is not None:
             raise KeyReused(f"the name {create.name!r} is bound to another session")
-        return _new_id(admission.session), create
+        return check_new_id(admission.session), create
     if create is None:
         raise NotAllowed("an input needs a session, or how to create one")
-    bound = None if create.name is None else _bound(tx, create.name)
-    return (moment.new_id(), create) if bound is None else (bound, None)
+    named = None if create.name is None else bound(tx, create.name)
+    return (moment.new_id(), create) if named is None else (named, None)
 
 
-def _bound(tx: Transaction, name: str) -> str | None:
+def bound(tx: Transaction, name: str) -> str | None:
     if len(name) > KEY_LEN_MAX:
         raise NotAllowed(f"a name has {KEY_LEN_MAX} characters at most")
     return reading.bound(tx.connection, name)
@@ -114,10 +114,10 @@ def _is_redacted(stored: InputAdmitted) -> bool:
 
 
 def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Moment) -> str:
-    id = moment.new_id() if id is None else _new_id(id)
+    id = moment.new_id() if id is None else check_new_id(id)
     if started.forked_from is not None:
         raise NotAllowed("a fork is made by fork")
-    if tx.exists(id) or (started.name is not None and _bound(tx, started.name) is not None):
+    if tx.exists(id) or (started.name is not None and bound(tx, started.name) is not None):
         raise KeyReused(f"there is a session {id!r} or one named {started.name!r} already")
     _make(tx, id, started, moment.now_ms)
     return id
@@ -127,11 +127,11 @@ def ensure(tx: Transaction, started: SessionStarted, moment: Moment) -> str:
     """The session bound to an external name, made if there is none."""
     if started.name is None:
         raise NotAllowed("only a session with an external name can be found again")
-    bound = _bound(tx, started.name)
-    return create(tx, started, None, moment) if bound is None else bound
+    found = bound(tx, started.name)
+    return create(tx, started, None, moment) if found is None else found
 
 
-def _new_id(id: str) -> str:
+def check_new_id(id: str) -> str:
     if not id or len(id) > KEY_LEN_MAX or not id.isprintable() or "/" in id:
         raise NotAllowed(f"{id!r} cannot be the id of a session")
     return id
@@ -248,7 +248,7 @@ def append(tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, 
     sealed = [_sealable(tx, session, fact, at) for fact in facts if (at := sealed_by(fact)) is not None]
     foreign = tx.since(session, head)
     _refuse_withdrawn(id=session.row.id, facts=facts, foreign=foreign)
-    forgetting.check(tx, facts, foreign)
+    forgetting.check(tx, session.row.id, facts, foreign)
     for started, drafts in sealed:
         tx.seal(session, started, drafts)
     first = tx.insert(session, written, moment.now_ms)
@@ -366,8 +366,8 @@ def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
 
 
 def sweep(tx: Transaction) -> bool:
-    """Remove a bounded part of what deleted sessions left; whether there is more."""
-    found = tx.one("deletions_unswept")
+    """Remove a bounded part of what deleted sessions, or imports that failed, left; whether there is more."""
+    found = tx.one("unswept")
     if found is None:
         return False
     n, base, head = (int(value) for value in found)  # type: ignore[arg-type]
@@ -379,8 +379,10 @@ def sweep(tx: Transaction) -> bool:
     for hash in hashes:
         tx.run("disown_payload_at_once", (hash, n))
         tx.run("delete_payload_unowned", (hash,))
+    tx.run("delete_all_drafts", (n,))
     tx.run("delete_keys", (n, SWEEP_FACTS))
     if hashes or tx.one("key_of", (n,)) is not None:
         return True
     tx.run("deletion_swept", (n,))
+    tx.run("import_swept", (n,))
     return True

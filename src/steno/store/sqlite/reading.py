@@ -17,7 +17,7 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.journal.redaction import redact as without_text
 from steno.store.errors import JournalCorrupt, NotAllowed, UnknownPayload, UnknownSession
-from steno.store.protocol import Cursor, Event, Listed, Piece
+from steno.store.protocol import Cursor, Event, Keyed, Listed, Piece
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.rows import SEQ_MAX, as_kind, to_drafts, to_records
 from steno.store.sqlite.sql import STATEMENTS
@@ -338,6 +338,22 @@ def was_deleted(connection: apsw.Connection, id: str) -> bool:
 def unswept(connection: apsw.Connection) -> list[str]:
     """Deleted sessions of which something may be left."""
     return [str(id) for (id,) in connection.execute(STATEMENTS["deleted_unswept"])]
+
+
+def arriving(connection: apsw.Connection) -> list[tuple[int, int, str]]:
+    """Imports that are not done: number, since when, by whom; by nobody if they failed."""
+    return [(int(n), int(at_ms), str(owner)) for n, at_ms, owner in connection.execute(STATEMENTS["imports_open"])]
+
+
+def imported(connection: apsw.Connection, row: SessionRow) -> Seq:
+    """Up to which seq the facts of a session came from another store."""
+    found = connection.execute(STATEMENTS["imported"], (codec.escape(row.id),)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def keys_added(connection: apsw.Connection, row: SessionRow, source: str) -> list[Keyed]:
+    found = connection.execute(STATEMENTS["keys_added"], (row.n, codec.escape(source)))
+    return [Keyed(int(seq), codec.unescape(str(key)), int(count)) for key, seq, count in found]
 
 
 def family(connection: apsw.Connection, row: SessionRow, seq: Seq) -> list[SessionRow]:

@@ -103,3 +103,16 @@ create table deletions (
 ) strict;
 
 create index deletions_unswept on deletions (n) where swept = 0;
+
+-- Imports are logged: that it was, when, and up to which seq its facts are those of another store. While a session
+-- arrives, what belongs to it is stored under `n` in small steps and is nobody's; the last commit makes its row in
+-- `sessions`. What an import that failed, or whose process died, has left is swept like a deletion.
+create table imports (
+    n     integer primary key,                     -- the n that the session has, or will have
+    id    text    not null,
+    at_ms integer not null,
+    owner text,                                    -- who brings it; '' if it failed; null once the session is there
+    head  integer not null                         -- the last seq that came with it
+) strict;
+
+create index imports_open on imports (n) where owner is not null;

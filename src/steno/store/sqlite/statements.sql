@@ -191,8 +191,11 @@ select 1 from keys where session = ? limit 1
 -- name: insert_deletion
 insert into deletions (n, id, at_ms, base, head, swept) values (?, ?, ?, ?, ?, 0)
 
--- name: deletions_unswept
-select n, base, head from deletions where swept = 0 order by n limit 1
+-- name: unswept
+select n, base, head from deletions where swept = 0
+union all
+select n, 0, 4294967295 from imports where owner = ''
+limit 1
 
 -- name: deleted_unswept
 select id from deletions where swept = 0 order by n
@@ -203,17 +206,50 @@ update deletions set swept = 1 where n = ?
 -- name: deletion
 select at_ms from deletions where id = ? limit 1
 
+-- name: insert_import
+insert into imports (n, id, at_ms, owner, head) values (?, ?, ?, ?, 0)
+
+-- name: import
+select owner from imports where n = ?
+
+-- name: imports_open
+select n, at_ms, owner from imports where owner is not null order by n
+
+-- name: import_done
+update imports set owner = null, head = ? where n = ?
+
+-- name: import_failed
+update imports set owner = '' where n = ? and owner is not null
+
+-- name: import_swept
+delete from imports where n = ? and owner = ''
+
+-- name: imported
+select i.head from imports i join sessions s on s.n = i.n where s.id = ?
+
+-- name: place_session
+insert into sessions (n, id, name, parent, base, token, owner, expires_ms, touched, listing, listed, crc)
+values (?, ?, ?, null, 0, 0, null, 0, ?, '', 0, 0)
+
+-- name: keys_held
+select count(*) from keys where session = ?
+
+-- name: keys_added
+select key, seq, count from keys where session = ? and source = ? order by seq, key
+
 -- name: keys_dangling
 select k.source, k.key from keys k left join facts f on f.session = k.session and f.seq = k.seq
-where f.id is null and k.session not in (select n from deletions where swept = 0) limit 100
+where f.id is null and k.session not in (select n from deletions where swept = 0)
+    and k.session not in (select n from imports where owner is not null) limit 100
 
 -- name: drafts_dangling
 select distinct d.session, d.started from drafts d left join facts f on f.session = d.session and f.seq = d.started
-where f.id is null limit 100
+where f.id is null and d.session not in (select n from imports where owner is not null) limit 100
 
 -- name: facts_dangling
 select f.session from (select distinct session from facts) f left join sessions s on s.n = f.session
-where s.n is null and f.session not in (select n from deletions where swept = 0) limit 100
+where s.n is null and f.session not in (select n from deletions where swept = 0)
+    and f.session not in (select n from imports where owner is not null) limit 100
 
 -- name: payloads_dangling
 select hash from payload_owners o where not exists (select 1 from payloads p where p.hash = o.hash) limit 100

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -16,9 +16,11 @@ from steno.store.protocol import (
     Admission,
     Admitted,
     Appended,
+    Carried,
     Cursor,
     Event,
     Glance,
+    Keyed,
     Lease,
     Listed,
     Piece,
@@ -182,6 +184,12 @@ class SqliteStore:
     async def alive(self, owner: str) -> bool:
         return await self._thread(BlockingStore.alive, owner)
 
+    async def keys(self, session: str) -> list[Keyed]:
+        return await self._thread(BlockingStore.keys, session)
+
+    async def imported(self, session: str) -> Seq:
+        return await self._thread(BlockingStore.imported, session)
+
     async def due(self, limit: int = 10) -> list[Listed]:
         return await self._thread(BlockingStore.due, limit)
 
@@ -199,6 +207,9 @@ class SqliteStore:
 
     async def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
         return await self._thread(BlockingStore.sharing, session, seq)
+
+    async def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
+        await self._thread(BlockingStore.bring, session, base, carried)
 
     async def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
         return await self._thread(BlockingStore.redact, session, target, by)

@@ -222,6 +222,27 @@ class Transaction:
         self.changes[row.id] = None
         return first
 
+    def place(self, n: int, facts: "Iterable[tuple[Record, bytes, tuple[Hash, ...]]]") -> int:
+        """Add facts of a session that is not there yet; the id of the last."""
+        for record, body, hashes in facts:
+            self._top += 1
+            crc = fact_crc(n, record.seq, record.at_ms, body)
+            self._facts.append((self._top, n, record.seq, record.at_ms, crc, body.decode()))
+            for hash in hashes:
+                self.run("own_payload", (hash, n, 1))
+        return self._top
+
+    def place_draft(self, n: int, draft: Draft) -> None:
+        self._drafts[n, draft.stream] = (0, [draft.text])
+
+    def place_session(self, n: int, id: str, head: Seq, touched: int, listing: ListingRow) -> None:
+        """Have what was placed under a number belong to a session from now on."""
+        bound = None if listing.name is None else codec.escape(listing.name)
+        self.run("place_session", (n, id, bound, touched))
+        row = SessionRow(n, id, bound, None, 0, 0, None, 0, touched, codec.encode(listing), 0, head=head)
+        placed = self._sessions[id] = Session(row, self._look)
+        self.save(placed)
+
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
         """What was added after `head`."""
         if session.row.head <= head:

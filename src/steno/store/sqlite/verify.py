@@ -90,6 +90,8 @@ def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> li
     try:
         with reading.snapshot(connection):
             row = reading.session(connection, id)
+            stored = row.listing()
+            base = 0 if stored.forked_from is None else stored.forked_from.seq
             listing, after, open_streams = ListingRow(), 0, set[int]()
             damage: list[Damage] = []
             while page := reading.records(connection, row, after, reading.PAGE):
@@ -97,11 +99,10 @@ def _session(connection: apsw.Connection, id: str, counts: dict[str, int]) -> li
                     if record.seq <= row.listed:
                         listing.apply(record)
                     _note_streams(record, open_streams)
-                    damage += _key(connection, row, record)
+                    damage += _key(connection, row, record) if record.seq > base else []
                 counts["facts"] += sum(record.seq > row.base for record in page)
                 after = page[-1].seq
             damage += _drafts(connection, row, open_streams)
-            stored = row.listing()
             if stored.usage is None:  # an earlier steno began the row, and counted no usage
                 listing.usage, listing.context = None, stored.context
             if listing != stored or not marks_hold(row):
@@ -121,9 +122,9 @@ def marks_hold(row: reading.SessionRow) -> bool:
 
 
 def _key(connection: apsw.Connection, row: reading.SessionRow, record: Record) -> list[Damage]:
-    """An input that came with a key is found by it: else the same input would be admitted again."""
+    """An input of its own that came with a key is found by it: else the same input would be admitted again."""
     said = record.fact
-    if not isinstance(said, InputAdmitted) or said.key is None or record.seq <= row.base:
+    if not isinstance(said, InputAdmitted) or said.key is None:
         return []
     found = connection.execute(STATEMENTS["key"], (escape(said.source), escape(said.key))).fetchone()
     if found is not None and found[:2] == (record.seq, escape(row.id)):

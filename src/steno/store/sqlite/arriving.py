@@ -1,0 +1,203 @@
+"""A session that comes from another store: whole, or not at all.
+
+    begin    reserves a number; from here on what is stored under it is nobody's
+    stage    one step after another, each small, so that nobody is held up
+    finish   one commit makes it a session
+    fail     what was staged is to be swept; the next process does that for one that was killed
+
+Nothing that comes is trusted. `Arrival` refuses what no store could have held: a gap, a payload that is missing, text
+that is streamed to nothing that is open.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from msgspec import Struct
+
+from steno.journal.codec import encode, escape
+from steno.journal.drafts import Draft, Stream, sealed_by
+from steno.journal.facts import InputAdmitted, Record, SessionStarted, StepStarted, ToolStarted, payloads_of
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import KeyReused, NotAllowed
+from steno.store.protocol import Carried, Keyed, Payload
+from steno.store.sqlite.operations import KEY_LEN_MAX, RESERVED_SOURCE, Moment, bound, check_new_id
+from steno.store.sqlite.rows import SEQ_MAX
+from steno.store.sqlite.transaction import FACT_BYTES_MAX, STREAM_CHARS_MAX, Transaction
+
+STEP_FACTS = 500
+STEP_BYTES = 1 << 20
+
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class Batch(Struct):
+    """What is stored with one step. A key is source, key, first seq, count."""
+
+    facts: list[tuple[Record, bytes, tuple[Hash, ...]]] = []
+    drafts: list[Draft] = []
+    payloads: dict[Hash, bytes] = {}
+    keys: list[tuple[str, str, Seq, int]] = []
+    size: int = 0
+
+    def is_full(self) -> bool:
+        return len(self.facts) + len(self.keys) >= STEP_FACTS or self.size >= STEP_BYTES
+
+
+class Arrival:
+    """A session as far as it has come. Facts up to `base` are those of the sessions that it was forked from."""
+
+    def __init__(self, id: str, base: Seq, payload_bytes_max: int) -> None:
+        self.id, self.base = id, base
+        self.head: Seq = 0
+        self.keys = 0
+        self.listing = ListingRow()
+        self._payload_bytes_max = payload_bytes_max
+        self._brought: set[Hash] = set()
+        self._open: dict[Seq, bool] = {}
+        """Steps and tools that are not sealed; whether it is a tool."""
+        self._streams: set[Stream] = set()
+        self._started: Seq = 0
+        self._after_facts = False
+
+    def batches(self, carried: Iterable[Carried]) -> Iterator[Batch]:
+        batch = Batch()
+        for one in carried:
+            self._take(one, batch)
+            if batch.is_full():
+                yield batch
+                batch = Batch()
+        if self._started != self.base + 1:
+            raise NotAllowed(f"session {self.id!r} should begin with fact {self.base + 1}; nothing was stored")
+        yield batch
+
+    def _take(self, one: Carried, batch: Batch) -> None:
+        match one:
+            case Payload(body=body):
+                self._payload(body, batch)
+            case Record():
+                self._fact(one, batch)
+            case Draft():
+                self._after_facts = True
+                self._draft(one, batch)
+            case Keyed():
+                self._after_facts = True
+                self._key(RESERVED_SOURCE + self.id, one, batch)
+
+    def _payload(self, body: bytes, batch: Batch) -> None:
+        if len(body) > self._payload_bytes_max:
+            raise NotAllowed(f"a payload may have {self._payload_bytes_max} bytes at most; nothing was stored")
+        hash = sha256(body).hexdigest()
+        self._brought.add(hash)
+        batch.payloads[hash] = body
+        batch.size += len(body)
+
+    def _fact(self, record: Record, batch: Batch) -> None:
+        fact = record.fact
+        if self._after_facts or record.seq != self.head + 1 or record.seq > SEQ_MAX:
+            raise NotAllowed(f"fact {record.seq} does not follow fact {self.head}; nothing was stored")
+        if not _INT_MIN <= record.at_ms <= _INT_MAX:
+            raise NotAllowed(f"fact {record.seq} has no time that can be stored; nothing was stored")
+        body, hashes = encode(fact), payloads_of(fact)
+        if len(body) > FACT_BYTES_MAX:
+            raise NotAllowed(f"fact {record.seq} has more than {FACT_BYTES_MAX >> 20} MiB; nothing was stored")
+        missing = [hash for hash in hashes if hash not in self._brought]
+        if missing:
+            raise NotAllowed(f"fact {record.seq} names payload {missing[0]}, which did not come; nothing was stored")
+        self.head = record.seq
+        self._note(record)
+        self.listing.apply(record)
+        batch.facts.append((record, body, hashes))
+        batch.size += len(body)
+        if isinstance(fact, InputAdmitted) and fact.key is not None and record.seq > self.base:
+            self._key(fact.source, Keyed(record.seq, fact.key, 1), batch)
+
+    def _note(self, record: Record) -> None:
+        """What begins here, and which streams are open after it."""
+        fact = record.fact
+        if isinstance(fact, SessionStarted):
+            parent = fact.forked_from
+            if record.seq != (1 if parent is None else parent.seq + 1):
+                raise NotAllowed(f"no session can begin with fact {record.seq}; nothing was stored")
+            self._started = record.seq
+            self._open.clear()
+        elif self.head == 1:
+            raise NotAllowed("the first fact does not begin a session; nothing was stored")
+        elif isinstance(fact, StepStarted | ToolStarted):
+            self._open[record.seq] = isinstance(fact, ToolStarted)
+        elif (sealed := sealed_by(fact)) is not None:
+            self._open.pop(sealed, None)
+
+    def _draft(self, draft: Draft, batch: Batch) -> None:
+        started = draft.stream.started
+        if self._open.get(started) != (draft.stream.kind == "output"):
+            raise NotAllowed(f"no {draft.stream.kind} is open at fact {started}; nothing was stored")
+        if not 0 < len(draft.text) <= STREAM_CHARS_MAX or draft.stream in self._streams:
+            raise NotAllowed(f"the {draft.stream.kind} of fact {started} cannot be stored; nothing was stored")
+        self._streams.add(draft.stream)
+        batch.drafts.append(draft)
+        batch.size += len(draft.text)
+
+    def _key(self, source: str, keyed: Keyed, batch: Batch) -> None:
+        own = self.base < keyed.seq and keyed.count >= 1 and keyed.seq + keyed.count - 1 <= self.head
+        fits = 0 < len(keyed.key) <= KEY_LEN_MAX and len(source) <= KEY_LEN_MAX + len(RESERVED_SOURCE)
+        if not own or not fits:
+            raise NotAllowed(f"the key of fact {keyed.seq} cannot be stored; nothing was stored")
+        self.keys += 1
+        batch.keys.append((source, keyed.key, keyed.seq, keyed.count))
+
+
+def begin(tx: Transaction, id: str, owner: str, moment: Moment) -> int:
+    """The number under which a session arrives. It is never given again."""
+    check_new_id(id)
+    if tx.exists(id):
+        raise KeyReused(f"there is a session {id!r} already; nothing was changed")
+    n = tx.one("insert_session", (id, None, None, 0, 0, "", 0))[0]  # type: ignore[index]
+    tx.run("delete_session", (n,))
+    tx.run("insert_import", (n, id, moment.now_ms, owner))
+    return int(n)  # type: ignore[arg-type]
+
+
+def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> int:
+    """Store a step of it; the id of its last fact, 0 if it has none."""
+    _check(tx, n, owner)
+    for source, key, seq, _ in batch.keys:
+        if (taken := tx.one("key", (escape(source), escape(key)))) is not None:
+            raise KeyReused(
+                f"fact {seq} has the key {key!r} of {source!r}, which session {taken[1]!r} has used here; "
+                "nothing was stored"
+            )
+    for hash, body in batch.payloads.items():
+        tx.run("insert_payload", (hash, body))
+        tx.run("own_payload", (hash, n, 0))
+    for source, key, seq, count in batch.keys:
+        tx.run("insert_key", (escape(source), escape(key), n, seq, count))
+    for draft in batch.drafts:
+        tx.place_draft(n, draft)
+    return tx.place(n, batch.facts) if batch.facts else 0
+
+
+def finish(tx: Transaction, n: int, owner: str, arrival: Arrival, touched: int) -> None:
+    """Make it a session. A key that somebody used meanwhile is not ours any more, so they are counted."""
+    _check(tx, n, owner)
+    name = arrival.listing.name
+    if tx.exists(arrival.id):
+        raise KeyReused(f"there is a session {arrival.id!r} already; nothing was changed")
+    if name is not None and (other := bound(tx, name)) is not None:
+        raise KeyReused(f"the name {name!r} is bound to session {other!r} here; nothing was stored")
+    if tx.one("keys_held", (n,)) != (arrival.keys,):
+        raise KeyReused(
+            f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing was stored"
+        )
+    tx.place_session(n, arrival.id, arrival.head, touched, arrival.listing)
+    tx.run("import_done", (arrival.head, n))
+
+
+def fail(tx: Transaction, n: int) -> None:
+    """Have everything swept that was staged, unless it is a session by now."""
+    tx.run("import_failed", (n,))
+
+
+def _check(tx: Transaction, n: int, owner: str) -> None:
+    if tx.one("import", (n,)) != (owner,):
+        raise NotAllowed("the import was given up by another process; nothing was stored")
