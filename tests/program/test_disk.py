@@ -50,7 +50,7 @@ def test_a_full_disk_refuses_the_prompt_with_the_reason_and_sends_nothing(
         assert program.end() == 1
         said = program.errors()
         assert "the disk is full" in said
-        assert "make room and try again; meanwhile sessions, show, verify and backup work" in said
+        assert "make room and try again; meanwhile sessions, show, export, verify and backup work" in said
     assert len(server.requests) == sent
     filler.unlink()
     server.replies = [Reply(("room again",))]
@@ -112,7 +112,7 @@ def test_a_disk_that_cannot_be_written_refuses_the_prompt_with_the_reason_and_se
     make_read_only(small_disk)
     errors = complaint(world, "run", "refused", "--key", "k", expect=1)
     assert "Read-only" in errors
-    assert "mend the permissions and try again; meanwhile sessions, show, verify and backup work" in errors
+    assert "mend the permissions and try again; meanwhile sessions, show, export, verify and backup work" in errors
     assert len(server.requests) == 1
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     world.steno("run", "later", "--key", "k")
@@ -158,4 +158,5 @@ def test_what_is_stored_can_be_read_from_a_disk_that_cannot_be_written(
         assert world.sessions()[0]["running"] == (before == "live")
         world.steno("verify")
         world.steno("backup", str(tmp_path / "copy.db"))
+        assert f'"{told[-1]}"' in world.steno("export", session)
     assert (tmp_path / "copy.db").stat().st_size

@@ -20,6 +20,7 @@ UNUSED = (
     "steno.plugins.hosting",
     "steno.runtimes.codex.runtime",
     "steno.tools.mcp",
+    "steno.transfer",
     "steno.tui",
     "tomllib",
     "zipfile",

@@ -26,7 +26,7 @@ DEMO = (
 
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
 """Commands of which plugins hear: they run a session. The others look at one, or change something in passing."""
-READING = ("sessions", "show", "approvals", "deliveries", "verify", "backup")
+READING = ("sessions", "show", "approvals", "deliveries", "export", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
 
@@ -155,6 +155,10 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             return await remembering.memory(options, service)
         case "remember":
             return await remembering.remember(options, wiring, service)
+        case "import":
+            from steno.cli import moving
+
+            return await moving.bring(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":
@@ -166,6 +170,10 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             view = await service.views.whole(id)
             model = "" if view.state.context is None else view.state.context.model
             return output.transcript(id, view, wiring.context_max(model), options.json)
+        case "export":
+            from steno.cli import moving
+
+            return await moving.export(options, service, id)
         case "continue" | "retry":
             return await _resume(options, wiring, service, id)
         case "follow":

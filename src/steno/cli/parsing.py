@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _add_approvals(verbs)
     _add_edits(verbs)
     _add_memory(verbs)
+    _add_moving(verbs)
     _add_keeping(verbs)
     return root
 
@@ -178,6 +179,15 @@ def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         look.add_argument("--json", action="store_true")
     remember = verbs.add_parser("remember")  # what a detached process runs; not for people
     remember.add_argument("lock", type=int, nargs="?")
+
+
+def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    export = with_id(verbs.add_parser("export", help="write a session to a file, to be imported elsewhere"))
+    export.add_argument("file", nargs="?", default="-", metavar="FILE", help="a new file; - or none: standard output")
+    export.add_argument("--markdown", action="store_true", help="for people to read; it cannot be imported")
+    export.add_argument("--force", action="store_true", help="write over a file that exists")
+    bring = verbs.add_parser("import", help="bring a session from a file into this store, under its own id")
+    bring.add_argument("file", metavar="FILE", help="what steno export wrote; - reads standard input")
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:

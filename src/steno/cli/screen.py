@@ -7,7 +7,9 @@ import contextlib
 import io
 import os
 import sys
-from typing import Literal, TextIO
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal, TextIO
 
 READ_BYTES = 65_536
 TERMINAL_LINE_BYTES_MAX = 4_095
@@ -53,6 +55,16 @@ def show(text: str, end: str = "\n") -> None:
         raise OutputLost(error.strerror or "closed") from error
 
 
+def pour(data: bytes) -> None:
+    """Write bytes to stdout, as they are."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _give_up(1)
+        raise OutputLost(error.strerror or "closed") from error
+
+
 def note(text: str, end: str = "\n") -> None:
     """Write to stderr, if anybody reads it."""
     with contextlib.suppress(OSError):
@@ -93,6 +105,16 @@ def full_screen(kind: str) -> bool:
 def read_all() -> str:
     """Standard input to its end, byte for byte."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+@contextlib.contextmanager
+def source(name: str) -> Iterator[BinaryIO]:
+    """A file to read from; - is standard input."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    with Path(name).open("rb") as file:
+        yield file
 
 
 class Lines:

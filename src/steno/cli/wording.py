@@ -21,7 +21,7 @@ EPHEMERAL = (
 
 IDLE = "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
 
-_READABLE = "meanwhile sessions, show, verify and backup work"
+_READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
 def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider | None) -> str:

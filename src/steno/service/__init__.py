@@ -8,6 +8,7 @@
     service.deliveries  what is owed to places outside
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
+    service.transfers   export to a file, import from one
 
 Misused   what was asked means nothing; nothing was stored; say what would
 """
@@ -15,7 +16,7 @@ Misused   what was asked means nothing; nothing was stored; say what would
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from steno.journal.facts import DeliveryOwed, InputAdmitted, InputWithdrawn, SessionStarted
 from steno.journal.parts import Seq, Text
@@ -34,6 +35,9 @@ from steno.service.views import Approval, Summary, Tail, View, Views
 from steno.service.visits import Visits
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Store
+
+if TYPE_CHECKING:
+    from steno.service.transfers import Transfers
 
 __all__ = ["Approval", "Attachment", "Delivery", "Misused", "Page", "Service", "Summary", "Tail", "View"]
 
@@ -57,6 +61,12 @@ class Service:
         self._store = store
         self._soundness = Soundness(store)
         self._platform = platform
+
+    @property
+    def transfers(self) -> "Transfers":
+        from steno.service.transfers import Transfers  # few commands need it
+
+        return Transfers(self._store, self.views)
 
     async def close(self) -> None:
         await self._store.close()

@@ -37,6 +37,8 @@ TRIES_MAX = 3
 """How often telling is taken over from a dead process before it is recorded as failed."""
 ABSENT_MS = 30 * 24 * 3_600_000
 """How long a plugin that is not installed here may still be told by somebody else."""
+OWED_ELSEWHERE = "owed by the store that the session was imported from"
+"""What happened before an import did not happen here: the plugins of this place are not told of it."""
 PAGE = 100
 
 
@@ -165,17 +167,20 @@ class Visits:
         owed = one.row.owed
         dead = {by for by in owed.owners() if not by or (by != self._store.owner and not await self._store.alive(by))}
         with contextlib.suppress(UnknownSession):  # deleted since
+            imported = await self._store.imported(one.id) if dead else 0
             for seq, by in list(owed.attending.items()):
                 if by in dead:
-                    await self._end_killed(one.id, seq)
+                    await self._end_killed(one.id, seq, () if seq <= imported else self._plugins.having(HOOK))
             for seq, hook in list(owed.hooks.items()):
-                if hook.by in dead:
+                if hook.by in dead and seq <= imported:
+                    await self._done(one.id, seq, "", OWED_ELSEWHERE)
+                elif hook.by in dead:
                     await self._take_over(one.id, seq, hook)
 
-    async def _end_killed(self, session: str, seq: Seq) -> None:
+    async def _end_killed(self, session: str, seq: Seq, plugins: Sequence[str]) -> None:
         [record] = await self._store.read(session, seq - 1, 1)
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
-        visit, at, plugins = Visit(session, seq, platform), await self._standing(session), self._plugins.having(HOOK)
+        visit, at = Visit(session, seq, platform), await self._standing(session)
         owed = await self._end(visit, "killed", at, plugins)
         if owed is not None:
             await self._tell(session, owed, plugins, told(visit, "killed", at), patient=True)

@@ -1,0 +1,57 @@
+"""Commands that move a session: into a file, and from a file into this store."""
+
+import argparse
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from steno.cli import screen
+from steno.cli.screen import complain, show
+from steno.service import Misused, Service
+from steno.store.errors import KeyReused
+from steno.transfer import TransferError
+from steno.transfer.files import written_whole
+
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+async def export(options: argparse.Namespace, service: Service, id: str) -> int:
+    if service.ephemeral:
+        raise Misused("an ephemeral session leaves nothing on disk, so it cannot be exported")
+    pieces = service.transfers.markdown(id) if options.markdown else service.transfers.export(id)
+    try:
+        if options.file == "-":
+            async for piece in pieces:
+                screen.pour(piece)
+        else:
+            await _write(pieces, Path(options.file), options.force)
+            show(f"session {id} is in {options.file}")
+    except TransferError as error:
+        complain(str(error))
+        return FAILED
+    return DONE
+
+
+async def _write(pieces: AsyncIterator[bytes], to: Path, overwrite: bool) -> None:
+    with written_whole(to, overwrite) as file:
+        async for piece in pieces:
+            file.write(piece)
+
+
+async def bring(options: argparse.Namespace, service: Service) -> int:
+    """A Ctrl-C ends it as a kill would: what was staged is swept by the next process."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
+    try:
+        with screen.source(options.file) as file:
+            came = await service.transfers.bring(file)
+    except (TransferError, KeyReused) as error:
+        complain(f"{options.file}: {error}")
+        return FAILED
+    if came.first:
+        show(f"session {came.session} is here; steno show {came.session} shows it")
+    else:
+        gone_on = f" and has {came.since} facts more than the file" if came.since else ""
+        show(f"session {came.session} is here already{gone_on}; nothing was changed")
+    return DONE

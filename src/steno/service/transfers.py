@@ -1,0 +1,51 @@
+"""Sessions that leave for a file, and sessions that come from one."""
+
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from steno.journal.parts import Seq
+from steno.service.views import Views
+from steno.store.errors import UnknownSession
+from steno.store.protocol import Store
+from steno.transfer.comparing import facts_since
+from steno.transfer.exporting import export
+from steno.transfer.importing import Incoming
+from steno.transfer.markdown import to_markdown
+
+
+class Brought(Struct, frozen=True):
+    """`first` is False if the session was there already: then nothing was stored, and it has `since` facts more than
+    the file."""
+
+    session: str
+    first: bool
+    since: Seq = 0
+
+
+class Transfers:
+    def __init__(self, store: Store, views: Views) -> None:
+        self._store = store
+        self._views = views
+
+    def export(self, session: str) -> AsyncIterator[bytes]:
+        """The bytes of a file that can be imported."""
+        return export(self._store, session)
+
+    async def markdown(self, session: str) -> AsyncIterator[bytes]:
+        """The bytes of a file for people."""
+        view = await self._views.whole(session)
+        for piece in to_markdown(session, view.transcript, view.turns.undone()):
+            yield piece.encode("utf-8", "backslashreplace")
+
+    async def bring(self, file: BinaryIO) -> Brought:
+        """Store the session of a file, whole or not at all."""
+        incoming = Incoming(file)
+        header = incoming.header
+        try:
+            await self._store.glance(header.session)
+        except UnknownSession:
+            await self._store.bring(header.session, header.base, incoming.carried())
+            return Brought(header.session, True)
+        return Brought(header.session, False, await facts_since(self._store, incoming))

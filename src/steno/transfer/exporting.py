@@ -1,0 +1,88 @@
+"""A session as the lines of a file, page by page, of one moment.
+
+Facts up to the head of that moment, and the text that was being streamed then: a session that is being run is exported
+as if its process had been killed, with every character that was shown. Text can be removed from facts while they are
+read. So they are read twice and must be the same: whoever redacts before the second time finds no export with the text.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+
+from steno.journal.facts import Record, payloads_of
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import UnknownPayload
+from steno.store.protocol import Glance, Store
+from steno.transfer import ChangedMeanwhile
+from steno.transfer.lines import (
+    VERSION,
+    AnyLine,
+    EndLine,
+    Header,
+    PayloadLine,
+    draft_line,
+    fact_line,
+    key_line,
+    to_bytes,
+)
+
+PAGE = 100
+
+
+async def export(store: Store, session: str) -> AsyncIterator[bytes]:
+    """The bytes of the file, line by line. Without the last line they are not an export."""
+    whole, counts = hashlib.sha256(), {"payload": 0, "fact": 0, "draft": 0, "key": 0}
+    async for line in _lines(store, session):
+        written = to_bytes(line)
+        whole.update(written)
+        if not isinstance(line, Header):
+            counts[str(line.__struct_config__.tag)] += 1
+        yield written
+    yield to_bytes(EndLine(counts["payload"], counts["fact"], counts["draft"], counts["key"], whole.hexdigest()))
+
+
+async def _lines(store: Store, session: str) -> AsyncIterator[AnyLine]:
+    glance = await store.glance(session)
+    origin = glance.row.forked_from
+    yield Header(VERSION, session, 0 if origin is None else origin.seq)
+    read, brought = hashlib.sha256(), set[Hash]()
+    async for record in _records(store, session, glance.head):
+        for hash in payloads_of(record.fact):
+            if hash not in brought:
+                yield await _payload(store, session, hash)
+                brought.add(hash)
+        line = fact_line(record)
+        read.update(line.body)
+        yield line
+    await _check_unchanged(store, session, glance, read.digest())
+    for draft in sorted(glance.drafts, key=lambda one: (one.stream.started, one.stream.kind)):
+        yield draft_line(draft)
+    for keyed in await store.keys(session):
+        if keyed.seq <= glance.head:
+            yield key_line(keyed)
+
+
+async def _payload(store: Store, session: str, hash: Hash) -> PayloadLine:
+    try:
+        return PayloadLine(hash, await store.get(hash))
+    except UnknownPayload:
+        raise _changed(session) from None
+
+
+async def _check_unchanged(store: Store, session: str, glance: Glance, read: bytes) -> None:
+    again = hashlib.sha256()
+    async for record in _records(store, session, glance.head):
+        again.update(fact_line(record).body)
+    if again.digest() != read:
+        raise _changed(session)
+
+
+def _changed(session: str) -> ChangedMeanwhile:
+    return ChangedMeanwhile(f"text was removed from session {session!r} while it was exported; try again")
+
+
+async def _records(store: Store, session: str, upto: Seq) -> AsyncIterator[Record]:
+    after = 0
+    while after < upto and (page := await store.read(session, after, min(PAGE, upto - after))):
+        for record in page:
+            yield record
+        after = page[-1].seq

@@ -1,0 +1,109 @@
+"""A file as a session that can be brought into a store. Nothing in it is trusted: a line that is not ours, a payload
+that does not match its hash, a count or a sum that differs end the reading, with the number of the line.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from steno.journal import codec
+from steno.store.protocol import Carried, Payload
+from steno.transfer import FileDamaged, FileTooNew, NotAnExport
+from steno.transfer.lines import (
+    LINE_BYTES_MAX,
+    VERSION,
+    AnyLine,
+    DraftLine,
+    EndLine,
+    FactLine,
+    Header,
+    KeyLine,
+    PayloadLine,
+    from_bytes,
+    to_draft,
+    to_keyed,
+    to_record,
+)
+
+
+class Incoming:
+    """An export that is read once, from its header on. `header` says which session it is."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._at = 0
+        self._sum = hashlib.sha256()
+        self._counts = {PayloadLine: 0, FactLine: 0, DraftLine: 0, KeyLine: 0}
+        self.header = self._header()
+
+    def carried(self) -> Iterator[Carried]:
+        """What the session is made of. Only who reads to the end knows that all of it is as it was written."""
+        while True:
+            raw = self._raw()
+            line = self._line(raw)
+            if isinstance(line, EndLine):
+                self._check_end(line)
+                return
+            self._sum.update(raw)
+            yield self._carried(line)
+
+    def _header(self) -> Header:
+        raw = self._raw()
+        self._sum.update(raw)
+        try:
+            header = from_bytes(raw)
+        except ValueError:
+            header = None
+        if not isinstance(header, Header):
+            raise NotAnExport("it is not a session that steno has exported; nothing was stored")
+        if header.version != VERSION:
+            raise FileTooNew(
+                f"a newer steno wrote it (format {header.version}, this one knows {VERSION}); upgrade steno"
+            )
+        return header
+
+    def _raw(self) -> bytes:
+        self._at += 1
+        raw = self._file.readline(LINE_BYTES_MAX + 1)
+        if len(raw) > LINE_BYTES_MAX:
+            raise self._damaged("is longer than any line can be")
+        if not raw.endswith(b"\n"):
+            raise self._damaged("is cut off" if raw else "is missing: the file is cut off")
+        return raw
+
+    def _line(self, raw: bytes) -> AnyLine:
+        try:
+            return from_bytes(raw)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(f"is not a line of an export ({error})") from error
+
+    def _carried(self, line: AnyLine) -> Carried:
+        if isinstance(line, Header | EndLine):
+            raise self._damaged("is a second header")
+        self._counts[type(line)] += 1
+        try:
+            match line:
+                case FactLine():
+                    return to_record(line)
+                case DraftLine():
+                    return to_draft(line)
+                case KeyLine():
+                    return to_keyed(line)
+        except codec.UnknownFact as error:
+            raise FileTooNew(f"line {self._at}: {error}; nothing was stored") from error
+        except codec.DecodeError as error:
+            raise self._damaged(f"does not decode ({error})") from error
+        if hashlib.sha256(line.data).hexdigest() != line.hash:
+            raise self._damaged(f"is not the payload {line.hash}")
+        return Payload(line.data)
+
+    def _check_end(self, end: EndLine) -> None:
+        if (end.payloads, end.facts, end.drafts, end.keys) != tuple(self._counts.values()):
+            raise self._damaged("counts other lines than there are")
+        if end.sha256 != self._sum.hexdigest():
+            raise FileDamaged("its checksum differs: the file was altered; nothing was stored")
+        if self._file.read(1):
+            raise self._damaged("is not the last one")
+
+    def _damaged(self, what: str) -> FileDamaged:
+        return FileDamaged(f"line {self._at} {what}; nothing was stored")
