@@ -1,6 +1,7 @@
 """A disk that is full, and a store that cannot be written: the submit fails with the reason and no request goes out."""
 
 import contextlib
+import json
 import os
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
+from tests.program.test_transfer import large_file
 from tests.program.world import World
 
 
@@ -160,3 +162,22 @@ def test_what_is_stored_can_be_read_from_a_disk_that_cannot_be_written(
         world.steno("backup", str(tmp_path / "copy.db"))
         assert f'"{told[-1]}"' in world.steno("export", session)
     assert (tmp_path / "copy.db").stat().st_size
+
+
+@pytest.mark.promise(3)
+@pytest.mark.promise(59)
+def test_an_import_for_which_there_is_no_room_leaves_the_store_as_it_was(
+    tmp_path: Path, small_disk: Path, server: ModelServer
+) -> None:
+    world = World(tmp_path, server.url)
+    world.steno("run", "kept", "--key", "k")
+    before = world.sessions()
+    file = large_file(world.work / "large.steno", 4_000, size=1_000)
+    said = complaint(world, "import", str(file), expect=1)
+    assert "the disk is full" in said
+    assert "make room and try again" in said
+    assert world.sessions() == before
+    subprocess.run(["mount", "-o", "remount,size=60m", str(small_disk)], check=True)
+    world.steno("import", str(file))
+    assert {one["messages"] for one in world.sessions()} == {2, 4_000}
+    assert json.loads(world.steno("verify", "--json"))["damage"] == []

@@ -36,7 +36,7 @@ from steno.store.errors import (
     ShownTextDropped,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Lease, Settings
+from steno.store.protocol import Admission, Carried, Lease, Settings
 from steno.store.sqlite.blocking import BlockingStore
 
 STORES_MAX = 3
@@ -62,7 +62,7 @@ class Session:
         self.id = id
         self.cells = cells
         self.parent = parent
-        self.base = base
+        self.base = self.forked_at = base
         self.token = 0
         self.owner: BlockingStore | None = None
         self.drafts: dict[Stream, str] = {}
@@ -164,6 +164,20 @@ class StoreMachine(RuleBasedStateMachine):
             del self.sessions[member.id]
             self.gone.append(member.id)
         self.admitted = {key: found for key, found in self.admitted.items() if found[0] not in doomed}
+
+    @precondition(lambda self: self.sessions)
+    @rule(pick=picks, other=picks, which=picks)
+    def go_and_come_back(self, pick: int, other: int, which: int) -> None:
+        """A session without forks is deleted, and brought back from what was read of it: all of it is its own now, what
+        was added under keys is known, and whoever ran it does not any more."""
+        session, store = self.session(which), self.store(pick)
+        if any(fork.parent is session for fork in self.sessions.values()):
+            return
+        carried: list[Carried] = [*store.read_all(session.id), *store.drafts(session.id), *store.keys(session.id)]
+        store.delete(session.id)
+        self.store(other).bring(session.id, session.forked_at, carried)
+        session.cells = [Cell(cell.fact) for cell in session.cells]
+        session.parent, session.base, session.token, session.owner = None, 0, 0, None
 
     # --- facts that need no lease
 

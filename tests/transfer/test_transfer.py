@@ -294,6 +294,14 @@ async def test_a_line_without_end_is_not_read_into_memory(monkeypatch: pytest.Mo
         Incoming(io.BytesIO(b"x" * 10_000))
 
 
+async def test_what_could_not_be_imported_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steno.transfer.exporting.LINE_BYTES_MAX", 1_000)
+    async with a_store() as store:
+        running = await begin(store, "x" * 1_000)
+        with pytest.raises(TransferError, match="too large"):
+            await exported(store, running.session)
+
+
 @pytest.mark.promise(50)
 async def test_a_damaged_store_gives_no_export() -> None:
     async with a_store() as store:

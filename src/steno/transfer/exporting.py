@@ -12,8 +12,9 @@ from steno.journal.facts import Record, payloads_of
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import UnknownPayload
 from steno.store.protocol import Glance, Store
-from steno.transfer import ChangedMeanwhile
+from steno.transfer import ChangedMeanwhile, TransferError
 from steno.transfer.lines import (
+    LINE_BYTES_MAX,
     VERSION,
     AnyLine,
     EndLine,
@@ -33,6 +34,8 @@ async def export(store: Store, session: str) -> AsyncIterator[bytes]:
     whole, counts = hashlib.sha256(), {"payload": 0, "fact": 0, "draft": 0, "key": 0}
     async for line in _lines(store, session):
         written = to_bytes(line)
+        if len(written) > LINE_BYTES_MAX:
+            raise TransferError(f"session {session!r} has a payload that is too large to be imported again")
         whole.update(written)
         if not isinstance(line, Header):
             counts[str(line.__struct_config__.tag)] += 1
