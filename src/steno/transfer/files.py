@@ -32,7 +32,11 @@ def _check(to: Path, overwrite: bool) -> None:
     if to.exists() and not to.is_file():
         raise FileExists(f"{to} is not a file; nothing was written")
     if to.exists() and not overwrite:
-        raise FileExists(f"{to} exists already; --force writes over it; nothing was written")
+        raise _taken(to)
+
+
+def _taken(to: Path) -> FileExists:
+    return FileExists(f"{to} exists already; --force writes over it; nothing was written")
 
 
 def _name(partial: Path, to: Path, overwrite: bool) -> None:
@@ -42,7 +46,7 @@ def _name(partial: Path, to: Path, overwrite: bool) -> None:
     try:
         os.link(partial, to)  # refuses a name that somebody took meanwhile
     except FileExistsError:
-        _check(to, overwrite)
+        raise _taken(to) from None
     except OSError:  # no hard links here
         _check(to, overwrite)
         partial.replace(to)
