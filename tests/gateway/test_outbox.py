@@ -53,6 +53,8 @@ def tried(times: int, at_ms: int) -> OwedDelivery:
         (replace(DUE, one=tried(3, 5_000)), 9_000, Send(4)),
         (replace(DUE, one=tried(2, 500_000)), 6_000, Wait(2.0)),  # the clock was set back
         (replace(DUE, one=tried(2, DAY_MS + 900)), DAY_MS + 1_000, Expire("undelivered")),
+        (replace(DUE, elsewhere=True), 2_000, Expire("elsewhere")),
+        (replace(DUE, turn=None, elsewhere=True, sending=True), 2_000, Expire("elsewhere")),
     ],
 )
 def test_what_to_do_about_a_delivery(debt: Debt, now_ms: int, decision: object) -> None:

@@ -214,6 +214,26 @@ def test_a_place_that_is_down_is_told_once_at_a_later_start(world: World, server
         assert (list(place.keys().values()), states(world)) == ([1], [("delivered", "")])
 
 
+@pytest.mark.promise(14, 59)
+def test_what_a_session_owed_where_it_came_from_is_not_sent_from_here(
+    tmp_path: Path, world: World, server: ModelServer
+) -> None:
+    """A channel of the same name must not be told twice, by two machines."""
+    with Receiver() as place:
+        configure(world, place)
+        leave_a_debt(world, server)
+        world.steno("export", world.only_session(), str(world.work / "moved.steno"))
+        there = World(tmp_path / "there", server.url)
+        configure(there, place)
+        install(there)
+        there.steno("import", str(world.work / "moved.steno"))
+        next_start(there, server, lambda: settled(there), "it to be settled")
+        assert (place.keys(), states(there)) == ({}, [("expired", "elsewhere")])
+        assert "delivery" not in str(told(there))
+        next_start(world, server, lambda: settled(world), "the place to be told")
+        assert (list(place.keys().values()), states(world)) == ([1], [("delivered", "")])
+
+
 @pytest.mark.promise(14)
 @pytest.mark.parametrize("first", [500, 503, 429, 302, "drop"])
 def test_a_detached_process_stays_and_tries_again_under_the_same_key(

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from tests.program.diary import install, told
+from tests.program.distilling import TEA, answer, distils
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_approvals_elsewhere import ASKS, killed_while_waiting, pending, ran
 from tests.program.test_attach import png
 from tests.program.test_cli_compact import long_session
 from tests.program.test_cli_views import complaint
-from tests.program.test_memory import TEA, answer, distils
 from tests.program.world import WAIT_S, World
 
 SECRET = "swordfish-4711"

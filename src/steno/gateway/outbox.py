@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.deliveries import OwedDelivery
 from steno.journal.facts import (
@@ -41,13 +42,15 @@ NOT_TAKEN = LATER | {503}
 
 class Debt(Struct, frozen=True):
     """A delivery as it stands. `turn` is the turn to tell of, once every view shows it as ended; `running`: somebody
-    runs its session; `sending`: somebody alive tries."""
+    runs its session; `elsewhere`: it was owed in the store that the session was imported from; `sending`: somebody
+    alive tries."""
 
     session: str
     seq: Seq
     one: OwedDelivery
     turn: Seq | None
     running: bool
+    elsewhere: bool = False
     sending: bool = False
 
 
@@ -60,7 +63,7 @@ class Wait(Struct, frozen=True):
 
 
 class Expire(Struct, frozen=True):
-    cause: Literal["unanswered", "undelivered"]
+    cause: Literal["unanswered", "undelivered", "elsewhere"]
 
 
 class Leave(Struct, frozen=True):
@@ -69,6 +72,8 @@ class Leave(Struct, frozen=True):
 
 def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
     one = debt.one
+    if debt.elsewhere:
+        return Expire("elsewhere")
     if debt.sending or (debt.turn is None and debt.running):
         return Leave()
     if now_ms >= one.since_ms + one.expires_s * 1_000:
@@ -182,8 +187,7 @@ class Outbox:
             return None
         by = debt.one.by
         sending = by not in ("", self._store.owner) and await self._store.alive(by)
-        debt = Debt(debt.session, debt.seq, debt.one, debt.turn, debt.running, sending)
-        match decide(debt, int(time.time() * 1_000)):
+        match decide(replace(debt, sending=sending), int(time.time() * 1_000)):
             case Leave():
                 return None
             case Wait(seconds=seconds):
@@ -220,6 +224,6 @@ class Outbox:
             await self._store.add(debt.session, [DeliverySettled(debt.seq, came)], key=key)
         except KeyReused:
             return
-        if (said := told(came)) is not None:
+        if not debt.elsewhere and (said := told(came)) is not None:
             where = {"channel": owed.channel, "address": owed.address}
             self._plugins.tell(HOOK, {"session_id": debt.session, **where, "outcome": said})

@@ -174,7 +174,8 @@ class Deliveries:
         from steno.gateway.outbox import Debt
 
         turn = one.turn or await self._cut_off(session, glance, one)
-        return Debt(session, seq, one, turn or None, glance.owner is not None)
+        elsewhere = seq <= await self._store.imported(session)
+        return Debt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
         """The turn of an input, if its process is dead; 0 if somebody runs it, or it waits for a person."""
