@@ -21,8 +21,9 @@ from steno.journal.facts import (
 from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import GONE, Text
 from steno.store.errors import NotAllowed
-from steno.store.protocol import Admission, Store
-from steno.store.sqlite import operations
+from steno.store.protocol import Admission, Settings, Store
+from steno.store.sqlite import database, operations, reading
+from steno.store.sqlite.sql import STATEMENTS
 from steno.store.sqlite.store import SqliteStore
 from tests.store.contract import Place, Running, SqlitePlace, read_all, said
 
@@ -78,12 +79,13 @@ async def test_a_session_is_due_when_enough_was_answered_and_no_more_when_it_is_
         running = await talk(store, *TURNS_DUE * ["hi"])
         few = await talk(store, *(TURNS_DUE - 1) * ["hi"])
         program = await talk(store, *TURNS_DUE * ["hi"], platform="cli")
-        for one in (running, few, program):
+        helper = await talk(store, *TURNS_DUE * ["hi"], platform="delegate")
+        for one in (running, few, program, helper):
             await one.release()
-        assert [one.id for one in await store.due()] == [running.session]
+        assert [one.id for one in await store.due()] == [program.session, running.session]
         running.lease = await store.acquire(running.session)
         await running.record(HelperStarted("distillation", "m"), made(running, "tea"))
-        assert await store.due() == []
+        assert [one.id for one in await store.due()] == [program.session]
         assert [one.id for one in await store.remembered()] == [running.session]
 
 
@@ -93,6 +95,28 @@ async def test_what_is_due_is_found_after_a_kill_too(place: Place) -> None:
         running = await talk(store, *TURNS_DUE * ["hi"])
         await store.abandon(running.lease)
     async with place.open() as store:
+        assert [one.id for one in await store.due()] == [running.session]
+
+
+async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
+    """An earlier steno did not distil sessions of programs: nobody pays for requests about all that they ever did."""
+    path = tmp_path / "store.db"
+    async with await SqliteStore.open(path) as store:
+        running = await talk(store, *TURNS_DUE * ["hi"], platform="cli")
+        await running.release()
+    with contextlib.closing(database.connect(path, Settings())) as connection:
+        row = reading.session(connection, running.session)
+        row.memory = 0
+        values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
+        connection.execute(STATEMENTS["relist"], values).fetchall()
+        connection.execute("update lists set upto = (select max(id) from facts); drop table imports").fetchall()
+        connection.pragma("user_version", 3)
+    async with await SqliteStore.open(path) as store:
+        assert await store.due() == []
+        assert (await store.verify()).damage == ()
+        running = Running(store, await store.acquire(running.session), running.head)
+        await running.record(ContextSet("m"))
+        await running.release()
         assert [one.id for one in await store.due()] == [running.session]
 
 

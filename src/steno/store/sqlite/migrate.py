@@ -75,7 +75,8 @@ def _relist(connection: apsw.Connection) -> None:
                 listing.apply(record)
             upto = page[-1].seq
         row.listing_raw, row.listed = codec.encode(listing), row.head
-        row.owes, row.memory = int(listing.owes()), reading.memory_mark(listing)
+        due = row.memory & reading.DUE  # what was not due does not become so by being read again
+        row.owes, row.memory = int(listing.owes()), reading.memory_mark(listing) & ~reading.DUE | due
         values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
         connection.execute(STATEMENTS["relist"], values).fetchall()
 
