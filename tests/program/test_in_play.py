@@ -37,7 +37,9 @@ class Play:
         self.kind = ("openai-chat", "anthropic")[seed % 2]
         self.world, self.server = World(folder, server.url, f"{self.kind}:m"), server
         self.world.environment |= {
-            "STENO_MODEL_CONTEXT_TOKENS": "4500",
+            "STENO_MODEL_CONTEXT_TOKENS": "2600",
+            "STENO_TOOLS_SEARCH": "false",
+            "STENO_TOOLS_DELEGATE": "false",
             "STENO_APPROVALS_SHELL": "allow",
             "STENO_LIMITS_ATTEMPTS_MAX": "1",
         }
@@ -57,8 +59,8 @@ class Play:
     def act(self) -> None:
         """Do something to a session, and look at every request that came of it."""
         acts: dict[Callable[[str], None], int] = {
-            self.say: 6, self.fail: 4, self.kill: 2, self.stop: 1, self.compact: 2, self.undo: 2, self.take_back: 2,
-            self.rewind: 2, self.hide: 2, self.fork: 1, self.redact: 1, self.again: 3,
+            self.say: 6, self.fail: 4, self.kill: 2, self.stop: 1, self.compact: 3, self.undo: 2, self.take_back: 2,
+            self.rewind: 3, self.hide: 2, self.fork: 1, self.redact: 1, self.again: 3,
         }  # fmt: skip
         [act] = self.chance.choices(list(acts), list(acts.values()))
         id = self.chance.choice(self.ids)
