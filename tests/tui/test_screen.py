@@ -103,6 +103,9 @@ def test_a_copy_goes_to_the_clipboard_of_the_terminal(world: World, server: Mode
         await person.rests()
         await person.say("/copy")
         await person.until(lambda: person.chat.clipboard == "*the* answer", "the copy")
+        await person.sees("12 characters copied")
+        line, typing, status = person.screen().splitlines()[-3:]
+        assert (set(line), typing.strip(), status.strip()[:7]) == ({"─"}, ">", "○ ready")  # nothing lies over them
         await person.press("tab", "up", "c")
         await person.until(lambda: person.chat.clipboard == "go", "the copy of a message")
 
