@@ -37,12 +37,11 @@ class Person:
         return self.chat.watched.id
 
     def screen(self) -> str:
-        """Everything that is on the screen, line by line; nothing of one that has just been put up."""
+        """Everything that is on the screen, line by line; nothing while it is being laid out."""
         width, height = self.chat.size
-        if self.chat.screen.size != self.chat.size:
-            return ""
         lines = self.chat.screen._compositor.render_strips(self.chat.screen.size)
-        assert len(lines) == height
+        if len(lines) != height:
+            return ""
         return "\n".join(strip.crop(0, width).text.rstrip() for strip in lines)
 
     def status(self) -> str:
