@@ -11,6 +11,7 @@ import pytest
 
 from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
 from tests.codex.responses_server import message, thought
+from tests.codex.test_sharing import holding
 from tests.codex.world import CodexWorld
 from tests.program.test_attach import png
 from tests.program.world import wait_until
@@ -124,6 +125,22 @@ def test_what_a_turn_cost_is_stored(world: CodexWorld) -> None:
         world.run("go")
     [listed] = world.sessions()
     assert (listed["usage"]["input"], listed["usage"]["output"]) == (5, 2)
+
+
+@pytest.mark.promise(8, 46)
+def test_codex_begins_no_turn_that_nobody_asked_for(world: CodexWorld) -> None:
+    """A thread that has a goal of codex's own goes on by itself wherever codex opens it."""
+    with told(world, *([message(text)] for text in ("One.", "Two.", "Three."))) as provider:
+        assert world.run("first") == "One.\n"
+        [thread] = world.threads()
+        goal = {"threadId": thread, "objective": "count sheep", "status": "active"}
+        with holding(world, thread, ("thread/goal/set", goal)):
+            pass
+        provider.requests.clear()
+        assert world.run("second") == "One.\n"
+        assert len(provider.requests) == 1
+        assert "create_goal" not in str(provider.requests[0]["tools"])
+    assert [text for _, text, _ in world.said()] == ["first", "One.", "second", "One."]
 
 
 @pytest.mark.promise(32)

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -60,8 +61,8 @@ def test_a_thread_that_another_program_has_open_is_said_to_be_busy(world: CodexW
 
 
 @contextmanager
-def holding(world: CodexWorld, thread: str) -> Iterator[None]:
-    """Another codex, which is not ours, has the thread open."""
+def holding(world: CodexWorld, thread: str, *more: tuple[str, dict[str, Any]]) -> Iterator[None]:
+    """Another codex, which is not ours, has the thread open, and is asked for more."""
     environment = world.environment | {"CODEX_HOME": str(world.codex_home)}
     command = [real_codex(), "app-server"]
     with subprocess.Popen(
@@ -70,8 +71,9 @@ def holding(world: CodexWorld, thread: str) -> Iterator[None]:
         assert other.stdin is not None
         assert other.stdout is not None
         try:
-            client = {"clientInfo": {"name": "other", "version": "0"}}
-            for id, (method, params) in enumerate((("initialize", client), ("thread/resume", {"threadId": thread}))):
+            client = {"clientInfo": {"name": "other", "version": "0"}, "capabilities": {"experimentalApi": True}}
+            asked = [("initialize", client), ("thread/resume", {"threadId": thread}), *more]
+            for id, (method, params) in enumerate(asked):
                 other.stdin.write(json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n")
                 other.stdin.flush()
                 while json.loads(other.stdout.readline()).get("id") != id:

@@ -24,8 +24,9 @@ from steno.runtimes.codex.gate import Gate, Need
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
-ALONE = {"agents.enabled": False, "features.multi_agent": False, "features.multi_agent_v2": False}
-"""Agents that codex starts have threads of their own, and what they do would be in no session."""
+ALONE = {f"features.{one}": False for one in ("multi_agent", "multi_agent_v2", "goals")} | {"agents.enabled": False}
+"""Codex does what it is asked to, and that is in the session. Agents that it starts have threads of their own; for a
+goal of its own it begins turns that nobody asked for."""
 _TRIED = re.compile(r"/0\.16[3-6]\.")
 
 Message = p.ServerRequest | p.Notification
