@@ -1,12 +1,16 @@
 """What codex's own rules files allow is asked about all the same: our rules come first, and a question waits."""
 
+import asyncio
 import json
+import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from steno.runtimes.codex.gate import needed
+from steno.runtimes.codex.gate import Gate, needed
 from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.world import CONFIG, CodexWorld
 from tests.program.diary import install
@@ -204,3 +208,23 @@ def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(world: CodexWorl
     world.run("echo", "--yes")
     heard = [json.loads(line) for line in (world.home / "nosy.jsonl").read_text().splitlines()]
     assert [one["hook"] for one in heard].count("before_tool") == 2, "once for each command"
+
+
+@pytest.mark.parametrize("broken", ["nobody listens", "no python"])
+def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
+    gate = Gate()
+    with asyncio.Runner() as runner:
+        _, setting = runner.run(gate.open())
+        [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
+        if broken == "no python":
+            hook.write_text(hook.read_text().replace(sys.executable, "/none/python"))
+        else:
+            hook.with_name("socket").unlink()
+        said = subprocess.run(["sh", str(hook)], input=b"{}", capture_output=True, check=False, timeout=30)
+        runner.run(closed(gate))
+    assert (said.returncode, b"not run: steno" in said.stderr) == (2, True), "2 is how a hook of codex says no"
+    assert not hook.parent.exists()
+
+
+async def closed(gate: Gate) -> None:
+    gate.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.program.test_cli_terminal import terminal
 from tests.program.world import Program, World, wait_until
 
 DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
@@ -57,6 +58,19 @@ def test_an_unknown_notification_is_logged_once_and_skipped(world: World) -> Non
     shown, errors = run(world)
     assert shown == "Hello.\n"
     assert errors.count("thread/dreamt") == 1
+
+
+def test_an_unknown_notification_is_logged_once_in_a_chat_of_many_turns(world: World) -> None:
+    scripted(world, [["thread/dreamt", {}], message("Hello."), DONE])
+    with terminal(world, "--plain") as chat:
+        for n in (1, 2):
+            chat.wait_seen("you> ", n)
+            chat.type("go\n")
+        chat.wait_seen("you> ", 3)
+        chat.type("/quit\n")
+        assert chat.end() == 0
+        assert chat.seen().count("Hello.") == 2
+        assert chat.seen().count("thread/dreamt") == 1
 
 
 def test_an_unknown_item_is_stored_with_its_json_and_shown_as_such(world: World) -> None:

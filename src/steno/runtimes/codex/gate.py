@@ -29,7 +29,6 @@ WAIT_S = 365 * 24 * 60 * 60
 """A question waits for as long as it takes; a hook must have a limit."""
 _ANNOUNCED_S = 2.0
 _QUESTION_BYTES_MAX = 16 * 1024 * 1024
-_YES = b"yes"
 
 _SCRIPT = """\
 {ask} && exit 0
@@ -105,7 +104,7 @@ class Gate:
         """Whether this was a question of ours. `refusal` is "" for yes."""
         writer = self._writers.pop(str(request), None)
         if writer is not None:
-            writer.write(refusal.encode() or _YES)
+            writer.write(b"no " + refusal.encode("utf-8", "replace") if refusal else b"yes")
             writer.close()
         return writer is not None
 

@@ -90,8 +90,9 @@ class Server:
     @classmethod
     async def start(cls, command: Command, patience: Patience, version: str, need: Need = "none") -> "Server":
         """Raises `Unstartable` or `Unguarded`. `version` is ours. `need`: whether a gate stands before its calls."""
-        gate = None if need == "none" else Gate()
+        gate = None
         try:
+            gate = None if need == "none" else Gate()
             words = () if gate is None else await gate.open()
             server = cls(await Child.spawn(replace(command, words=(*command.words, *words))), patience, gate)
         except OSError as error:

@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
@@ -93,7 +94,6 @@ class RunningTurn:
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[_Decided | _Ran] = []
         self._interrupted_s: float | None = None
-        self._skipped: set[str] = set()
         self._advised = False
         self._broken: BaseException | None = None
         self._signed_in = False
@@ -381,14 +381,13 @@ class RunningTurn:
                     await self._held.draft(Stream(self._open_step(), act.kind), act.text)
                 case a.Output():
                     await self._held.draft(Stream(self._started[act.call], "output"), act.text)
-                case a.Skip() if act.method not in self._skipped:
-                    self._skipped.add(act.method)
-                    log().warning("codex sent %s, which steno does not know; it is skipped", act.method)
+                case a.Skip():
+                    skip(act.method)
                 case a.End():
                     await self._listen_on(act, together[at + 1 :])
                     return act
-                case _:
-                    pass
+                case unreachable:
+                    assert_never(unreachable)
         await self._store(facts)
         return None
 
@@ -484,6 +483,12 @@ class RunningTurn:
         for act in a.joined(list(late)):
             facts += await self._facts(act)
         await self._store(facts)
+
+
+@cache
+def skip(method: str) -> None:
+    """Say it once, however often it comes."""
+    log().warning("codex sent %s, which steno does not know; it is skipped", method)
 
 
 def told_of(outcome: Outcome) -> str:

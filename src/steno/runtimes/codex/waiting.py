@@ -1,6 +1,6 @@
-"""Codex runs this before a command: it tells steno of it and waits for the answer. Only a yes lets the command run.
+"""Codex runs this before a call: it tells steno of it and waits for the answer. Only a yes lets the call run.
 
-It is run by its path, with nothing but Python itself, and starts before each command: it imports as little as it can.
+It is run by its path, with nothing but Python itself, and starts before each call: it imports as little as it can.
 """
 
 import socket
@@ -18,7 +18,7 @@ def main(address: str) -> int:
         answer = b""
     if answer == b"yes":
         return 0
-    sys.stderr.buffer.write(answer or b"not run: steno was asked and is gone")
+    sys.stderr.buffer.write(answer.removeprefix(b"no ") or b"not run: steno was asked and is gone")
     return 2
 
 
