@@ -155,7 +155,7 @@ def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) 
     check(world, run_dying(world, victim, when, n))
 
 
-@pytest.mark.parametrize("hooks", ["true", "false"])
+@pytest.mark.parametrize("hooks", rotating(["true", "false"], 2))
 def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> None:
     """It can bring tools, and they are asked about where codex runs hooks."""
     (world.codex_home / "rules" / "default.rules").unlink()
@@ -183,7 +183,7 @@ def test_where_the_gate_is_needed(tmp_path: Path) -> None:
         assert needed(home, tmp_path) == "all"
 
 
-@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("gate", rotating([False, True], 2))
 def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -> None:
     del world.environment["STENO_CODEX_SANDBOX"]
     if not gate:
@@ -196,7 +196,7 @@ def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -
     assert list(world.work.iterdir()) == []
 
 
-@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("gate", rotating([False, True], 2))
 def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(world: CodexWorld, gate: bool) -> None:
     if not gate:
         (world.codex_home / "rules" / "default.rules").unlink()

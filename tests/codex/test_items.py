@@ -15,6 +15,7 @@ from tests.codex.test_sharing import holding
 from tests.codex.world import CodexWorld
 from tests.program.test_attach import png
 from tests.program.world import wait_until
+from tests.rotating import rotating
 
 SCRIPTING = "gpt-6.1-sol"
 """A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours answers."""
@@ -90,7 +91,7 @@ def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, mode
 
 
 @pytest.mark.promise(4, 37)
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gated", rotating([False, True], 2))
 def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(world: CodexWorld, gated: bool) -> None:
     """Codex's newer models call their tools from a script."""
     patch = "*** Begin Patch\\n*** Add File: new.txt\\n+made\\n*** End Patch"
