@@ -14,9 +14,10 @@ from typing import Any
 from unittest.mock import patch
 
 import apsw
+import msgspec
 import pytest
 
-from steno.journal.facts import HookOwed, InputAdmitted, Record, SessionRenamed, SessionStarted
+from steno.journal.facts import DeliveryOwed, HookOwed, InputAdmitted, Record, SessionRenamed, SessionStarted
 from steno.journal.parts import Text
 from steno.store.errors import (
     JournalCorrupt,
@@ -35,12 +36,13 @@ from steno.store.errors import (
     UnsafePlace,
 )
 from steno.store.protocol import Admission, Cursor, Lease, Settings
-from steno.store.sqlite import database, migrate
+from steno.store.sqlite import database, migrate, reading
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.migrate import Step
 from steno.store.sqlite.pipeline import Pipeline
 from steno.store.sqlite.restore import restore
+from steno.store.sqlite.sql import STATEMENTS
 from steno.store.sqlite.store import SqliteStore
 from steno.store.sqlite.transaction import Transaction
 from tests.store.worker import worker
@@ -630,6 +632,28 @@ def test_a_kill_in_a_migration_leaves_the_old_data_and_it_goes_on_at_the_next_st
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND))
     assert said(path, session) == ["hello"]
     assert version(path) == NOW + 2
+
+
+@pytest.mark.promise(14, 54)
+def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(path: Path, session: str) -> None:
+    with BlockingStore(path) as store:
+        added = store.add(session, [DeliveryOwed(2, "phone", "example.org", "k")])
+        listing = store.glance(session).row
+    connection = database.connect(path, Settings())
+    row = reading.session(connection, session)
+    older = {name: value for name, value in msgspec.to_builtins(listing).items() if name != "deliveries"}
+    row.listing_raw, row.listed, row.owes = msgspec.json.encode(older), row.head, 0
+    values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
+    connection.execute(STATEMENTS["relist"], values).fetchall()
+    connection.close()
+    with BlockingStore(path) as store:
+        assert store.owing() == [], "a row that says nothing of it"
+    set_version(path, 3)
+    with BlockingStore(path) as store:
+        (one,) = store.owing()
+        assert (one.id, list(one.row.deliveries.open)) == (session, [added.first])
+        assert store.verify().damage == ()
+    assert version(path) == NOW
 
 
 def test_a_migration_is_refused_while_another_process_has_the_store_open(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.engine.recover import waits_for_approval
 from steno.journal.deliveries import OwedDelivery
@@ -174,6 +175,8 @@ class Deliveries:
         from steno.gateway.outbox import Debt
 
         turn = one.turn or await self._cut_off(session, glance, one)
+        if turn and not one.turn:
+            one = replace(one, since_ms=max(one.since_ms, glance.row.updated_ms))  # as near to its end as is known
         elsewhere = seq <= await self._store.imported(session)
         return Debt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
