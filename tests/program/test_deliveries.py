@@ -475,7 +475,11 @@ def test_plugins_hear_that_a_delivery_expired(world: World, server: ModelServer)
     world.steno("run", "hi", "--deliver", "phone")
     id = world.only_session()
     install(world)
-    wait_until(lambda: a_day_later(world), "somebody to look at it")
+    server.choose = lambda request: Reply(("", "other"), held=True)
+    with Program(world, script("shifted.py", str(DAY_S + 60), "run", "a day later")) as program:
+        wait_until(lambda: bool(told(world, hook="delivery")), "the plugin to hear of it")
+        server.go_on()
+        assert program.end() == 0
     assert [(one["session_id"], one["outcome"]) for one in told(world, hook="delivery")] == [(id, "expired")]
 
 
