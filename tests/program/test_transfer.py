@@ -171,6 +171,26 @@ def test_a_question_that_waits_can_be_answered_where_the_session_is_now(
     assert (ran(world), len(pending(world)), len(pending(there))) == (1, 1, 0)
 
 
+@pytest.mark.promise(59)
+@pytest.mark.parametrize("by", ["rule", "decision"])
+def test_what_was_allowed_elsewhere_is_not_allowed_here_unless_one_trusts_it(
+    world: World, server: ModelServer, there: World, by: str
+) -> None:
+    """A file could else run commands on whoever goes on with its session."""
+    server.replies = [ASKS, Reply(("It ran.",))]
+    killed_while_waiting(world)
+    id = world.only_session()
+    world.steno("rules" if by == "rule" else "approve", id, *(("--allow", "shell:count *") if by == "rule" else ()))
+    file = world.work / "talk.steno"
+    world.steno("export", id, str(file))
+    refused = complaint(there, "import", str(file), expect=1)
+    assert "unasked: shell" in refused
+    assert "--trust" in refused
+    assert there.sessions() == []
+    there.steno("import", "--trust", str(file))
+    assert exported(there, id) == file.read_bytes()
+
+
 # --- while it runs, and after a kill ---------------------------------------------------------------------------------
 
 

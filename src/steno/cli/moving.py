@@ -45,7 +45,7 @@ async def bring(options: argparse.Namespace, service: Service) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     try:
         with screen.source(options.file) as file:
-            came = await service.transfers.bring(file)
+            came = await service.transfers.bring(file, options.trust)
     except (TransferError, KeyReused) as error:
         complain(f"{options.file}: {error}")
         return FAILED

@@ -188,6 +188,7 @@ def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     export.add_argument("--force", action="store_true", help="write over a file that exists")
     bring = verbs.add_parser("import", help="bring a session from a file into this store, under its own id")
     bring.add_argument("file", metavar="FILE", help="what steno export wrote; - reads standard input")
+    bring.add_argument("--trust", action="store_true", help="also if the session lets calls run unasked")
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:

@@ -11,7 +11,7 @@ from steno.store.errors import UnknownSession
 from steno.store.protocol import Store
 from steno.transfer.comparing import facts_since
 from steno.transfer.exporting import export
-from steno.transfer.importing import Incoming
+from steno.transfer.importing import Incoming, permitting_nothing
 from steno.transfer.markdown import to_markdown
 
 
@@ -39,13 +39,15 @@ class Transfers:
         for piece in to_markdown(session, view.transcript, view.turns.undone()):
             yield piece.encode("utf-8", "backslashreplace")
 
-    async def bring(self, file: BinaryIO) -> Brought:
-        """Store the session of a file, whole or not at all."""
+    async def bring(self, file: BinaryIO, trust: bool) -> Brought:
+        """Store the session of a file, whole or not at all. Without `trust`, one that lets calls run unasked is
+        refused."""
         incoming = Incoming(file)
         header = incoming.header
         try:
             await self._store.glance(header.session)
         except UnknownSession:
-            await self._store.bring(header.session, header.base, incoming.carried())
+            carried = incoming.carried() if trust else permitting_nothing(incoming.carried())
+            await self._store.bring(header.session, header.base, carried)
             return Brought(header.session, True)
         return Brought(header.session, False, await facts_since(self._store, incoming))

@@ -4,6 +4,7 @@ TransferError
   NotAnExport        the file is something else; name the right one
   FileTooNew         a newer steno wrote it; upgrade
   FileDamaged        it is not as it was written; nothing was stored; export the session again
+  Permits            it lets calls run unasked; nothing was stored; import it again as one that you trust
   OtherContent       the session is there and is another than in the file; nothing was stored; keep it, or delete it
   ChangedMeanwhile   text was removed from the session while it was exported; do it again
   FileExists         there is something of that name; nothing was written; choose another, or write over it
@@ -23,6 +24,10 @@ class FileTooNew(TransferError):
 
 
 class FileDamaged(TransferError):
+    pass
+
+
+class Permits(TransferError):
     pass
 
 

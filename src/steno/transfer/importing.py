@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from steno.journal import codec
+from steno.journal.facts import InputAdmitted, Record
+from steno.journal.state import State
 from steno.store.protocol import Carried, Payload
-from steno.transfer import FileDamaged, FileTooNew, NotAnExport
+from steno.transfer import FileDamaged, FileTooNew, NotAnExport, Permits
 from steno.transfer.lines import (
     LINE_BYTES_MAX,
     VERSION,
@@ -107,3 +109,25 @@ class Incoming:
 
     def _damaged(self, what: str) -> FileDamaged:
         return FileDamaged(f"line {self._at} {what}; nothing was stored")
+
+
+def permitting_nothing(carried: Iterator[Carried]) -> Iterator[Carried]:
+    """The same, refused at its end if it would let calls run here that nobody here has allowed: by a rule of the
+    session, or because a call that has not begun was allowed where the session was."""
+    state = State()
+    for one in carried:
+        if isinstance(one, Record) and not isinstance(one.fact, InputAdmitted):  # however many wait, none is held
+            state.apply(one)
+        yield one
+    if permitted := permissions(state):
+        raise Permits(
+            f"the session lets calls run unasked: {', '.join(permitted)}; import --trust FILE takes it as it is, if it "
+            "comes from somebody you trust; nothing was stored"
+        )
+
+
+def permissions(state: State) -> list[str]:
+    """What may run without anybody being asked again, as far as the session says."""
+    calls = () if state.turn is None else state.turn.calls.values()
+    given = [call.call.name for call in calls if call.decision == "allow" and call.started is None]
+    return [rule for rule, verdict in state.rules.items() if verdict == "allow"] + given
