@@ -102,7 +102,10 @@ def _left_ms(home: Path, case: Case) -> float:
         with terminal(home, *FRONTS[case.front], "--yes", "--model", model, env=env) as chat:
             _bring_to(chat, case, server, meanwhile)
             began_s = _leave(chat, case.way)
-            return (_all_gone_s(home, chat.ended_s()) - began_s) * 1000
+            try:
+                return (_all_gone_s(home, chat.ended_s()) - began_s) * 1000
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}: {case.front}, {case.what}, {case.way}") from error
 
 
 @contextmanager
@@ -113,7 +116,8 @@ def _silent_server() -> Iterator[tuple[str, socket.socket]]:
 
 
 def _bring_to(chat: Terminal, case: Case, server: socket.socket, meanwhile: ExitStack) -> None:
-    chat.wait("ready" if case.front == "full screen" else "you> ")
+    rest = "ready" if case.front == "full screen" else "you> "
+    chat.wait(rest)
     chat.type("go\r")
     match case.what:
         case "a model that is silent":
@@ -125,7 +129,7 @@ def _bring_to(chat: Terminal, case: Case, server: socket.socket, meanwhile: Exit
             chat.wait("under-way")
         case _:
             chat.wait("fine, thanks")
-            chat.drain(0.5)  # until the turn has ended
+            chat.wait(rest)
 
 
 def _leave(chat: Terminal, way: str) -> float:

@@ -111,6 +111,27 @@ def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(world: Wo
     assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["hello"]
 
 
+@pytest.mark.promise(6, 12)
+def test_a_second_ctrl_c_leaves_also_when_the_answer_has_stopped_by_then(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("going",), then="hang")]
+    with terminal(world, "--plain") as chat:
+        for number in range(1, 6):
+            chat.wait_seen("you> ", number)
+            chat.type("one\n")
+            chat.wait_seen("going", number)
+            first_s = time.monotonic()
+            chat.type(CTRL_C)
+            chat.wait_seen("you> ", number + 1)
+            chat.type(CTRL_C)
+            if time.monotonic() - first_s < 1.5:
+                break  # else the machine was too slow for the two to belong together
+            time.sleep(2.1)
+        assert chat.end() == 0
+    shown = world.show(world.only_session())
+    assert {(turn["outcome"], turn["cause"]) for turn in shown["turns"]} == {("interrupted", "user")}
+    assert shown["ended"] == "signal"
+
+
 def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, server: ModelServer) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("second",))]
     with terminal(world, "--plain") as chat:

@@ -61,7 +61,6 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
 async def _line(front: Front, session: str | None) -> str | None:
     """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves. Where nobody is any more,
     the visit ends, so that plugins hear of it; what is said next begins another."""
-    last_s = -TWICE_S
     with _signals() as signals:
         while True:
             try:
@@ -72,11 +71,11 @@ async def _line(front: Front, session: str | None) -> str | None:
             if number is None:
                 return line
             now_s = time.monotonic()
-            if number != signal.SIGINT or now_s - last_s < TWICE_S:
+            if number != signal.SIGINT or now_s - front.interrupted_s < TWICE_S:
                 front.service.visits.reason = REASONS[number]
                 leave_by_deadline()
                 return None
-            last_s = now_s
+            front.interrupted_s = now_s
             note("\n[Ctrl-C again, or Ctrl-D, leaves]")
 
 
@@ -147,6 +146,7 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         leaving.stopping = "left"
         events = front.service.turns.answer(admitted, leaving.event)
         await carry_out(front, admitted.session, events, leaving)
+        front.interrupted_s = leaving.interrupted_s
         return admitted.session, leaving.event.is_set()
 
 

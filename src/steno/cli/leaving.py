@@ -100,7 +100,8 @@ class Leaving:
         self._session = session
         self._input = input
         self._watching = watching
-        self._last_s = -TWICE_S
+        self.interrupted_s = -TWICE_S
+        """When a person last asked for an end."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> "Leaving":
@@ -128,10 +129,10 @@ class Leaving:
 
     def _interrupt(self) -> None:
         now_s = time.monotonic()
-        if self._watching or now_s - self._last_s < TWICE_S:
+        if self._watching or now_s - self.interrupted_s < TWICE_S:
             self._leave(signal.SIGINT)
             return
-        self._last_s = now_s
+        self.interrupted_s = now_s
         self._service.visits.reason = self.stopping
         note("\nstopping; Ctrl-C again leaves at once")
         self._tasks.add(asyncio.create_task(self._stop()))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from steno.cli.leaving import Leaving
+from steno.cli.leaving import TWICE_S, Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.screen import Lines, complain, note
 from steno.config import ConfigError
@@ -39,6 +39,7 @@ class Front:
         self.asks = asks
         self.watching = watching
         self.lines = Lines()
+        self.interrupted_s = -TWICE_S
 
 
 async def carry_out(front: Front, session: str, events: AsyncIterator[Event], leaving: Leaving) -> int:
