@@ -30,7 +30,7 @@ SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGHUP": signal.SIGHUP}
 WAYS = (*SIGNALS, "Ctrl-C twice", "closed terminal")
 RESTING = (*WAYS, "Ctrl-D")
 FRONTS = {"full screen": (), "plain": ("--plain",)}
-DEAF = "trap '' TERM INT HUP; (trap '' TERM INT HUP; sleep 3600) & printf 'under%s\\n' -way; sleep 3600"
+DEAF = "trap '' TERM INT HUP; (trap '' TERM INT HUP; sleep 3600) & touch under-way; sleep 3600"
 HANGING_PLUGIN = """
 import time
 from steno.plugins import hookimpl
@@ -100,7 +100,7 @@ def _left_ms(home: Path, case: Case) -> float:
         model = "openai-chat:silent" if silent else f"scripted:{home / 'script.json'}"
         env = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none"}
         with terminal(home, *FRONTS[case.front], "--yes", "--model", model, env=env) as chat:
-            _bring_to(chat, case, server, meanwhile)
+            _bring_to(chat, case, home, server, meanwhile)
             began_s = _leave(chat, case.way)
             try:
                 return (_all_gone_s(home, chat.ended_s()) - began_s) * 1000
@@ -115,7 +115,7 @@ def _silent_server() -> Iterator[tuple[str, socket.socket]]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", server
 
 
-def _bring_to(chat: Terminal, case: Case, server: socket.socket, meanwhile: ExitStack) -> None:
+def _bring_to(chat: Terminal, case: Case, home: Path, server: socket.socket, meanwhile: ExitStack) -> None:
     rest = "ready" if case.front == "full screen" else "you> "
     chat.wait(rest)
     chat.type("go\r")
@@ -126,7 +126,10 @@ def _bring_to(chat: Terminal, case: Case, server: socket.socket, meanwhile: Exit
             asked.recv(1)
             chat.drain(0.2)
         case "a deaf tool with children":
-            chat.wait("under-way")
+            for _ in bounded(3_000, LIMIT_S):
+                if (home / "under-way").exists():
+                    break
+                chat.drain(0.01)
         case _:
             chat.wait("fine, thanks")
             chat.wait(rest)
