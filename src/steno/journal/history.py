@@ -129,6 +129,7 @@ class History(Struct):
     _pinned: dict[Seq, _Slot] = {}
     _chars: int = 0
     _kept_from: int = 0
+    _forked: _Turn | None = None
 
     def apply(self, record: Record) -> None:
         seq, fact = record.seq, record.fact
@@ -237,6 +238,8 @@ class History(Struct):
         return None if entry.seq in self._hidden else entry
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+        if self._forked is not None and self._forked.origin == fact.origin:  # run again: it does not stand twice
+            self._forked.outcome = "interrupted"
         self._turn = self._turns[seq] = _Turn(fact.origin)
         match fact.origin:
             case Takes():
@@ -296,6 +299,7 @@ class History(Struct):
                 if self._turn.origin is not None and self._turn.outcome is None:
                     self._settle_open(seq)
                     self._add(seq, Closed(seq, "interrupted", "forked"))
+                    self._forked = self._turn
                 self._turn = _Turn()
                 said = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
                 self._inputs = {input: self._inputs[input] for input in said}  # what waits is the parent's
