@@ -24,7 +24,7 @@ def test_carried_facts_and_those_after_make_the_same_state_and_history(
     for record in first.records[:upto]:
         carry.apply(record)
     seqs = carry.seqs()
-    if seqs is None or any(needs_everything(record, upto, frozenset(seqs)) for record in after):
+    if seqs is None or any(needs_everything(record, upto, frozenset(seqs), place) for record in after):
         return
     carried = [first.records[seq - 1] for seq in seqs]
     everything = [*first.records, compacted, *later]

@@ -9,6 +9,7 @@ from steno.journal.facts import (
     Continues,
     ForkPoint,
     MessageHidden,
+    MessageRedacted,
     RewindWithdrawn,
     Rewound,
     SessionStarted,
@@ -23,9 +24,10 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.history import HIDDEN, Answered, Closed, History, Said, Settled, Summarised
+from steno.journal.history import HIDDEN, Answered, Closed, Entry, History, Said, Settled, Summarised
 from steno.journal.parts import Content, Refused, Returned, Text, ToolCall, Unknown
 from tests.journal.folding import entries, fold, in_place, said
+from tests.journal.test_carry import moved
 
 ONE: list[AnyFact] = [
     said("one?"),
@@ -287,3 +289,39 @@ def test_a_turn_that_was_open_where_a_fork_begins_is_closed_in_the_fork() -> Non
 def test_a_fork_does_not_take_its_parents_pending_inputs() -> None:
     fork = SessionStarted("cli", forked_from=ForkPoint("parent", 1))
     assert entries(said("one?"), fork, TurnStarted(Takes(1))) == []
+
+
+SUMMARY = Compacted(10, "so far")
+SO_FAR = Summarised(11, 10, "so far")
+LATER: list[AnyFact] = [*ONE, *TWO, SUMMARY]
+
+
+@pytest.mark.promise(45)
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        ([], [SO_FAR]),
+        ([MessageHidden(3)], [SAID_ONE, SAID_TWO, ANSWERED_TWO]),
+        ([MessageHidden(3), MessageHidden(3, False)], [SO_FAR]),
+        ([MessageRedacted(3)], [SAID_ONE, ANSWERED_ONE, SAID_TWO, ANSWERED_TWO]),
+        ([MessageRedacted(11)], [SAID_ONE, ANSWERED_ONE, SAID_TWO, ANSWERED_TWO]),
+        ([MessageHidden(3), Compacted(10, "without it")], [Summarised(13, 10, "without it")]),
+        ([MessageHidden(12)], [SO_FAR]),
+    ],
+)
+def test_a_summary_does_not_stand_for_what_was_taken_from_the_models_view_after_it(
+    edits: list[AnyFact], told: list[Entry]
+) -> None:
+    assert entries(*LATER, *edits) == told
+
+
+@pytest.mark.promise(45)
+def test_an_earlier_summary_stands_where_only_a_later_one_repeats_what_is_hidden() -> None:
+    facts = [*ONE, Compacted(5, "one"), *(moved(fact, 1) for fact in TWO), Compacted(11, "both")]
+    assert entries(*facts) == [Summarised(12, 11, "both")]
+    assert entries(*facts, MessageHidden(9)) == [Summarised(6, 5, "one"), Said(7, (Text("two?"),))]
+
+
+def test_what_was_hidden_when_a_summary_was_made_is_told_again_when_it_is_shown() -> None:
+    facts = [*ONE, *TWO, MessageHidden(3), Compacted(10, "without it"), MessageHidden(3, False)]
+    assert entries(*facts) == [SAID_ONE, ANSWERED_ONE, SAID_TWO, ANSWERED_TWO]

@@ -184,28 +184,37 @@ def test_recovery_notes_never_reach_a_summary(talk: Talk) -> None:
 
 
 @pytest.mark.promise(45)
-def test_what_is_hidden_reaches_no_summariser_and_a_summary_that_may_repeat_it_is_named(talk: Talk) -> None:
+@pytest.mark.parametrize("how", ["hide", "redact"])
+def test_what_is_taken_from_the_models_view_is_in_no_request_whatever_was_summarised(talk: Talk, how: str) -> None:
+    """Before a summary, and after it: then the summary may repeat it, and the rest is told again without it."""
     talk.say_until_nearly_full()
     first, second = (str(message["seq"]) for message in talk.world.messages(talk.id, "user")[:2])
-    with talk.world.start("hide", talk.id, "--seq", first) as hiding:
-        assert hiding.end() == 0
-        assert hiding.errors() == ""
+    yes = ("--yes",) if how == "redact" else ()
+    talk.world.steno(how, talk.id, "--seq", first, *yes)
     talk.world.steno("compact", talk.id)
     assert talk.said[0] not in json.dumps(talk.summary_requests())
     assert talk.said[1] in json.dumps(talk.summary_requests())
-    with talk.world.start("hide", talk.id, "--seq", second) as hiding:
-        assert hiding.end() == 0
-        assert "may repeat it" in hiding.errors()
-    summary = summary_at(talk)
-    talk.world.steno("redact", talk.id, "--seq", str(summary), "--yes")
+    talk.world.steno(how, talk.id, "--seq", second, *yes)
+    before = len(talk.server.requests)
     talk.world.steno("run", "and now?", "--session", talk.id)
-    assert SUMMARY not in json.dumps(talk.requests()[-1])
+    asked = json.dumps(talk.server.requests[before:])
+    assert talk.said[1] not in asked
+    assert talk.said[2] in asked
     check("openai-chat", talk.requests()[-1])
 
 
-def summary_at(talk: Talk) -> int:
-    with steno.open(talk.world.home / "store.db") as library:
-        return next(r.seq for r in library.store.read_all(talk.id) if isinstance(r.fact, Compacted))
+@pytest.mark.promise(28, 45)
+def test_what_is_hidden_while_a_summary_is_made_is_in_no_request_after_it(talk: Talk) -> None:
+    talk.say_until_nearly_full()
+    second = str(talk.world.messages(talk.id, "user")[1]["seq"])
+    talk.summary = Reply((SUMMARY,), usage=False, held=True)
+    with talk.world.start("compact", talk.id) as compacting:
+        wait_until(lambda: bool(talk.summary_requests()), "the summariser to be asked")
+        talk.world.steno("hide", talk.id, "--seq", second)
+        talk.server.go_on()
+        assert compacting.end() == 1
+        assert "edited meanwhile" in compacting.errors()
+    assert talk.facts(Compacted) == []
 
 
 # --- every way in ---------------------------------------------------------------------------------------------------

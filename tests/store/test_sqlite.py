@@ -6,7 +6,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread, current_thread, main_thread
@@ -649,6 +649,8 @@ def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(p
     with BlockingStore(path) as store:
         assert store.owing() == [], "a row that says nothing of it"
     set_version(path, 3)
+    with closing(database.connect(path, Settings())) as connection:
+        connection.execute("drop table imports").fetchall()
     with BlockingStore(path) as store:
         (one,) = store.owing()
         assert (one.id, list(one.row.deliveries.open)) == (session, [added.first])

@@ -58,9 +58,6 @@ async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
     else:
         back = f"steno hide {id} --seq {options.seq} --show puts it back"
         show(f"message {options.seq} is {already}out of the model's view; people still see it; {back}")
-        if (summary := await service.edits.retold(id, options.seq)) is not None:
-            how = f"steno redact {id} --seq {summary} empties it"
-            complain(f"the model is told the summary at {summary}, which was made of it and may repeat it; {how}")
 
 
 async def _redact(options: argparse.Namespace, service: Service, id: str) -> int:

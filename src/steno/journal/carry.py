@@ -17,6 +17,7 @@ from steno.journal.facts import (
     HookOwed,
     InputAdmitted,
     MessageHidden,
+    MessageRedacted,
     Record,
     RewindWithdrawn,
     Rewound,
@@ -119,9 +120,12 @@ class Carry(Struct):
             self._turns = {t: seqs for t, seqs in self._turns.items() if t >= self._said_in or t == keep}
 
 
-def needs_everything(record: Record, upto: Seq, carried: frozenset[Seq]) -> bool:
-    """Whether a fact after the seq brings back what was said before it, so that all of that must be read."""
+def needs_everything(record: Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
+    """Whether a fact after the seq brings back what was said before it, so that all of that must be read. `made` is the
+    place of the summary."""
     match record.fact:
+        case MessageHidden(target=target) | MessageRedacted(target=target):
+            return record.seq > made and (target <= upto or target == made)
         case Rewound(to=to):
             return to <= upto
         case TurnStarted(origin=Continues(turn=turn)):

@@ -18,6 +18,7 @@ from steno.journal.facts import (
     Continues,
     InputAdmitted,
     MessageHidden,
+    MessageRedacted,
     Record,
     RewindWithdrawn,
     Rewound,
@@ -34,6 +35,8 @@ from steno.journal.facts import (
 from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall, Unknown, chars_of, outcome_parts
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
+_CHANGES = (ContextSet, Compacted, MessageHidden, MessageRedacted, Rewound, RewindWithdrawn, SessionStarted)
+"""After these a request is not what the provider counted and some more."""
 
 
 class Said(Struct, frozen=True, gc=False, tag="said"):
@@ -125,7 +128,9 @@ class History(Struct):
     _turn: _Turn = field(default_factory=_Turn)
     _hidden: set[Seq] = set()
     _rewinds: dict[Seq, list[_Slot]] = {}
+    _redacted: set[Seq] = set()
     _summaries: list[_Slot] = []
+    _made_without: dict[Seq, frozenset[Seq]] = {}
     _pinned: dict[Seq, _Slot] = {}
     _chars: int = 0
     _kept_from: int = 0
@@ -174,13 +179,27 @@ class History(Struct):
         """The outline, each entry with its place. A call and its outcome have one place. What an open turn answers
         stands even where a summary stands for it too."""
         standing = self._standing()
-        summaries = (slot.entry for slot in reversed(self._summaries) if not slot.cuts)
-        summary = next((entry for entry in summaries if isinstance(entry, Summarised)), None)
+        summary = self._summary()
         upto = 0 if summary is None else summary.upto
         first: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary)]
         pinned = None if summary is None else self._pinned.get(summary.seq)
         later = (slot for slot in standing if slot.at > upto or slot is pinned)
         return first + [(slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None]
+
+    def _summary(self) -> Summarised | None:
+        """The latest summary that tells nothing but what a model may be told. Where a message of its range was hidden
+        or redacted since, or put back, the messages that it stood for are told again, until another one is made."""
+        for slot in reversed(self._summaries):
+            entry = slot.entry
+            if slot.cuts or not isinstance(entry, Summarised) or entry.seq in self._redacted:
+                continue
+            if self.left_out(entry.upto) == self._made_without[entry.seq]:
+                return entry
+        return None
+
+    def left_out(self, upto: Seq) -> frozenset[Seq]:
+        """Messages up to a seq that a model is not told, or not any more as they were."""
+        return frozenset(seq for seq in self._hidden | self._redacted if seq <= upto)
 
     def _standing(self) -> list[_Slot]:
         return [
@@ -292,7 +311,7 @@ class History(Struct):
             settled.update(_calls(slot.entry))
 
     def _edit(self, seq: Seq, fact: AnyFact) -> None:
-        if isinstance(fact, ContextSet | Compacted | MessageHidden | Rewound | RewindWithdrawn | SessionStarted):
+        if isinstance(fact, _CHANGES):
             self.counted = None
         match fact:
             case SessionStarted():
@@ -312,8 +331,11 @@ class History(Struct):
                     self._pinned[seq] = last
                 self._slots.append(slot)
                 self._summaries.append(slot)
+                self._made_without[seq] = self.left_out(fact.upto)
             case MessageHidden():
                 (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
+            case MessageRedacted():
+                self._redacted.add(fact.target)
             case Rewound():
                 self._rewind(seq, fact.to)
             case RewindWithdrawn():

@@ -65,7 +65,7 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
         return Compaction("nothing", "there is nothing to summarise", (before, before))
     chars = min(_takes(held, limits) * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
     deadline_s = time.monotonic() + limits.summary_s
-    summary = made.before
+    summary, without = made.before, held.history.left_out(made.upto)
     stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)
     try:
         portions = await asyncio.to_thread(compaction.portions, made, chars)
@@ -80,6 +80,9 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     if held.asked_to_stop():
         return Compaction("stopped", "asked to stop", (before, before))
     carries, spent = await held.to_carry(made.upto)
+    await held.catch_up()
+    if held.history.left_out(made.upto) != without:
+        return Compaction("failed", "what it stands for was edited meanwhile", (before, before))
     await held.record(Compacted(made.upto, summary, model.spec, carries=carries, spent=spent))
     return Compaction("done", "", (before, tokens.of_request(held.history)))
 

@@ -33,8 +33,10 @@ async def everything(store: Store, id: str, after: Seq = 0, upto: Seq | None = N
 
 
 class Begin(Struct, frozen=True):
-    """Where a runner begins: with what a summary carries over its seq, and with what the session had spent by then."""
+    """Where a runner begins: with what a summary carries over its seq, and with what the session had spent by then.
+    `made` is the place of the summary."""
 
+    made: Seq = 0
     upto: Seq = 0
     carries: tuple[Seq, ...] = ()
     spent: SpentSoFar = SpentSoFar(0, 0, 0)
@@ -49,7 +51,7 @@ async def last_summary(store: Store, id: str) -> Begin:
     fact = record.fact
     if not isinstance(fact, Compacted) or fact.carries is None or fact.spent is None:
         return Begin()
-    return Begin(fact.upto, fact.carries, fact.spent)
+    return Begin(at, fact.upto, fact.carries, fact.spent)
 
 
 async def to_run(store: Store, id: str) -> tuple[Begin, list[Record]]:
@@ -59,7 +61,7 @@ async def to_run(store: Store, id: str) -> tuple[Begin, list[Record]]:
     carried = frozenset(begin.carries)
     more = page
     while more and begin.upto:
-        if any(needs_everything(record, begin.upto, carried) for record in more):
+        if any(needs_everything(record, begin.upto, carried, begin.made) for record in more):
             return Begin(), await store.read(id, 0, PAGE)
         more = await store.read(id, more[-1].seq, PAGE) if len(more) == PAGE else []
     return begin, page

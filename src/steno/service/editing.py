@@ -15,7 +15,6 @@ from steno.journal.facts import (
     SessionRenamed,
     SessionStarted,
 )
-from steno.journal.history import Summarised
 from steno.journal.parts import Seq
 from steno.journal.transcript import Message
 from steno.runtimes.compacting import Compaction
@@ -92,11 +91,6 @@ class Edits:
             return False
         await self._store.add(session, [MessageHidden(seq, hidden)])
         return True
-
-    async def retold(self, session: str, seq: Seq) -> Seq | None:
-        """The summary that the model is told in the place of a message, if there is one: it may repeat it."""
-        told = (entry for _, entry in (await self._views.view(session)).history.placed())
-        return next((entry.seq for entry in told if isinstance(entry, Summarised) and entry.upto >= seq), None)
 
     async def redactable(self, session: str, seq: Seq) -> str:
         """What would be taken away, in a few words."""
