@@ -80,7 +80,7 @@ def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
     assert "over" in outputs["c1"]
 
 
-@pytest.mark.parametrize("model", ["fake-model", SCRIPTING])
+@pytest.mark.parametrize("model", rotating(["fake-model", SCRIPTING], 2))
 def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, model: str) -> None:
     with told(world, [message("Done.")], model=model) as provider:
         world.run("go")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.program.test_cli_terminal import terminal
 from tests.program.world import Program, World, wait_until
+from tests.rotating import rotating
 
 DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
 STOPPED = ["turn/completed", {"turn": {"id": "TURN", "status": "interrupted"}}]
@@ -182,7 +183,7 @@ def test_a_rule_for_files_counts_for_a_patch_that_waited_while_nobody_ran_the_se
     assert refused["text"] == f"not run: the rule 'edit_file:{world.work}/*' denies it"
 
 
-@pytest.mark.parametrize("budget", ["STENO_LIMITS_STEPS_MAX", "STENO_LIMITS_TURN_TOKENS_MAX"])
+@pytest.mark.parametrize("budget", rotating(["STENO_LIMITS_STEPS_MAX", "STENO_LIMITS_TURN_TOKENS_MAX"], 2))
 def test_a_turn_that_has_spent_its_budget_is_stopped_and_says_so(world: World, budget: str) -> None:
     command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
     ran = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="out")

@@ -8,6 +8,7 @@ import pytest
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import World, wait_until
+from tests.rotating import rotating
 
 CALL = Reply(tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
 
@@ -61,7 +62,7 @@ def test_a_budget_of_a_turn_is_new_with_each_turn_and_that_of_a_session_is_not(
 
 
 @pytest.mark.promise(6, 9)
-@pytest.mark.parametrize("hangs", ["stream", "silence", "tool"])
+@pytest.mark.parametrize("hangs", rotating(["stream", "silence", "tool"], 3))
 def test_a_turn_that_has_had_its_time_ends_and_keeps_what_was_shown(
     world: World, server: ModelServer, hangs: str
 ) -> None:

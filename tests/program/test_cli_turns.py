@@ -74,7 +74,7 @@ def test_ndjson_says_which_tool_starts_and_with_what(world: World, server: Model
 
 
 @pytest.mark.promise(55)
-@pytest.mark.parametrize("doing", ["streaming", "a tool", "waiting"])
+@pytest.mark.parametrize("doing", rotating(["streaming", "a tool", "waiting"], 3))
 def test_deleting_a_session_stops_its_running_turn_and_the_runner_says_so(
     world: World, server: ModelServer, doing: str
 ) -> None:

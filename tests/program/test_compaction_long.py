@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steno.journal.facts import Compacted, InputAdmitted, SessionStarted, StepSealed, StepStarted, Takes
+from steno.journal.facts import Compacted, HelperEnded, InputAdmitted, SessionStarted, StepSealed, StepStarted, Takes
 from steno.journal.facts import TurnEnded as Ended
 from steno.journal.facts import TurnStarted as Started
 from steno.journal.parts import Text
@@ -102,6 +102,16 @@ def test_the_first_prompt_to_a_long_import_is_preceded_by_a_summary(
     assert SUMMARY in json.dumps(last)
     assert f"answer {LONG[0] - 1} " in json.dumps(last)
     assert "question 0 " not in json.dumps(last)
+
+
+def test_a_summary_that_is_too_long_is_cut_and_the_record_says_so(world: World, server: ModelServer) -> None:
+    server.choose = lambda _: Reply((("They spoke. " * 2_000).strip(),), usage=False)
+    world.environment |= {"STENO_MODEL_CONTEXT_TOKENS": "100000", "STENO_TOOLS_ENABLED": "false"}
+    id = imported(world, *LONG)
+    world.steno("compact", id)
+    [made] = facts(world, id, Compacted)
+    assert len(made.summary) == 16_000
+    assert {ended.detail for ended in facts(world, id, HelperEnded)} == {"cut to 16000 of 23999 characters"}
 
 
 @pytest.mark.promise(40)

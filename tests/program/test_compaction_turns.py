@@ -343,7 +343,7 @@ def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(talk: Talk,
 
 @pytest.mark.promise(8, 28)
 @pytest.mark.parametrize("n", rotating(range(1, 5), 2))
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", rotating(["before", "after"], 2))
 def test_a_kill_at_any_boundary_of_a_summary_by_command_leaves_the_old_context_or_the_new(
     talk: Talk, when: str, n: int
 ) -> None:

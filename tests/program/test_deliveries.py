@@ -19,6 +19,7 @@ from tests.program.test_approvals_elsewhere import ASKS, pending, wait_pending
 from tests.program.test_cli_views import complaint
 from tests.program.test_detach import detach, processes
 from tests.program.world import Program, World, wait_until
+from tests.rotating import rotating
 
 __all__ = ["processes"]
 
@@ -122,7 +123,7 @@ def test_a_detached_turn_tells_two_places_when_it_ends(
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize("how", ["failed", "stopped", "terminated"])
+@pytest.mark.parametrize("how", rotating(["failed", "stopped", "terminated"], 3))
 def test_a_place_is_told_of_a_turn_that_did_not_end_well(
     world: World, server: ModelServer, receiver: Receiver, how: str
 ) -> None:
@@ -235,7 +236,7 @@ def test_what_a_session_owed_where_it_came_from_is_not_sent_from_here(
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize("first", [500, 503, 429, 302, "drop"])
+@pytest.mark.parametrize("first", rotating([500, 503, 429, 302, "drop"], 3))
 def test_a_detached_process_stays_and_tries_again_under_the_same_key(
     world: World, server: ModelServer, receiver: Receiver, processes: list[int], first: Any
 ) -> None:
@@ -321,19 +322,22 @@ def test_a_place_that_hangs_keeps_nobody_from_leaving(world: World, server: Mode
     assert len(receiver.keys()) == 2
 
 
+WHEN = ("before", "after")
+
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("when", "first"), rotating([(when, n) for when in WHEN for n in range(1, 5)], 4))
 def test_killed_at_any_write_the_place_is_told_once_or_nothing_was_accepted(
-    world: World, server: ModelServer, receiver: Receiver, when: str
+    world: World, server: ModelServer, receiver: Receiver, when: str, first: int
 ) -> None:
+    """At the first of its writes and at each fourth after it, to the last; from the others on, in the long run."""
     server.choose = lambda request: FINE
     fates: list[str] = []
-    n = 0
+    n = first - 4
     while not fates or fates[-1] != "lived":
-        n += 1
+        n += 4
         one = World(world.work / str(n), server.url)
         configure(one, receiver)
         receiver.sent.clear()
@@ -352,7 +356,7 @@ def test_killed_at_any_write_the_place_is_told_once_or_nothing_was_accepted(
         assert heard["outcome"] in [
             turn["outcome"] for turn in one.show(heard["session"])["turns"] if turn["id"] == heard["turn"]
         ]
-    assert fates.count("killed") > 8, "input, turn, context, step, text, seal, end, attempt, outcome"
+    assert n > 8, "input, turn, context, step, text, seal, end, attempt, outcome"
 
 
 def started_until_settled(world: World) -> bool:
@@ -455,7 +459,7 @@ def test_the_same_input_given_again_owes_no_more(world: World, server: ModelServ
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("act", "outcome"), [(200, "delivered"), (400, "refused"), ("drop", "unknown")])
+@pytest.mark.parametrize(("act", "outcome"), rotating([(200, "delivered"), (400, "refused"), ("drop", "unknown")], 3))
 def test_plugins_hear_what_became_of_it(
     world: World, server: ModelServer, receiver: Receiver, processes: list[int], act: Any, outcome: str
 ) -> None:

@@ -41,7 +41,7 @@ def auto(world: World) -> None:
 @pytest.mark.promise(27, 33)
 @pytest.mark.parametrize(
     "words",
-    [("run", "quick", "--session"), ("undo",), ("rewind", "--to", "3"), ("compact",)],
+    rotating([("run", "quick", "--session"), ("undo",), ("rewind", "--to", "3"), ("compact",)], 2),
     ids=lambda words: words[0],
 )
 def test_nobody_waits_for_a_distillate(world: World, server: ModelServer, words: tuple[str, ...]) -> None:
@@ -106,7 +106,7 @@ def test_several_processes_make_one_distillate(world: World, server: ModelServer
             *((when, n, (GOOD,)) for when in ("before", "after") for n in (1, 2, 3)),
             *((when, n, (Reply(("no",)), GOOD)) for when in ("before", "after") for n in (2, 3, 4, 5)),
         ],
-        3,
+        7,
     ),
 )
 def test_killed_at_any_fact_there_is_one_distillate_in_the_end(

@@ -12,6 +12,7 @@ from tests.program.test_approvals_elsewhere import WAITING, wait_pending
 from tests.program.test_compaction import FILLER, Talk, is_summary
 from tests.program.test_editing import SECRET, files_with
 from tests.program.world import World
+from tests.rotating import rotating
 
 NAMED = re.compile(r"steno redact (\w+) --seq (\d+) removes that")
 
@@ -46,7 +47,7 @@ def test_the_reason_of_a_denial(world: World, server: ModelServer) -> None:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("role", rotating(["user", "assistant"], 2))
 def test_the_words_of_a_provider_that_repeats_the_prompt(world: World, server: ModelServer, role: str) -> None:
     server.replies = [Reply(status=400, complaint=f"cannot handle 'the word is {SECRET}'")]
     world.steno("run", f"the word is {SECRET}", expect=1)
@@ -70,7 +71,7 @@ def test_a_title_that_repeats_it(world: World, server: ModelServer) -> None:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("through", ["parent", "fork"])
+@pytest.mark.parametrize("through", rotating(["parent", "fork"], 2))
 def test_a_summary_in_a_fork_and_one_in_its_parent(world: World, server: ModelServer, through: str) -> None:
     talk = Talk(world, server)
     talk.summary = Reply((f"They spoke of {SECRET}.",), usage=False)

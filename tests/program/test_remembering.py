@@ -39,6 +39,7 @@ from tests.program.distilling import (
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_D, terminal
 from tests.program.world import MODEL, World, wait_until
+from tests.rotating import rotating
 from tests.tui.terminals import full_screen
 
 
@@ -110,7 +111,7 @@ def test_few_turns_and_the_switches_give_no_request(world: World, server: ModelS
 
 @pytest.mark.promise(33)
 @pytest.mark.parametrize(
-    "last", [("run", "goodbye", "--key", "program"), ("retry",), ("continue",)], ids=lambda w: w[0]
+    "last", rotating([("run", "goodbye", "--key", "program"), ("retry",), ("continue",)], 3), ids=lambda w: w[0]
 )
 def test_a_session_of_a_program_is_distilled_after_its_last_command(
     world: World, server: ModelServer, last: tuple[str, ...]
@@ -276,7 +277,7 @@ def test_a_session_that_another_one_takes_the_place_of_is_distilled(world: World
             talking.wait_seen("○ ready")
             talking.type(f"{line}\r")
         talking.wait_seen("○ ready")
-        wait_until(lambda: world.sessions()[0]["turns"] == len(LINES), "the last turn")
+        wait_until(lambda: [one["turns"] for one in world.sessions()] == [len(LINES)], "the last turn")
         talking.type("\x0e")  # Ctrl-N
         id = world.only_session()
         wait_made(world, id)

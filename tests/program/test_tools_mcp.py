@@ -187,7 +187,7 @@ def test_a_call_under_way_when_we_are_killed_is_not_repeated_and_its_server_is_e
 
 @pytest.mark.promise(4, 19, 35)
 @pytest.mark.parametrize("n", rotating(range(4, 8), 4))
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", rotating(["before", "after"], 2))
 def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
     world: World, server: ModelServer, when: str, n: int
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
 
 
 @needs_proc
-@pytest.mark.parametrize("how", ["interrupt", "SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("how", rotating(["interrupt", "SIGINT", "SIGTERM"], 3))
 def test_a_stop_ends_a_call_and_the_server_with_it(world: World, server: ModelServer, how: str) -> None:
     configure(world, stdio("odd", odd("stubborn")))
     server.replies = [Reply(tools=(("odd__pid", "{}"),)), Reply(tools=(("odd__hang", "{}"),))]

@@ -63,7 +63,7 @@ class Person:
         while not holds():
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(f"{what} did not come; the screen:\n{self.screen()}")
-            await self.pilot.pause(0.02)
+            await self.pilot.pause(0.04)
 
     def shows(self, text: str) -> bool:
         """Whether it is on the screen, broken into lines or not."""

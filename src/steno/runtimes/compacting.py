@@ -118,9 +118,11 @@ async def _summarise(
         for task in (answer, stopped):
             task.cancel()
         await asyncio.gather(answer, stopped, return_exceptions=True)
-    summary = text_of(finished.parts).strip()[: compaction.SUMMARY_CHARS_MAX]
+    said = text_of(finished.parts).strip()
+    summary = said[: compaction.SUMMARY_CHARS_MAX]
     problem = _problem(summary, finished, stands_for)
-    await held.record(HelperEnded(started, "failed" if problem else "done", problem, finished.usage))
+    cut = f"cut to {len(summary)} of {len(said)} characters" if len(summary) < len(said) else ""
+    await held.record(HelperEnded(started, "failed" if problem else "done", problem or cut, finished.usage))
     if problem:
         raise _Failed(problem)
     return summary
