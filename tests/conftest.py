@@ -1,12 +1,18 @@
-"""How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), and how many tests run at once."""
+"""How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests run at once, and which
+cases of slow tests the suite takes."""
 
 import os
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
-AT_ONCE_MAX = 8
+from tests.crash.points import SEED
 
-settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=30)
+AT_ONCE_MAX = 8
+SLOW = ("tests/program/", "tests/codex/")
+
+settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=20)
 settings.register_profile("torture", settings.get_profile("suite"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
@@ -15,3 +21,21 @@ def pytest_xdist_auto_num_workers() -> int:
     """Two for each core, up to a bound: half of the time a test waits for a process, a disk or a pause."""
     cores = os.cpu_count() or 1
     return max(cores, min(2 * cores, AT_ONCE_MAX))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a slow test the suite takes every second one, and the others the next day; the long run takes
+    all. A test whose cases rotate by themselves, and of which one is left, keeps that one."""
+    cases = [item for item in items if item.nodeid.startswith(SLOW) and hasattr(item, "callspec")]
+    short = [item for item in cases if item.get_closest_marker("torture") is None]
+    many, place = Counter(map(_test, short)), Counter[str]()
+    day = SEED + SEED // 20  # else lists that rotate with an even step would lose the same cases for ever
+    for item in short:
+        place[_test(item)] += 1
+        if many[_test(item)] > 1 and (place[_test(item)] + day) % 2:
+            item.add_marker(pytest.mark.torture)
+
+
+def _test(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
