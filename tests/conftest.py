@@ -1,5 +1,5 @@
-"""How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests run at once, and which
-cases of slow tests the suite takes."""
+"""How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests run at once, and
+which cases of slow tests the suite takes."""
 
 import os
 from collections import Counter
