@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from steno.journal.codec import encode
+from steno.journal.facts import SessionStarted
 from steno.store.sqlite.blocking import BlockingStore
 from tests.program.diary import hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
@@ -139,6 +140,28 @@ def test_a_chat_in_which_nothing_was_said_ends_without_a_trace(world: World) -> 
         assert program.end() == 0
     assert world.sessions() == []
     assert told(world) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_who_leaves_before_a_first_turn_began_leaves_an_input_that_waits_and_no_end_to_tell_of(
+    world: World, server: ModelServer, number: signal.Signals
+) -> None:
+    """As while somebody else holds the session: the runtime of this process never starts."""
+    install(world)
+    with BlockingStore(world.home / "store.db") as store:
+        id = store.create(SessionStarted("test", name="k"))
+        lease = store.acquire(id)
+        with world.start("run", "hi", "--key", "k") as program:
+            wait_until(lambda: bool(world.show(id)["visitors"]), "the input to be accepted")
+            assert left_in_s(program, number) < LEAVE_S
+            assert "Traceback" not in program.errors()
+        store.abandon(lease)
+    server.replies = [Reply(("elsewhere",)), Reply(("taken up",))]
+    world.steno("run", "next", "--key", "other")
+    assert [one for one in told(world) if one["session_id"] == id] == []
+    assert world.show(id)["ended"] == SIGNALS[number]
+    assert "taken up" in world.steno("continue", id), "what was accepted waited"
+    assert [one["reason"] for one in told(world) if one["session_id"] == id] == ["left"]
 
 
 def test_watching_is_no_visit(world: World, server: ModelServer) -> None:

@@ -8,13 +8,24 @@ from pathlib import Path
 import pytest
 
 from steno.config import Config, Place
-from steno.journal.facts import FreeFact, HookDone, HookOwed, InputAdmitted, SessionEnded, SessionStarted
+from steno.journal.facts import (
+    FreeFact,
+    HookDone,
+    HookOwed,
+    InputAdmitted,
+    SessionEnded,
+    SessionStarted,
+    Takes,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+)
 from steno.journal.parts import Text
 from steno.plugins.protocol import NoPlugins, Told, Untold
 from steno.service import Service
 from steno.service.visits import Visits
-from steno.store.errors import StoreFull
-from steno.store.protocol import Admission, Appended
+from steno.store.errors import StoreError, StoreFull
+from steno.store.protocol import Admission, Appended, Glance
 from steno.store.sqlite.store import SqliteStore
 from steno.wiring import Wiring
 
@@ -48,6 +59,17 @@ class Full(SqliteStore):
         return await super().add(session, facts, key)
 
 
+class Unreadable(SqliteStore):
+    """The disk fails when somebody leaves."""
+
+    failing = False
+
+    async def glance(self, session: str) -> Glance:
+        if self.failing:
+            raise StoreError("the disk does not answer")
+        return await super().glance(session)
+
+
 @asynccontextmanager
 async def opened(folder: Path, kind: type[SqliteStore] = SqliteStore) -> AsyncIterator[SqliteStore]:
     store = await kind.open(folder / "store.db")
@@ -63,13 +85,18 @@ def visits(store: SqliteStore, ear: Listener | None = None) -> Visits:
     return Visits(store, Views(store), ear or Listener(), "test")
 
 
-async def said(store: SqliteStore, by: Visits | None = None) -> str:
-    """A session in which something was said; with `by`, as the first input of a visit."""
+async def said(store: SqliteStore, by: Visits | None = None, outcome: TurnOutcome | None = "done") -> str:
+    """A session in which something was said and a turn ended; with `by`, as the first input of a visit."""
     visit = None if by is None else by.opening(None)
     said = InputAdmitted((Text("hi"),), "test")
     admitted = await store.admit(Admission(input=said, create=SessionStarted("test"), visit=visit))
     if by is not None:
         by.began(admitted.session, admitted.visit)
+    if outcome is not None:
+        lease = await store.acquire(admitted.session)
+        turn = await store.append(lease, [TurnStarted(Takes(admitted.seq))], admitted.seq)
+        ended = await store.append(lease, [TurnEnded(turn.first, outcome)], turn.last)
+        await store.release(lease, ended.last)
     return admitted.session
 
 
@@ -100,7 +127,7 @@ async def test_an_end_is_recorded_with_its_reason_and_told_once(tmp_path: Path) 
         here = visits(store, ear)
         id = await said(store, here)
         assert await here.leave("idle") == []
-        assert await facts(store, id, SessionEnded) == [SessionEnded("idle", "none", 2)]
+        assert await facts(store, id, SessionEnded) == [SessionEnded("idle", "done", 2)]
         assert [type(fact) for fact in await facts(store, id, HookOwed, HookDone)] == [HookOwed, HookDone]
         assert [one["reason"] for one in ear.heard] == ["idle"]
 
@@ -133,11 +160,35 @@ async def test_an_empty_session_has_nothing_to_end(tmp_path: Path) -> None:
 
 
 @case
-async def test_a_session_whose_runtime_never_started_ends_as_one_with_an_input_that_waits(tmp_path: Path) -> None:
+async def test_a_session_whose_runtime_never_started_has_no_end_to_tell_of(tmp_path: Path) -> None:
     ear = Listener()
     async with opened(tmp_path) as store:
         here = visits(store, ear)
-        await said(store, here)
+        id = await said(store, here, outcome=None)
+        assert await here.leave() == []
+        assert await facts(store, id, SessionEnded, HookOwed) == [SessionEnded("left", "none", 2)]
+        assert (await store.glance(id)).row.pending, "what was accepted waits as before"
+        assert await store.owing() == []
+    assert ear.heard == []
+
+
+@pytest.mark.promise(39)
+@case
+async def test_who_was_killed_before_the_runtime_started_is_told_of_when_a_turn_has_run(tmp_path: Path) -> None:
+    ear = Listener()
+    async with opened(tmp_path) as store:
+        id = await said(store, visits(store, ear), outcome=None)
+    async with opened(tmp_path) as store:
+        here = visits(store, ear)
+        await here.look()
+        assert await facts(store, id, SessionEnded, HookOwed) == [SessionEnded("killed", "none", 2)]
+        assert await store.owing() == []
+        assert ear.heard == []
+        await here.attend(id)
+        [input] = (await store.glance(id)).row.pending
+        lease = await store.acquire(id)
+        await store.append(lease, [TurnStarted(Takes(input))], (await store.glance(id)).head)
+        await store.abandon(lease)
         await here.leave()
     (heard,) = ear.heard
     assert (heard["completed"], heard["interrupted"]) == (False, True)
@@ -155,9 +206,23 @@ async def test_a_store_that_fails_at_the_end_keeps_nobody_from_being_told(tmp_pa
         assert [one["reason"] for one in ear.heard] == ["left"]
     async with opened(tmp_path) as store:
         await visits(store, ear).look()
-        assert await facts(store, id, SessionEnded) == [SessionEnded("killed", "none", 2)]
+        assert await facts(store, id, SessionEnded) == [SessionEnded("killed", "done", 2)]
         assert [one["reason"] for one in ear.heard] == ["left", "killed"]
         assert len({one["key"] for one in ear.heard}) == 1
+
+
+@pytest.mark.promise(39)
+@case
+async def test_a_store_that_cannot_even_be_read_keeps_nobody_from_being_told(tmp_path: Path) -> None:
+    ear = Listener()
+    async with opened(tmp_path, Unreadable) as store:
+        here = visits(store, ear)
+        id = await said(store, here)
+        assert isinstance(store, Unreadable)
+        store.failing = True
+        (problem,) = await here.leave("signal")
+        assert "the disk does not answer" in problem
+        assert [(one["session_id"], one["reason"]) for one in ear.heard] == [(id, "signal")]
 
 
 @pytest.mark.promise(39)
@@ -168,7 +233,7 @@ async def test_what_a_plugin_raises_is_recorded_and_it_is_not_told_again(tmp_pat
         here = visits(store, ear)
         id = await said(store, here)
         await here.leave()
-        assert await facts(store, id, HookDone) == [HookDone(5, "ear", "ValueError: no")]
+        assert await facts(store, id, HookDone) == [HookDone(7, "ear", "ValueError: no")]
         await visits(store, ear).look()
     async with opened(tmp_path) as store:
         await visits(store, ear).look()
@@ -219,7 +284,7 @@ async def test_of_many_that_look_at_once_one_ends_a_dead_visit_and_tells_of_it(t
     stores = [await SqliteStore.open(tmp_path / "store.db") for _ in range(6)]
     try:
         await asyncio.gather(*(visits(store, ear).look() for store in stores))
-        assert await facts(stores[0], id, SessionEnded) == [SessionEnded("killed", "none", 2)]
+        assert await facts(stores[0], id, SessionEnded) == [SessionEnded("killed", "done", 2)]
         assert len(ear.heard) == 1
     finally:
         for store in stores:

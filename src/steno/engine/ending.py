@@ -25,6 +25,11 @@ class Standing(Struct, frozen=True):
     waiting: bool = False
     model: str = ""
 
+    @property
+    def ran(self) -> bool:
+        """Whether a turn ever began. Where none did there is no end to tell of."""
+        return self.last_turn != "none"
+
 
 class Visit(Struct, frozen=True):
     session: str

@@ -86,13 +86,15 @@ class Visits:
         return [problem for problem in found if problem]
 
     async def _leave(self, visit: Visit, reason: Reason) -> str:
-        """A store that fails does not keep plugins from being told."""
+        """A store that fails does not keep plugins from being told. A session in which no turn ever began has no end to
+        tell of; its visit is ended in the store alone, so that nobody takes it for a dead process's."""
         at, problem = Standing(), ""
         plugins: Sequence[str] = self._plugins.having(HOOK)
         owed: Seq | None = None
         try:
             async with asyncio.timeout(STORE_S):
                 at = await self._standing(visit.session)
+                plugins = plugins if at.ran else ()
                 owed = await self._end(visit, reason, at, plugins)
                 plugins = plugins if owed is not None else ()
         except UnknownSession:
@@ -181,6 +183,7 @@ class Visits:
         [record] = await self._store.read(session, seq - 1, 1)
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
         visit, at = Visit(session, seq, platform), await self._standing(session)
+        plugins = plugins if at.ran else ()
         owed = await self._end(visit, "killed", at, plugins)
         if owed is not None:
             await self._tell(session, owed, plugins, told(visit, "killed", at), patient=True)
