@@ -57,6 +57,9 @@ class ModelServer:
         """Let answers that are held end, now and from here on."""
         self._going_on.set()
 
+    def hold_again(self) -> None:
+        self._going_on.clear()
+
     def __exit__(self, *_: object) -> None:
         self.go_on()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -42,6 +42,7 @@ def script(name: str, *words: str) -> tuple[str, ...]:
 def next_start(world: World, server: ModelServer, until: Any, what: str) -> None:
     """Somebody starts steno for something else, and has it open until what is owed is settled."""
     server.choose = lambda request: Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    server.hold_again()
     with world.start("run", "SOMETHING ELSE") as program:
         wait_until(until, what)
         server.go_on()
@@ -370,6 +371,7 @@ def test_of_several_that_start_at_once_one_tells(world: World, server: ModelServ
     receiver.acts = ["hold"]
     assert (states(world), receiver.sent) == ([("owed", "")], [])
     server.choose = lambda request: Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    server.hold_again()
     programs = [world.start("run", "SOMETHING ELSE", "--key", f"k{number}") for number in range(4)]
     try:
         wait_until(lambda: len(receiver.sent) == 1, "the place to be told")
