@@ -8,10 +8,10 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import trustme
 from msgspec.structs import replace
 
 from steno.journal.facts import Usage
@@ -27,25 +27,6 @@ STREAMS = dict(zip(SPECS, (CHAT, RESPONSES, MESSAGES), strict=True))
 WHOLES = dict(zip(SPECS, (WHOLE["chat"], WHOLE["responses"], WHOLE["messages"]), strict=True))
 KEY = "sk-openai-test"
 CHAT_SPEC = SPECS[0]
-TLS = """\
------BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg469NHptz64sn1IA/
-fpGqRJl0MIkj7YY8TYzrCerBVcOhRANCAAQjGV+9W2BnSihxehuY31Pb3VHAPJzJ
-FxNPZp2xWwgxom3oX4CbBuMOuDoL6xHocpsAZhfVxPI8Hbt+hJoWl8xl
------END PRIVATE KEY-----
------BEGIN CERTIFICATE-----
-MIIBmzCCAUGgAwIBAgIUWr0k6w63pDjY04DpRghVcaoRoq4wCgYIKoZIzj0EAwIw
-FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTExNjIzMzU0MloYDzIxMjYxMDIz
-MjMzNTQyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
-PQMBBwNCAAQjGV+9W2BnSihxehuY31Pb3VHAPJzJFxNPZp2xWwgxom3oX4CbBuMO
-uDoL6xHocpsAZhfVxPI8Hbt+hJoWl8xlo28wbTAdBgNVHQ4EFgQU/ztWMTT/8XyL
-dKFa6m34ft7KcIIwHwYDVR0jBBgwFoAU/ztWMTT/8XyLdKFa6m34ft7KcIIwDwYD
-VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
-zj0EAwIDSAAwRQIgJx0FUC3TYGCDCsPuQKETrQv8Dz3x8luk5S5mLrnVoVACIQCL
-XQRvJC6p+YQlb4H431XGykvLLzUx/Y4M3KYF1G8uAw==
------END CERTIFICATE-----
-"""
-"""A key and a certificate for 127.0.0.1 that it signed itself."""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -287,11 +268,10 @@ def test_a_connection_that_never_comes_was_not_sent() -> None:
 
 
 @pytest.mark.promise(8)
-def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
+def test_a_server_that_nobody_vouches_for_gets_nothing() -> None:
     async def test() -> None:
-        (tmp_path / "tls.pem").write_text(TLS)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "tls.pem")
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
         came: list[bytes] = []
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -302,7 +282,7 @@ def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
             base = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(ModelError) as error:
                 await events_of(make(CHAT_SPEC, replace(SETTINGS, openai_base_url=base)))
-        assert (error.value.cause, error.value.sent) == ("unreachable", "no")
+        assert (error.value.cause, error.value.sent) == ("not_trusted", "no")
         assert "certificate" in error.value.detail.lower()
         assert came in ([], [b""])
 

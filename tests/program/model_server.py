@@ -3,6 +3,7 @@ the socket, ask for tools, fail. It speaks Chat Completions and Messages."""
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Any, Literal
@@ -32,9 +33,10 @@ class Reply(Struct, frozen=True):
 
 class ModelServer:
     """Replies are used in order; the last one is repeated. Where `choose` is given, it picks the reply by the request.
-    `on_request` runs before anything is answered."""
+    `on_request` runs before anything is answered. With `tls` it is to be reached by https."""
 
-    def __init__(self, *replies: Reply) -> None:
+    def __init__(self, *replies: Reply, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.replies = list(replies) or [Reply(("ok",))]
         self.requests: list[dict[str, Any]] = []
         self.bodies: list[bytes] = []
@@ -67,11 +69,11 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' * (self._tls is not None)}://127.0.0.1:{self.port}/v1"
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._handle, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._handle, "127.0.0.1", 0, ssl=self._tls))
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()

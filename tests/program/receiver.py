@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -24,9 +25,11 @@ class Sent(Struct, frozen=True):
 
 
 class Receiver:
-    """Acts are used in order; the last one is repeated. `on_receipt` runs before anything is answered."""
+    """Acts are used in order; the last one is repeated. `on_receipt` runs before anything is answered. With
+    `tls` it is to be reached by https."""
 
-    def __init__(self, *acts: Act, port: int = 0) -> None:
+    def __init__(self, *acts: Act, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.acts = list(acts) or [200]
         self.sent: list[Sent] = []
         self.on_receipt: Callable[[Sent], None] | None = None
@@ -36,7 +39,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"http{'s' * (self._tls is not None)}://127.0.0.1:{self.port}/hook"
 
     def go_on(self) -> None:
         self._going_on.set()
@@ -64,6 +67,8 @@ class Receiver:
             daemon_threads = True
 
         self._server = Server(("127.0.0.1", self.port), Handler)
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 

@@ -55,6 +55,9 @@ def _interrupted(cause: str, session: str) -> str:
             return f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
 
 
+TRUST = "have SSL_CERT_FILE name a file with the certificate of whoever signed it"
+
+
 def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[str, str]:
     """What failed, and what a person can do about it."""
     address = "the model" if provider is None else provider.url
@@ -64,6 +67,8 @@ def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[s
         case "unreachable":
             mend = "" if provider is None else f"check {provider.url_from}"
             return f"{address} cannot be reached{because}", mend
+        case "not_trusted":
+            return f"the certificate of {address} is not trusted{because}", TRUST
         case "no_key":
             return f"{address} wants a key that it accepts{because}", f"set {key_from}"
         case "unknown_model" | "no_model":

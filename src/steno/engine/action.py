@@ -25,7 +25,7 @@ from steno.journal.state import OpenCall, OpenTurn, State
 RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout"))
 """Causes of a lost attempt that another attempt may mend."""
 
-MENDED_BY_ANOTHER = RETRIED | {"refused", "no_key", "no_model", "unknown_model"}
+MENDED_BY_ANOTHER = RETRIED | {"refused", "not_trusted", "no_key", "no_model", "unknown_model"}
 """Causes that another model may mend. What is too long is made shorter, by another model where this one cannot."""
 
 WAIT_MS_MAX = 120_000

@@ -3,6 +3,7 @@
 What is known of a request that got no answer:
 
     no connection                        unreachable     not sent
+    its certificate is not trusted       not_trusted     not sent
     connected, then nothing came back    dropped         unknown whether it arrived
     nothing came back for `idle_s`       timeout         unknown; sent if the answer had begun
     an HTTP status                       by status       sent
@@ -238,6 +239,9 @@ async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta
 def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
     reason = failures.bounded(str(error) or type(error).__name__)
     match error:
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+            return ModelError("not_trusted", failures.bounded(why), "no")
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
             return ModelError("unreachable", reason, "no")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password

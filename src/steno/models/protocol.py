@@ -2,7 +2,7 @@
 
 ModelError         nothing came back; the attempt is lost
   .cause           rate_limited, overloaded, server_error, unreachable, dropped, timeout: worth another attempt
-                   refused, no_key, no_model, unknown_model, too_long: not
+                   refused, not_trusted, no_key, no_model, unknown_model, too_long: not
   .sent            whether the provider may have received the request
 """
 

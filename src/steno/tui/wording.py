@@ -5,6 +5,7 @@ from steno.tui.blocks import Tone
 
 CAUSES = {
     "unreachable": "the model cannot be reached",
+    "not_trusted": "the certificate of the model's server is not trusted",
     "no_key": "the provider wants a key that it accepts",
     "unknown_model": "there is no such model",
     "no_model": "there is no such model",
@@ -20,6 +21,7 @@ CAUSES = {
 
 _OTHER = "choose another model with /model, then /retry"
 MENDS = {
+    "not_trusted": "start steno with SSL_CERT_FILE naming a file with the certificate of whoever signed it",
     "no_key": f"start steno with its key (OPENAI_API_KEY, ANTHROPIC_API_KEY or config.toml), or {_OTHER}",
     "unknown_model": _OTHER,
     "no_model": _OTHER,
