@@ -64,4 +64,5 @@ def test_who_is_not_trusted_or_is_somebody_else_is_told_nothing(
         assert (server.requests, receiver.sent) == ([], [])
         (turn,) = world.show(world.only_session())["turns"]
         assert (turn["outcome"], turn["cause"]) == ("failed", "not_trusted")
-        assert [one["state"] for one in deliveries(world)] == ["owed"]
+        (owed,) = deliveries(world)
+        assert (owed["state"], owed["cause"]) == ("owed", "its certificate is not trusted")

@@ -32,6 +32,8 @@ class Webhook:
                 )
                 async with posting as response:
                     return Answered(response.status)
+        except aiohttp.ClientConnectorCertificateError:
+            return Unreached("its certificate is not trusted")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL):
             return Unreached("unreachable")
         except TimeoutError:
