@@ -1,5 +1,6 @@
 """Sessions in the chat: found, resumed, renamed, deleted, forked and edited; what was left open is said."""
 
+import asyncio
 import json
 
 import pytest
@@ -9,7 +10,10 @@ from textual.widgets import Input
 
 import steno
 from steno.journal.facts import SessionAttended, SessionEnded
-from steno.tui import telling
+from steno.service import Summary
+from steno.service.views import Views
+from steno.store.errors import JournalCorrupt
+from steno.tui import acting, telling
 from steno.tui.blocks import Block
 from steno.tui.dialogs import Finder
 from steno.tui.plain import one_line
@@ -42,6 +46,57 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
         await person.sees("▌ about the sea", "resumed")
         assert person.session == sea
 
+    chat_with(world, talk)
+
+
+def test_every_session_is_found_and_the_latest_are_shown_first(
+    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is up when a part of them is read."""
+    ids = [said(world, text) for text in ("the oldest", "apples", "pears", "plums", "the newest")]
+    monkeypatch.setattr(acting, "SESSIONS_AT_ONCE", 2)
+    sessions, reading_on = Views.sessions, asyncio.Event()
+
+    async def slow(self: Views, limit: int, before: int | None = None) -> list[Summary]:
+        if before is not None:
+            await reading_on.wait()
+        return await sessions(self, limit, before)
+
+    async def talk(person: Person) -> None:
+        await person.press("ctrl+o")
+        await person.sees("the newest", "plums")
+        await person.press(*"oldest")
+        await person.sees("nothing is like this; there are more")
+        reading_on.set()
+        await person.sees("the oldest")
+        await person.press("enter")
+        await person.sees("▌ the oldest", "resumed")
+        assert person.session == ids[0]
+
+    monkeypatch.setattr(Views, "sessions", slow)
+    chat_with(world, talk)
+
+
+def test_a_list_that_cannot_be_read_to_its_end_says_so(
+    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("the oldest", "pears", "plums"):
+        said(world, text)
+    monkeypatch.setattr(acting, "SESSIONS_AT_ONCE", 2)
+    sessions = Views.sessions
+
+    async def broken(self: Views, limit: int, before: int | None = None) -> list[Summary]:
+        if before is not None:
+            raise JournalCorrupt("a row is damaged")
+        return await sessions(self, limit, before)
+
+    async def talk(person: Person) -> None:
+        await person.press("ctrl+o")
+        await person.sees("pears", "plums")
+        await person.press(*"oldest")
+        await person.sees("the rest could not be read: a row is damaged")
+
+    monkeypatch.setattr(Views, "sessions", broken)
     chat_with(world, talk)
 
 

@@ -222,10 +222,10 @@ class Views:
                 yield listed.id
             page = await self._store.list(PAGE, before=page[-1].mark)
 
-    async def sessions(self, limit: int) -> list[Summary]:
-        """The latest first, each as it stands: as `view` has it."""
+    async def sessions(self, limit: int, before: int | None = None) -> list[Summary]:
+        """The latest first, each as it stands: as `view` has it. `before` is the mark of the last one that is known."""
         found = []
-        for listed in await self._store.list(limit):
+        for listed in await self._store.list(limit, before):
             with contextlib.suppress(UnknownSession):  # deleted since
                 found.append(await self._as_it_stands(listed))
         return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +22,7 @@ from steno.tui.watching import Watched
 if TYPE_CHECKING:
     from steno.tui.app import Chat
 
-SESSIONS_MAX = 300
+SESSIONS_AT_ONCE = 100
 
 
 class Acts:
@@ -128,8 +129,8 @@ class Acts:
     async def sessions(self) -> None:
         acts = {"f2": ("rename", "rename"), "delete": ("delete", "delete"), "ctrl+n": ("new", "new")}
         while True:
-            rows = [_row(one, time.time()) for one in await self._chat.service.views.sessions(SESSIONS_MAX)]
-            done = await self._chat.ask(Finder("Sessions", rows, acts))
+            first, later = await self._listed()
+            done = await self._chat.ask(Finder("Sessions", first, acts, later=later))
             match done:
                 case ("open", session):
                     await self.open(session)
@@ -144,6 +145,18 @@ class Acts:
                     await self.delete(session)
                 case _:
                     return
+
+    async def _listed(self) -> tuple[list[Row], AsyncIterator[list[Row]]]:
+        """The latest sessions, and the others page by page."""
+        views, now_s = self._chat.service.views, time.time()
+        latest = await views.sessions(SESSIONS_AT_ONCE)
+
+        async def earlier(page: list[Summary]) -> AsyncIterator[list[Row]]:
+            while page:
+                page = await views.sessions(SESSIONS_AT_ONCE, page[-1].listed.mark)
+                yield [_row(one, now_s) for one in page]
+
+        return [_row(one, now_s) for one in latest], earlier(latest)
 
     async def _title(self, session: str) -> str | None:
         tail = await self._chat.service.views.end(session, 1)

@@ -1,6 +1,6 @@
 """What comes up over the chat: a list to find something in, a question, a line to type, the help."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -15,11 +15,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from steno.store.errors import StoreError
 from steno.tui.commands import COMMANDS
 from steno.tui.palette import Palette
 from steno.tui.plain import one_line
 
 ROWS_MAX = 500
+MORE = "there are more, which are being read"
 NAME_CELLS_MIN = 16
 KEYS = (
     ("Enter", "send; while a turn runs, queue"),
@@ -84,11 +86,21 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         Binding("pageup", "move(-10)", "Up", priority=True),
     ]
 
-    def __init__(self, heading: str, rows: Sequence[Row], acts: Mapping[str, tuple[str, str]], free: str = "") -> None:
-        """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen itself."""
+    def __init__(
+        self,
+        heading: str,
+        rows: Sequence[Row],
+        acts: Mapping[str, tuple[str, str]],
+        free: str = "",
+        later: AsyncIterator[Sequence[Row]] | None = None,
+    ) -> None:
+        """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen itself; `later` are
+        rows that come while the list is shown already."""
         super().__init__()
+        self._later = later
+        self._end = "" if later is None else MORE
         self._heading = heading
-        self._rows = rows
+        self._rows = list(rows)
         self._acts = acts
         self._free = free
         self._typing = Input(placeholder="type to find", compact=True)
@@ -108,9 +120,23 @@ class Finder(ModalScreen[tuple[str, str] | None]):
     def on_mount(self) -> None:
         self._fill()
         self._typing.focus()
+        if self._later is not None:
+            self.run_worker(self._read_on(self._later))
+
+    async def _read_on(self, later: AsyncIterator[Sequence[Row]]) -> None:
+        """What is shown and chosen stays so: rows are added behind it."""
+        try:
+            async for rows in later:
+                self._rows += rows
+                if self._listed.option_count < ROWS_MAX:
+                    self._fill_again()
+            self._end = ""
+        except StoreError as error:
+            self._end = f"the rest could not be read: {error}"
+        self._fill_again()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(lambda: self._fill(self._listed.highlighted or 0))
+        self.call_after_refresh(self._fill_again)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._catch_up()
@@ -118,6 +144,9 @@ class Finder(ModalScreen[tuple[str, str] | None]):
     def _catch_up(self) -> None:
         if self._typing.value != self._listed_for:
             self._fill()
+
+    def _fill_again(self) -> None:
+        self._fill((self._listed.highlighted or 0) if self._typing.value == self._listed_for else 0)
 
     def _fill(self, at: int = 0) -> None:
         """What is like what is typed, as wide as there is room beside a scrollbar; `at` is chosen."""
@@ -129,7 +158,8 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
         if not found:
-            said = f'use "{wanted}" ({self._free})' if self._free and wanted else "nothing is like this"
+            none = "nothing is like this" + (f"; {self._end}" if self._end else "")
+            said = f'use "{wanted}" ({self._free})' if self._free and wanted else none
             listed.add_option(Option(Text(said, style="italic"), disabled=not (self._free and wanted)))
         listed.highlighted = at
 
