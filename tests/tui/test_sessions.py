@@ -40,6 +40,12 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
         await person.sees("Sessions", "about the mountains", "about the sea")
+        await person.press(*sea[:5])
+        await person.sees_no_more("about the mountains")
+        await person.press(*["backspace"] * 5, sea[-1], "0")
+        await person.sees("nothing is like this")
+        await person.press(*["backspace"] * 2)
+        await person.sees("about the mountains")
         await person.press(*"sea")
         await person.sees_no_more("about the mountains")
         await person.press("enter")

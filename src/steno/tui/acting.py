@@ -379,6 +379,6 @@ def _row(one: Summary, now_s: float) -> Row:
     state: str = "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
     if row.pending and not one.listed.owner:
         state = f"{len(row.pending)} unanswered"
-    words = f"{row.title} {one.listed.id} {row.name or ''} {row.model}".lower()
+    words = f"{row.title} {row.name or ''} {row.model}".lower()
     beside = (f"{row.messages} msg", telling.ago(row.updated_ms, now_s), "" if state == "done" else state)
     return Row(one.listed.id, row.title or "(nothing said)", words, beside)

@@ -21,6 +21,8 @@ from steno.tui.palette import Palette
 from steno.tui.plain import one_line
 
 ROWS_MAX = 500
+ID_CHARS_MIN = 3
+"""Of an id, to find it by: one letter of it is in almost every other."""
 MORE = "there are more, which are being read"
 NAME_CELLS_MIN = 16
 KEYS = (
@@ -51,12 +53,15 @@ MESSAGE_KEYS = (
 
 class Row(Struct, frozen=True):
     """A line of a list: a name, and what stands `beside` it in columns, the most important one last. `words` is what is
-    searched."""
+    searched; an id is found by its beginning."""
 
     id: str
     name: str
     words: str
     beside: tuple[str, ...] = ()
+
+    def has(self, word: str) -> bool:
+        return word in self.words or (len(word) >= ID_CHARS_MIN and self.id.startswith(word))
 
 
 def columns(rows: Sequence[Row], width: int) -> list[Text]:
@@ -153,7 +158,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         wanted, listed = self._typing.value, self._listed
         self._listed_for = wanted
         words = wanted.lower().split()
-        found = [row for row in self._rows if all(word in row.words for word in words)][:ROWS_MAX]
+        found = [row for row in self._rows if all(row.has(word) for word in words)][:ROWS_MAX]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
