@@ -105,6 +105,25 @@ def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(world: Worl
     assert not (world.work / "made").exists()
 
 
+def test_a_word_that_is_typed_while_a_question_is_open_answers_nothing_and_tab_goes_to_the_question(
+    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "GUARD_S", 0.0)
+    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("ok",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.sees("Allow shell?", "always in this session")
+        await person.press(*"why any")
+        await person.sees("> why any", "Allow shell?", "Tab")
+        assert not (world.work / "made").exists()
+        await person.press("tab", "y")
+        await person.sees("ok", "> why any")
+
+    chat_with(world, talk)
+    assert (world.work / "made").exists()
+
+
 def test_always_allows_later_calls_of_the_session_too(world: World, server: ModelServer) -> None:
     call = Reply(tools=(("shell", '{"command": "echo again"}'),))
     server.replies = [call, call, Reply(("Both ran.",))]

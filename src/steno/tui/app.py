@@ -171,6 +171,7 @@ class Chat(App[int]):
     def _paint_question(self, calls: list[Call]) -> None:
         asking, composer = self.query_one(Asking), self.query_one(Composer)
         asking.show(calls)
+        composer.asked = bool(calls)
         first = calls[0].key if calls else None
         if first != self._asked and first is not None and not composer.text and len(self.screen_stack) == 1:
             asking.focus()
@@ -266,11 +267,18 @@ class Chat(App[int]):
                 scroll.action_screens(-1 if event.what == "pageup" else 1)
             case "take back":
                 self.do(self.acts.take_back())
+            case "answer":
+                self.query_one(Asking).focus()
             case "leave":
                 self._leave_if_idle()
 
     def on_asking_decided(self, event: Asking.Decided) -> None:
         self.do(self.acts.decide(event.call, event.answer))
+
+    def on_asking_typed(self, event: Asking.Typed) -> None:
+        composer = self.query_one(Composer)
+        composer.insert(event.text)
+        composer.focus()
 
     def on_scroll_wants_earlier(self) -> None:
         self.do(self._load_earlier())

@@ -116,7 +116,8 @@ class Waiting(Bar):
 
 
 class Asking(Bar, can_focus=True):
-    """A question about a call, answered with one key."""
+    """A question about a call, answered with one key. Whoever types something else instead says it: from there on no
+    letter of it is an answer."""
 
     DEFAULT_CSS = "Asking { height: auto; display: none; }"
 
@@ -126,10 +127,18 @@ class Asking(Bar, can_focus=True):
             self.call = call
             self.answer = answer
 
+    class Typed(Message):
+        """Text that is for the input."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     def __init__(self, palette: Palette = DARK) -> None:
         super().__init__(palette)
         self._calls: list[Call] = []
         self._since_s = 0.0
+        self._typing = False
         self.always = False
 
     @property
@@ -170,6 +179,7 @@ class Asking(Bar, can_focus=True):
         return [list(Strip(line).crop_extend(0, self.size.width, ground)) for line in (top, bottom)]
 
     def on_focus(self) -> None:
+        self._typing = False
         self.refresh()
 
     def on_blur(self) -> None:
@@ -178,12 +188,22 @@ class Asking(Bar, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         answers = {"y": "allow", "n": "deny"} | ({"a": "always"} if self.always else {})
         call = self.call
-        if call is None or event.key not in answers:
+        if call is None or not (event.key in answers or event.is_printable):
             return
         event.stop()
         event.prevent_default()
-        if time.monotonic() - self._since_s >= GUARD_S:
+        if self._typing or event.key not in answers:
+            self._type(event.character or "")
+        elif time.monotonic() - self._since_s >= GUARD_S:
             self.post_message(self.Decided(call, answers[event.key]))
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self._type(event.text)
+
+    def _type(self, text: str) -> None:
+        self._typing = True
+        self.post_message(self.Typed(text))
 
 
 def _shortened(model: str, room: int) -> str:

@@ -77,7 +77,7 @@ class Composer(TextArea):
             self.steer = steer
 
     class Wants(Message):
-        """Something that is not for the text: leave, scroll, take a queued input back."""
+        """Something that is not for the text: leave, scroll, take a queued input back, answer a question."""
 
         def __init__(self, what: str) -> None:
             super().__init__()
@@ -88,6 +88,8 @@ class Composer(TextArea):
         self.highlight_cursor_line = False
         self.takes_back = False
         """Whether an input waits that the up key takes back."""
+        self.asked = False
+        """Whether there is a question that the tab key goes to."""
         self._offered = offered
         self._offered_for = ""
         """The text that the list was made for: news of a change may come later than the next key."""
@@ -137,6 +139,8 @@ class Composer(TextArea):
                 self.insert("\n")
             case "tab" if self._offered.chosen is not None:
                 self._complete()
+            case "tab" if self.asked:
+                self.post_message(self.Wants("answer"))
             case "up" | "down" if self._offered.chosen is not None:
                 self._offered.move(-1 if key == "up" else 1)
             case "up" if self.cursor_location[0] == 0 and not self.text and self.takes_back:
