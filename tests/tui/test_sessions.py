@@ -347,7 +347,7 @@ def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, se
             running.kill()
 
     async def resume(person: Person) -> None:
-        await person.sees("an input waits unanswered", "queued  two")
+        await person.sees("an input waits unanswered", "queued  two", "ready  /continue runs what waits")
         await person.say("/undo")
         await person.sees("undone")
         await person.say("/continue")
@@ -421,6 +421,8 @@ def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: Wor
 
     async def talk(person: Person) -> None:
         await person.sees("going")
+        await person.say("and this")
+        await person.sees("queued  and this")
         await person.press("ctrl+d")
         await person.until(lambda: person.chat.left == 0, "leaving")
 
@@ -430,6 +432,41 @@ def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: Wor
         assert running.process.poll() is None
         server.go_on()
         assert running.end() == 0
+
+
+@pytest.mark.promise(34)
+def test_whoever_follows_a_session_sees_that_its_process_was_killed(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("half of ", "it"), then="hang")]
+    with elsewhere(world, "run", "go") as running:
+        running.wait_shown("half of it")
+
+        async def talk(person: Person) -> None:
+            await person.sees("answering in process", "half of it")
+            running.process.kill()
+            await person.sees("the process was killed", "/continue")
+            assert "ready" in person.status()
+            assert person.screen().count("half of it") == 1
+
+        chat_with(world, talk, world.only_session())
+
+
+def test_a_session_that_is_deleted_elsewhere_says_so_and_nothing_runs_any_more(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(("going",), then="hang"), Reply(("a new one",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("going")
+        await asyncio.to_thread(world.steno, "delete", person.session, "--yes")
+        await person.sees("was deleted")
+        await person.until(lambda: "deleted" in person.status(), "the state")
+        await person.pilot.pause(0.3)
+        assert "lease" not in person.screen()
+        await person.press("ctrl+d")
+        await person.until(lambda: person.chat.left == 0, "leaving")
+
+    chat_with(world, talk)
 
 
 def test_whoever_waits_for_an_input_that_is_taken_back_is_told(world: World, server: ModelServer) -> None:

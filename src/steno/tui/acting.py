@@ -118,7 +118,7 @@ class Acts:
     async def _look_away(self) -> None:
         """A turn that runs here goes on only while its session is shown, so that nobody stops one without seeing it."""
         chat = self._chat
-        if chat.watched.driving and chat.watched.turn() is not None:
+        if chat.watched.runs_here():
             raise Misused("a turn runs here; stop it with Ctrl-C, or wait for it")
         before = chat.watched.id
         await chat.watched.leave(0.2)

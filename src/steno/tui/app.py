@@ -184,6 +184,8 @@ class Chat(App[int]):
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
         state = telling.state(watched.folded.state, watched.owner, watched.driving, self.compacting is not None)
+        if watched.deleted or watched.left_behind():
+            state = telling.DELETED if watched.deleted else telling.LEFT_BEHIND
         if (busy := (state.busy, watched.turn())) != self._busy:
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         status.state, status.busy = state.word, state.busy
@@ -388,7 +390,7 @@ class Chat(App[int]):
             self.tell("nothing runs")
 
     def _leave_if_idle(self) -> None:
-        if self.watched.driving and self.watched.turn() is not None:
+        if self.watched.runs_here():
             self.tell("a turn runs here: Ctrl-C stops it, and leaves if pressed twice", "warn")
         else:
             self.go(0)

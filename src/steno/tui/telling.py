@@ -30,13 +30,18 @@ class Doing(Struct, frozen=True):
     hint: str = ""
 
 
+DELETED = Doing("deleted")
+LEFT_BEHIND = Doing("cut off", hint="/continue takes it up")
+
+
 def state(state: State, owner: str | None, driving: bool, compacting: bool) -> Doing:
     if compacting:
         return Doing("summarising", True, "Ctrl-C stops")
     turn = state.turn
     elsewhere = "" if owner is None or is_ours(owner) else f" in {runner(owner)}"
     if turn is None:
-        return Doing("starting", True) if driving and state.pending else Doing("ready")
+        waits = "/continue runs what waits" if state.pending and owner is None else ""
+        return Doing("starting", True) if driving and state.pending else Doing("ready", hint=waits)
     if waits_for_you(state):
         return Doing("waits for your answer", False)
     if turn.interrupted is not None:

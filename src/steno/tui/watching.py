@@ -18,8 +18,11 @@ from steno.store.errors import StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 from steno.tui.blocks import Block, Call, Said
 from steno.tui.folding import Folded, earlier_blocks
+from steno.tui.telling import is_ours, problem
 
 OWNER_LOOK_S = 0.5
+LOOKS_ALONE = 2
+"""So often in a row nobody runs an open turn before it counts as left behind: whoever runs it may just begin."""
 
 
 class Watched:
@@ -32,6 +35,9 @@ class Watched:
         self.owner: str | None = None
         self.leaving = asyncio.Event()
         self.driving = False
+        self.deleted = False
+        self._alone = 0
+        self._left_behind = asyncio.Event()
         self._service = service
         self._changed = changed
         self._failed = failed
@@ -87,7 +93,16 @@ class Watched:
         return self.folded.asked()
 
     def turn(self) -> Seq | None:
-        return None if self.folded.state.turn is None else self.folded.state.turn.seq
+        open = self.folded.state.turn
+        return None if open is None or self.deleted else open.seq
+
+    def runs_here(self) -> bool:
+        """Whether a turn would end with this process. What waits for another process does not."""
+        return self.driving and self.turn() is not None and (self.owner is None or is_ours(self.owner))
+
+    def left_behind(self) -> bool:
+        """Whether a turn is open that nobody runs any more."""
+        return self._alone >= LOOKS_ALONE and self.turn() is not None
 
     async def earlier(self) -> list[Block]:
         """The blocks of the page before what is loaded; none at the beginning."""
@@ -108,15 +123,30 @@ class Watched:
         session = self.id or ""
         try:
             while True:
-                if await self._follow_from(session):
+                if await self._follow_while_run(session):
                     return
                 since = self._end.page.first
                 self._take_end(await self._service.views.end(session, max(self._end.head - since + 2, 1)))
                 self._changed()
         except UnknownSession:
-            self._failed("this session was deleted")
+            self.deleted = True
+            self._failed("this session was deleted; Ctrl-N begins another one, Ctrl-O lists those that there are")
         except StoreError as error:
             self._failed(f"{error}; what comes now is not shown")
+
+    async def _follow_while_run(self, session: str) -> bool:
+        """Take in what comes. False if the end must be read anew, also because whoever ran the turn is gone: no fact
+        says so yet."""
+        self._left_behind.clear()
+        following = asyncio.ensure_future(self._follow_from(session))
+        left_behind = asyncio.ensure_future(self._left_behind.wait())
+        try:
+            await asyncio.wait([following, left_behind], return_when=asyncio.FIRST_COMPLETED)
+            return following.done() and following.result()
+        finally:
+            following.cancel()
+            left_behind.cancel()
+            await asyncio.gather(following, left_behind, return_exceptions=True)
 
     async def _follow_from(self, session: str) -> bool:
         """Take in what comes. False if the end must be read anew: somebody has closed what was open."""
@@ -156,9 +186,17 @@ class Watched:
                 if owner != self.owner:
                     self.owner = owner
                     self._changed()
+                self._look_whether_alone()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._looking.wait(), OWNER_LOOK_S if self.turn() is not None else 2.0)
             self._looking.clear()
+
+    def _look_whether_alone(self) -> None:
+        run = self.driving or self._provisional or (self.owner is not None and not is_ours(self.owner))
+        self._alone = 0 if run or self.turn() is None or self.asked() else self._alone + 1
+        if self._alone == LOOKS_ALONE:
+            self._left_behind.set()
+            self._changed()
 
     # --- acting
 
@@ -192,10 +230,21 @@ class Watched:
             except UnknownSession:
                 return
             except (StoreError, ConfigError, Misused) as error:
-                self._failed(f"{error}; what was stored is kept")
+                if not await self._is_gone(session):
+                    self._failed(f"{problem(error)}; what was shown is kept")
             finally:
                 self.driving = False
                 self._changed()
+
+    async def _is_gone(self, session: str) -> bool:
+        """Whether it was deleted: whoever follows it says so."""
+        try:
+            await self._service.views.owner(session)
+        except UnknownSession:
+            return True
+        except StoreError:
+            return False
+        return False
 
     async def stop(self) -> bool:
         """Ask the running turn to stop, whoever runs it; whether there is one."""
