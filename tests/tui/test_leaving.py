@@ -171,6 +171,30 @@ def test_ctrl_d_leaves_when_nothing_is_typed_and_nothing_runs(world: World, serv
         assert "kept: steno --resume" in chat.seen()
 
 
+@pytest.mark.promise(2)
+def test_what_is_sent_and_left_at_once_is_stored_and_what_is_not_sent_is_shown(
+    world: World, server: ModelServer
+) -> None:
+    """All of it is there before the chat has looked at the first key."""
+    server.replies = [Reply(("going",), then="hang")]
+    with full_screen(world) as chat:
+        chat.wait_seen("○ ready")
+        chat.type("hello\r" + CTRL_D + "half a")
+        chat.wait_seen("a turn runs here")
+        chat.wait_seen("going")
+        chat.type(" line" + CTRL_C + CTRL_C)
+        assert chat.end() == 0
+        assert "not sent: half a line" in chat.seen()
+    with full_screen(world, "--continue") as chat:
+        chat.wait_seen("○ ready")
+        chat.type("and more\r" + CTRL_C + CTRL_C)
+        assert chat.end() == 0
+        assert "1 input is not answered yet" in chat.seen()
+    said = world.messages(world.only_session(), "user")
+    assert [message["text"] for message in said] == ["hello", "and more"]
+    assert len(server.requests) == 1
+
+
 def test_the_terminal_is_as_it_was_after_leaving(world: World) -> None:
     with full_screen(world) as chat:
         chat.wait_seen("○ ready")

@@ -207,11 +207,12 @@ async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -
     from steno.tui.running import run as run_full_screen
 
     wiring.check()  # a model that cannot be used is refused before anything is stored
-    status, session = await run_full_screen(service, wiring, await chat.session_of(options, service))
-    if session is not None and not service.ephemeral:
+    last = await run_full_screen(service, wiring, await chat.session_of(options, service))
+    if not service.ephemeral:
         with contextlib.suppress(screen.OutputLost):  # the window may have been closed
-            show(f"kept: steno --resume {session}")
-    return status
+            for line in wording.left(last.session, last.unanswered, last.unsent):
+                show(line)
+    return last.status
 
 
 async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:

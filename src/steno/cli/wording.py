@@ -93,6 +93,15 @@ def lost(cause: str, detail: str, provider: Provider | None) -> str:
     return f"no answer{address} ({cause})" + (f": {detail}" if detail else "")
 
 
+def left(session: str | None, unanswered: int, unsent: str) -> list[str]:
+    """What whoever left the full screen must know."""
+    found = [] if session is None else [f"kept: steno --resume {session}"]
+    if unanswered:
+        which = "1 input is" if unanswered == 1 else f"{unanswered} inputs are"
+        found.append(f"{which} not answered yet; there, /continue runs what waits")
+    return [*found, f"not sent: {unsent}"] if unsent.strip() else found
+
+
 def advice(error: StoreError) -> str:
     """What to do about an error of the store, where that does not say so itself."""
     match error:

@@ -1,6 +1,7 @@
 """The chat on the screen: puts the parts together, and paints what changed a few dozen times a second at most."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
@@ -71,6 +72,8 @@ class Chat(App[int]):
         self.watched = Watched(service, self.changed, self.failed)
         self.acts = Acts(self)
         self.left: int | None = None
+        self.unsent = ""
+        """What was typed and not sent when somebody left."""
         self._session = session
         self._typed = typed
         self._notes: list[Notice] = []
@@ -87,6 +90,7 @@ class Chat(App[int]):
         self._active_s = time.monotonic()
         self._typed_last = ""
         self._jobs: set[asyncio.Task[None]] = set()
+        self._saying: set[asyncio.Task[None]] = set()
         for each in PALETTES:
             self.register_theme(theme(each))
         self.theme = f"steno-{shade}"
@@ -260,7 +264,9 @@ class Chat(App[int]):
         if meant is not None:
             self.do(self.acts.command(*meant))
         else:
-            self.do(self.acts.say(event.text, "steer" if event.steer else "queue"))
+            saying = self.do(self.acts.say(event.text, "steer" if event.steer else "queue"))
+            self._saying.add(saying)
+            saying.add_done_callback(self._saying.discard)
 
     def on_composer_wants(self, event: Composer.Wants) -> None:
         scroll = self.query_one(Scroll)
@@ -390,7 +396,7 @@ class Chat(App[int]):
             self.tell("nothing runs")
 
     def _leave_if_idle(self) -> None:
-        if self.watched.runs_here():
+        if self._saying or self.watched.runs_here():
             self.tell("a turn runs here: Ctrl-C stops it, and leaves if pressed twice", "warn")
         else:
             self.go(0)
@@ -413,9 +419,22 @@ class Chat(App[int]):
         try:
             if self._stopping is not None:
                 await asyncio.wait([self._stopping], timeout=STOP_S)
+            self.watched.leaving.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._take_in(), STOP_S)
+            self.unsent = self.query_one(Composer).text
             await self.watched.leave(LEAVE_S)
         finally:
             self.exit(status)
+
+    async def _take_in(self) -> None:
+        """What was sent before somebody left is accepted. A key goes from one part to the next until it is here."""
+        for part in self.query_one(Composer).ancestors_with_self:
+            passed = asyncio.Event()
+            if part.call_later(passed.set):
+                await passed.wait()
+        if self._saying:
+            await asyncio.wait(self._saying)
 
     on_leaving: Any = None
     """Called first when the chat is left; makes sure that it ends."""

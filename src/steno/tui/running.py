@@ -3,16 +3,30 @@
 import asyncio
 import signal
 
+from msgspec import Struct
+
 from steno.cli.leaving import leave_by_deadline
 from steno.config import terminal
 from steno.service import Service
+from steno.store.errors import StoreError
 from steno.tui.app import Chat
+from steno.tui.plain import visible
 from steno.tui.terminal import Restorer, ask
 from steno.wiring import Wiring
 
 
-async def run(service: Service, wiring: Wiring, session: str | None) -> tuple[int, str | None]:
-    """The chat, until somebody leaves; its exit status and the session that was on the screen last."""
+class Left(Struct, frozen=True):
+    """How the chat was left: its exit status, the session that was on the screen last, how many of its inputs nobody
+    answers, and what was typed and not sent."""
+
+    status: int
+    session: str | None
+    unanswered: int
+    unsent: str
+
+
+async def run(service: Service, wiring: Wiring, session: str | None) -> Left:
+    """The chat, until somebody leaves."""
     restorer = Restorer()
     asked = ask(terminal())
     chat = Chat(service, wiring, session, asked.shade, asked.typed)
@@ -27,4 +41,16 @@ async def run(service: Service, wiring: Wiring, session: str | None) -> tuple[in
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
-    return (1 if chat.left is None else chat.left), chat.watched.id
+    last = chat.watched.id
+    return Left(1 if chat.left is None else chat.left, last, await _unanswered(service, last), visible(chat.unsent))
+
+
+async def _unanswered(service: Service, session: str | None) -> int:
+    """How many inputs wait for nobody. If the store does not say, none: they are told when the session is resumed."""
+    if session is None:
+        return 0
+    try:
+        end = await service.views.end(session, 1)
+    except StoreError:
+        return 0
+    return 0 if end.owner is not None else len(end.row.pending)

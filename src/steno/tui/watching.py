@@ -98,7 +98,8 @@ class Watched:
 
     def runs_here(self) -> bool:
         """Whether a turn would end with this process. What waits for another process does not."""
-        return self.driving and self.turn() is not None and (self.owner is None or is_ours(self.owner))
+        runs = self.turn() is not None or bool(self.folded.state.pending)
+        return self.driving and runs and (self.owner is None or is_ours(self.owner))
 
     def left_behind(self) -> bool:
         """Whether a turn is open that nobody runs any more."""
