@@ -545,6 +545,10 @@ def test_a_long_session_is_read_from_its_end_as_far_as_one_scrolls(world: World,
         assert scroll.laid_out <= LINES_MAX + 200
         await person.press("end")
         await person.sees("question 119")
+        await person.press("home", "escape")
+        await person.sees_no_more("question 119")
+        await person.say("/nosuch")  # whoever sends something wants to see what comes of it
+        await person.sees("there is no command /nosuch", "question 119")
 
     chat_with(world, talk, id)
 

@@ -247,6 +247,7 @@ class Chat(App[int]):
 
     def on_composer_sent(self, event: Composer.Sent) -> None:
         composer = self.query_one(Composer)
+        self.query_one(Scroll).action_bottom()
         meant = parse(event.text)
         if not event.text.strip() and not self.attached:
             composer.put_back(event.text)
