@@ -194,6 +194,11 @@ def test_files_and_images_go_with_the_next_input(world: World, server: ModelServ
 
     async def talk(person: Person) -> None:
         await person.say(f"/attach {world.work / 'note.txt'}")
+        await person.say(f"/attach {world.work}/a\\ picture.png")  # as a terminal writes a file that is dropped on it
+        await person.say(f"/attach {(world.work / 'note.txt').as_uri()}")
+        await person.sees(f"+ attached a picture.png ({len(PNG)} B)\n + attached note.txt (17 B)")
+        await person.say("/detach")
+        await person.say("/detach")
         await person.say(f"/attach '{world.work / 'a picture.png'}'")
         await person.sees("+ attached note.txt (17 B)", f"+ attached a picture.png ({len(PNG)} B)")
         await person.say("what is in it?")

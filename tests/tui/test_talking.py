@@ -196,6 +196,7 @@ def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> No
         await person.sees("running shell")
         await person.type("to the left")
         await person.press("ctrl+s")
+        await person.sees("» steers  to the left")
         await person.until(lambda: len(world.messages(person.session, "user")) == 2, "the second input")
         (world.work / "steered").touch()
         await person.sees("turned", "▌ to the left")

@@ -1,10 +1,14 @@
 """What a person does in the chat, beyond typing: each command, and what can be done with a message."""
 
 import asyncio
+import contextlib
+import os
+import shlex
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
 
 from steno.journal.facts import ContextSet
 from steno.journal.parts import Seq
@@ -46,6 +50,8 @@ class Acts:
                 await self.choose_model(rest)
             case "attach":
                 self.attach(rest or self._needs("attach PATH"))
+            case "detach":
+                self.detach()
             case "theme":
                 chat.restyle("light" if rest == "light" or (not rest and chat.shade == "dark") else "dark")
             case "copy":
@@ -333,12 +339,17 @@ class Acts:
 
     def attach(self, path: str) -> None:
         try:
-            attachment = read_attachment(Path(path.strip("'\"")).expanduser())
+            attachment = read_attachment(_meant(path))
         except Misused:
             self._chat.query_one(Composer).put_back(f"/attach {path}")
             raise
         self._chat.attached.append(attachment)
-        self._chat.tell(f"{telling.attached(attachment)} goes with the next input")
+        self._chat.tell(f"{telling.attached(attachment)} goes with the next input; /detach takes it off again")
+
+    def detach(self) -> None:
+        if not self._chat.attached:
+            raise Misused("nothing is attached")
+        self._chat.tell(f"{telling.attached(self._chat.attached.pop())} does not go with the next input")
 
     # --- copying
 
@@ -372,6 +383,24 @@ class Acts:
 
     def _needs(self, usage: str) -> str:
         raise Misused(f"usage: /{usage}")
+
+
+def _meant(typed: str) -> Path:
+    """The file that is meant: as it is typed, or as shells, terminals and file managers write one."""
+    words = [typed, typed.strip("'\"")]
+    with contextlib.suppress(ValueError):  # a quotation mark that is part of the name
+        words.append(" ".join(shlex.split(typed)))
+    if typed.startswith("file://"):
+        words.append(unquote(urlsplit(typed).path))
+    paths = [_from_home(Path(word)) for word in words]
+    return next(filter(os.path.exists, paths), paths[1])
+
+
+def _from_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # the home of nobody whom this machine knows
+        return path
 
 
 def _row(one: Summary, now_s: float) -> Row:

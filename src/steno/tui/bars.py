@@ -103,7 +103,7 @@ class Waiting(Bar):
             room = max(self.size.width - len(hint) - 13, 10)
             found.append(
                 [
-                    Segment(" » queued  ", Style(color=colours.warn)),
+                    Segment(" » steers  " if said.steers else " » queued  ", Style(color=colours.warn)),
                     Segment(one_line(said.text, room), Style(color=colours.text)),
                     Segment(hint, Style(color=colours.soft)),
                 ]

@@ -13,7 +13,7 @@ Tone = Literal["quiet", "good", "warn", "bad"]
 
 
 class Said(Struct, frozen=True, tag=True):
-    """An input. `files` are the names of what came with it."""
+    """An input. `files` are the names of what came with it. One that `steers` waits for the next step only."""
 
     key: str
     seq: Seq
@@ -24,6 +24,7 @@ class Said(Struct, frozen=True, tag=True):
     author: str = ""
     hidden: bool = False
     undone: bool = False
+    steers: bool = False
 
 
 class Answer(Struct, frozen=True, tag=True):

@@ -33,6 +33,7 @@ COMMANDS = (
     Command("goal", "TEXT", "say what this session is for; the model is told with every request"),
     Command("memory", "", "what this session is told of earlier ones"),
     Command("attach", "PATH", "send a file or an image with the next input"),
+    Command("detach", "", "take the last attached file off again"),
     Command("rename", "TITLE", "give this session a title"),
     Command("delete", "", "delete this session for good"),
     Command("copy", "", "copy the last answer"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
@@ -147,7 +148,8 @@ class Folded(Struct):
     def waiting(self) -> list[Said]:
         """The inputs that nobody has taken yet, the oldest first."""
         waiting = [message for message in self.transcript.messages if message.state == "pending"]
-        return [_said(message, False) for message in waiting]
+        steering = {seq for seq, input in self.state.pending.items() if input.mode == "steer"}
+        return [replace(_said(message, False), steers=message.seq in steering) for message in waiting]
 
     def asked(self) -> list[Call]:
         """The calls that a person must decide about."""
