@@ -5,10 +5,14 @@ import signal
 
 import pytest
 
+from tests.codex.doings import told
+from tests.codex.responses_server import call, message
 from tests.codex.world import CodexWorld
 from tests.program.test_cli_terminal import terminal
+from tests.program.test_tools_mcp import stdio
 from tests.program.world import Program, wait_until
 from tests.rotating import rotating
+from tests.tools.mcp_servers import odd
 
 COMMAND = {"command": "echo ran >> ran; echo hi"}
 
@@ -161,3 +165,21 @@ def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_anothe
     assert [one["outcome"] for one in world.show(world.only_session())["turns"]] == ["done"]
     assert world.run("and") == "And so on.\n"
     assert len(world.threads()) == 1
+
+
+@pytest.mark.promise(4, 37)
+def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(world: CodexWorld) -> None:
+    world.steno("sessions")
+    world.home.joinpath("config.toml").write_text(stdio("odd", odd()))
+    with told(world, [call("odd__count", "m1")], [call("odd__count", "m2")], [message("Done.")]) as provider:
+        with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+            wait_until(lambda: "approval.asked" in kinds(world), "a question")
+            program.kill()
+        world.wait_codex_gone()
+        session = world.only_session()
+        world.steno("approve", session)
+        assert world.steno("continue", session) == "Done.\n"
+        assert "count 1" in json.dumps(provider.requests[-1]["input"][-1])
+    [counted] = world.messages(session, "tool")
+    assert (counted["text"], counted["state"]) == ("count 1", "complete")
+    assert (world.work / "count.txt").read_text() == "run\n"

@@ -1,5 +1,7 @@
 """Codex in the full-screen chat: the same screen as with our own loop."""
 
+import asyncio
+
 import pytest
 
 from tests.codex.world import LONG, CodexWorld
@@ -38,23 +40,28 @@ def test_a_command_of_codex_is_asked_about_with_one_key_and_is_a_card_with_its_o
     ]
 
 
-@pytest.mark.promise(12)
+@pytest.mark.promise(12, 21)
 def test_ctrl_c_stops_codex_and_what_was_shown_is_kept(world: CodexWorld) -> None:
     async def talk(person: Person) -> None:
         await person.say("slow")
-        await person.sees("word0 word1 word2 word3", "▍")
+        await person.sees("word0 word1", "▍")
+        await asyncio.to_thread(world.steno, "run", "slow too", "--session", person.session, "--steer", "--detach")
+        await person.until(lambda: person.screen().count("word3") == 2, "another answer")
         await person.say("and then?")
         await person.sees("queued  and then?")
         await person.press("ctrl+c")
         await person.sees("stopped by you; what was shown is kept", "▌ and then?", "And so on.")
         await person.rests()
         shown = person.screen()
-        stopped = world.messages(person.session, "assistant")[0]["text"]
+        stopped = world.messages(person.session, "assistant")[1]["text"]
         assert " ".join(stopped.split()) in " ".join(shown.split())
 
     chat_with(world, talk)
-    (_, stopped, *rest) = world.said()
-    assert LONG.startswith(stopped[1])
-    assert (stopped[0], stopped[2]) == ("assistant", "interrupted")
+    (_, steered, _, stopped, *rest) = world.said()
+    for one in (steered, stopped):
+        assert LONG.startswith(one[1])
+        assert (one[0], one[2]) == ("assistant", "interrupted")
     assert rest == [("user", "and then?", "complete"), ("assistant", "And so on.", "complete")]
     world.wait_codex_gone()
+    told = [str(one["content"]) for one in world.requests("and then?")[-1]]
+    assert [told.count(said) for said in ("slow", "slow too", "and then?")] == [1, 1, 1]

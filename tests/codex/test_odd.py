@@ -13,6 +13,7 @@ import pytest
 from tests.program.test_cli_terminal import terminal
 from tests.program.world import Program, World, wait_until
 from tests.rotating import rotating
+from tests.tui.chatting import Person, chat_with
 
 DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
 STOPPED = ["turn/completed", {"turn": {"id": "TURN", "status": "interrupted"}}]
@@ -129,6 +130,33 @@ def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
     assert (turn["outcome"], turn["cause"]) == ("failed", "sandbox")
     scripted(world, [message("Hello."), DONE])
     assert run(world)[0] == "Hello.\n"
+
+
+@pytest.mark.promise(23)
+def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_waits(world: World) -> None:
+    world.environment["STENO_CODEX_INTERRUPT_S"] = "0.2"
+    scripted(world, [delta("Hello.")])
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("Hello. ▍")
+        await person.say("next")
+        await person.sees("queued  next")
+        await person.press("ctrl+c")
+        await person.sees("stopped by you", "▌ next")
+        await person.until(lambda: person.screen().count("Hello.") == 2, "its own answer")
+
+    chat_with(world, talk)
+
+
+def test_a_codex_that_asks_and_dies_fails_the_turn_and_says_so(world: World) -> None:
+    scripted(world, [delta("Hello."), ["item/tool/requestUserInput", {"itemId": "z"}, 9], "dies"])
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert "codex ended by itself" in errors
+    assert "Traceback" not in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
 
 
 def test_a_request_about_a_call_that_nobody_knows_is_answered_and_the_turn_goes_on(world: World) -> None:

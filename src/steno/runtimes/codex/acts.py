@@ -77,11 +77,13 @@ class Compacted(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """The turn is over. Everything open was closed by the acts before."""
+    """The turn is over. Everything open was closed by the acts before. `unheard`: codex did not say so, and may be at
+    it still."""
 
     status: Literal["completed", "interrupted", "failed"]
     cause: str = ""
     detail: str = ""
+    unheard: bool = False
 
 
 class Skip(Struct, frozen=True):

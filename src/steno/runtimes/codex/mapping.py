@@ -96,7 +96,6 @@ class TurnMap:
     def __init__(self, bounds: Bounds = Bounds(), promised: tuple[Promised, ...] = ()) -> None:  # noqa: B008 - frozen
         self.turn = ""
         self.steers: set[str] = set()
-        self.known: set[str] = set()
         self._bounds = bounds
         self._promised = {(one.name, one.arguments): one.id for one in promised}
         self._alias: dict[str, str] = {}
@@ -174,7 +173,7 @@ class TurnMap:
 
     def close(self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = "") -> list[Act]:
         """End the turn without codex: it was told to and does not answer, or it is gone."""
-        return [*self._finish(status), End(status, cause, detail)]
+        return [*self._finish(status), End(status, cause, detail, unheard=True)]
 
     # --- what codex tells
 
@@ -329,7 +328,7 @@ class TurnMap:
         promised = self._promised.pop((call.name, call.arguments), None)
         if promised is not None:
             self._alias[id] = promised
-            self._calls[promised] = _Running(replace(call, id=promised), started)
+            self._calls[promised] = _Running(replace(call, id=promised), started, ours)
             return [Start(promised)] if started else []
         self._calls[id] = _Running(call, started, ours)
         acts = self._ready()

@@ -195,7 +195,6 @@ class _Driven:
             return
         map.turn = answer.turn.id
         again = unsaid(held.history.entries(), thread, held.id)
-        thread.known.update(client_id(held.id, one.seq) for one in again)
         running = RunningTurn(held, self._means(server, thread, model), map, step)
         await running.send(again[1:])
         await self._end(await running.run())
@@ -210,7 +209,8 @@ class _Driven:
         if ask.acknowledges is not None and held.state.cut_off is not None:
             notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
         notes += [
-            f"The user has approved this call, which was not run: {one.arguments}. Run it now." for one in promised
+            f"The user has approved this call of {one.name}, which was not run: {one.arguments}. Run it now."
+            for one in promised
         ]
         if unsaid_inputs := unsaid(entries, thread, held.id):
             first = unsaid_inputs[0]
@@ -234,8 +234,9 @@ class _Driven:
     async def _end(self, ending: Ending) -> None:
         held = self._held
         turn = held.state.turn
-        if ending == "left":
+        if ending == "left" or ending.unheard:
             await self.close()
+        if ending == "left":
             return
         if turn is None:
             return

@@ -13,8 +13,7 @@ from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
-from steno.engine.action import Finish, Limits, next_action
-from steno.engine.recover import waits_for_approval
+from steno.engine.action import Limits
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     OutputLate,
@@ -24,7 +23,6 @@ from steno.journal.facts import (
     ThreadCompacted,
     ToolSettled,
     ToolStarted,
-    TurnEnded,
     TurnFact,
     UsageReported,
 )
@@ -32,9 +30,10 @@ from steno.journal.history import Said
 from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall, outcome_parts
 from steno.models import wording
 from steno.runtimes.calls import Calls, Permission
-from steno.runtimes.codex import RUNTIME
+from steno.runtimes.codex import RUNTIME, standing
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
 from steno.runtimes.codex.thread import Thread, client_id
@@ -127,7 +126,7 @@ class RunningTurn:
         try:
             messages = self._means.server.take()
         except Gone as error:
-            if self._only_waits():
+            if standing.only_waits(self._held.state.turn):
                 log().info("codex %s; the question that it asked stands", error)
                 return "left"
             return await self._do(self._map.close("failed", "codex", f"codex {error}"))
@@ -138,8 +137,10 @@ class RunningTurn:
                 if (ending := await self._do(acts)) is not None:
                     return ending
                 acts = []
-                await self._serve(message)
+                with contextlib.suppress(Gone):  # there is nobody left to answer, and the next look says so
+                    await self._serve(message)
             else:
+                self._hear_echo(message)
                 acts += self._map.apply(message)
         if (ending := await self._do(acts)) is not None:
             return ending
@@ -148,7 +149,7 @@ class RunningTurn:
                 return ending
         if (ending := await self._check_login(messages)) is not None:
             return ending
-        self._spent = self._spent or self._budget_reached()
+        self._spent = self._spent or standing.budget_reached(self._held.state, self._means.limits, self._held.spent)
         if self._held.asked_to_stop() or self._spent:
             return await self._stop()
         if self._heard:
@@ -156,21 +157,10 @@ class RunningTurn:
             await self._steer()
         return None
 
-    def _only_waits(self) -> bool:
-        """Whether nothing is under way but a question to a person, which the end of codex does not answer."""
-        turn = self._held.state.turn
-        if turn is None or not waits_for_approval(turn):
-            return False
-        return all(call.started is None for call in turn.calls.values())
-
-    def _budget_reached(self) -> str:
-        """Which budget is spent, as our own loop would say before it asks again; "" if none."""
-        turn = self._held.state.turn
-        if turn is None or turn.step is not None or turn.calls or turn.last is None:
-            return ""
-        action = next_action(self._held.state, self._means.limits, spent=self._held.spent)
-        ended = action.facts[-1] if isinstance(action, Finish) else None
-        return ended.detail if isinstance(ended, TurnEnded) and ended.cause == "budget" else ""
+    def _hear_echo(self, note: p.Notification) -> None:
+        """What codex says back to us is in its thread. What it only took may be lost."""
+        if isinstance(note, p.ItemStarted) and isinstance(note.item, UserMessage) and note.item.client_id:
+            self._means.thread.known.add(note.item.client_id)
 
     def _with_budget(self, ending: Ending) -> Ending:
         """A turn that we stopped for its budget failed of that, unless a person stopped it first."""
@@ -218,7 +208,7 @@ class RunningTurn:
     async def _stop(self) -> Ending | None:
         """Ask codex to stop; if it does not in time, the turn ends all the same."""
         held, server = self._held, self._means.server
-        if held.letting_go() and self._waits():
+        if held.letting_go() and standing.waits(held.state.turn):
             return "left"
         if self._interrupted_s is None:
             self._interrupted_s = time.monotonic()
@@ -233,10 +223,6 @@ class RunningTurn:
         if time.monotonic() - self._interrupted_s >= server.patience.interrupt_s:
             return await self._do(self._map.close("interrupted"))
         return None
-
-    def _waits(self) -> bool:
-        turn = self._held.state.turn
-        return turn is not None and turn.step is None and any(c.asked and not c.started for c in turn.calls.values())
 
     async def _steer(self) -> None:
         """Send inputs that steer. They are facts already; they are taken when codex has them."""
@@ -278,7 +264,7 @@ class RunningTurn:
                 await self._do(self._map.asked(request.asked.item_id))
                 self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id)))
             case p.ToolCallAsked():
-                self._spawn(self._called(request.id, request.asked.call_id))
+                self._spawn(self._called(request.id, self._map.call_of(request.asked.call_id)))
             case p.Elicited(server_name=server_name):
                 log().warning("the MCP server %s of codex asks for something, which steno does not do", server_name)
                 await server.reply(request.id, {"action": "decline"})
