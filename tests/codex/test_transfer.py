@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.codex.test_history import spoken
 from tests.codex.world import CodexWorld
 from tests.program.test_cli_views import complaint
 from tests.program.test_transfer import move
@@ -51,3 +52,16 @@ def test_a_session_goes_on_with_its_thread_in_another_home_on_the_same_machine(
     there.environment["STENO_CODEX_HOME"] = str(world.codex_home)
     assert there.run("and") == "And so on.\n"
     assert there.threads() == world.threads()
+
+
+@pytest.mark.promise(1, 32)
+def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(world: CodexWorld) -> None:
+    """A store that was restored, or a session that was imported: two go on from the same facts, with the same seqs."""
+    world.run("hello")
+    copy = world.copied("restored")
+    world.run("and")
+    assert "by a copy of it" in complaint(copy, "run", "think", "--key", "k", expect=1)
+    assert copy.steno("retry", copy.only_session(), "--new-thread") == "Done.\n"
+    assert [text for _, text in spoken(copy, "think")] == ["hello", "Hello there.", "think"]
+    assert world.run("and") == "And so on.\n"
+    assert len(world.threads()) == 1

@@ -216,7 +216,7 @@ class _Driven:
             first = unsaid_inputs[0]
             asked: dict[str, Any] = {
                 "input": await self._input(first),
-                "clientUserMessageId": client_id(held.id, first.seq),
+                "clientUserMessageId": client_id(held.id, first),
             }
             if note := "\n\n".join(filter(None, notes)):
                 asked["additionalContext"] = {"steno": {"value": note, "kind": "application"}}
@@ -304,7 +304,8 @@ class _Driven:
             begin_anew=self._agent.begin_anew,
         )
         payloads = await self._payloads(payloads_told(tuple(entries)))
-        self._thread = await open_thread(self._server, held, shape, payloads, () if turn is None else turn.inputs)
+        inputs = () if turn is None else turn.inputs
+        self._thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
 
     async def _set_context(self, thread: Thread) -> list[str]:
         """Store what shapes this turn, if it changed. A thread has the tools and instructions that it was begun with,

@@ -4,19 +4,22 @@ A thread that knows all that counts is resumed. One that fell behind (another mo
 edited) is left, and a new one is begun from our history: that follows from what a person did. A thread that cannot be
 resumed is said to be lost, and a new one is begun only where that was asked for.
 
-    ThreadLost   codex does not have the thread any more; the message says how to begin a new one
+    ThreadLost   codex does not have the thread any more, or it is another copy's by now; the message says how to begin
+                 a new one
     ThreadBusy   another program has the thread open; nothing is lost
 """
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, assert_never
 
+import msgspec
 from msgspec import Struct
 
 from steno.engine.request import Request
-from steno.journal.facts import ThreadBound, ToolSpec
+from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
 from steno.journal.history import Answered, Closed, Entry, Said, Settled
 from steno.journal.parts import Hash, Interrupted, Seq, Unknown, outcome_parts, text_of
 from steno.models import wording
@@ -27,6 +30,7 @@ from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.process import CodexError, Declined, Server
 from steno.runtimes.held import HeldSession
+from steno.store.protocol import Store
 
 INJECTED_MAX = 200
 """Items in one request."""
@@ -67,14 +71,18 @@ class Thread(Struct):
 
 
 async def open_thread(
-    server: Server, held: HeldSession, shape: Shape, payloads: Mapping[Hash, bytes], inputs: Sequence[Seq]
+    server: Server, store: Store, held: HeldSession, shape: Shape, payloads: Mapping[Hash, bytes], inputs: Sequence[Seq]
 ) -> Thread:
     """The thread of a session, ready for a turn with these inputs."""
     bound = held.state.threads.get(RUNTIME)
     entries = before(held.history.entries(), inputs)
     if bound is not None and RUNTIME not in held.state.behind:
         try:
-            return await _resumed(server, bound, shape)
+            thread = await _resumed(server, bound, shape)
+            if not await _knows_more(thread, store, held):
+                return thread
+            if not shape.begin_anew:
+                raise ThreadLost(f"was told things in thread {bound} that this session does not have, by a copy of it")
         except Declined as error:
             if entries and not shape.begin_anew:
                 raise ThreadLost(f"cannot resume thread {bound}: {error}") from error
@@ -102,6 +110,18 @@ async def _resumed(server: Server, id: str, shape: Shape) -> Thread:
     return Thread(opened.thread.id, opened.model, set(listed.said()), resumed=True)
 
 
+async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
+    """Whether something was said in it under the name of this session that is not in our journal."""
+    ours = {client_id(held.id, entry) for entry in held.history.entries() if isinstance(entry, Said)}
+    for id in thread.known - ours:
+        if (seq := seq_in(id, held.id)) is None:
+            continue
+        inputs = [one.fact for one in await store.read(held.id, seq - 1, 1) if isinstance(one.fact, InputAdmitted)]
+        if not any(id == client_id(held.id, Said(seq, input.parts)) for input in inputs):
+            return True
+    return False
+
+
 async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> Thread:
     tools = [
         {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": schema(tool)}
@@ -126,9 +146,19 @@ def _policy(shape: Shape) -> dict[str, Any]:
 # --- what it is told; pure ----------------------------------------------------------------------------------------
 
 
-def client_id(session: str, input: Seq) -> str:
-    """The id that an input has in codex's thread."""
-    return f"steno/{session}/{input}"
+def client_id(session: str, said: Said) -> str:
+    """The id that an input has in codex's thread. In a copy of a session, or in a store that was restored, another
+    input can have the same seq: so the id also tells what was said."""
+    return f"steno/{session}/{said.seq}/{sha256(msgspec.json.encode(said.parts)).hexdigest()[:12]}"
+
+
+def seq_in(client_id: str, session: str) -> Seq | None:
+    """Which input of this session an id means; None if none."""
+    match client_id.split("/"):
+        case ["steno", of, seq, _] if of == session and seq.isdecimal():
+            return int(seq)
+        case _:
+            return None
 
 
 def before(entries: Sequence[Entry], inputs: Sequence[Seq]) -> list[Entry]:
@@ -199,7 +229,7 @@ def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]
     for entry in reversed(entries):
         if isinstance(entry, Answered) and entry.ended == "complete":
             break
-        if isinstance(entry, Said) and client_id(session, entry.seq) not in thread.known:
+        if isinstance(entry, Said) and client_id(session, entry) not in thread.known:
             found.append(entry)
     return found[::-1]
 

@@ -36,7 +36,7 @@ from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
-from steno.runtimes.codex.thread import Thread, client_id
+from steno.runtimes.codex.thread import Thread, client_id, seq_in
 from steno.runtimes.codex.wording import SANDBOX, SHELL, edits_in, held_call, is_patch, of_the_sandbox
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
@@ -228,11 +228,12 @@ class RunningTurn:
         """Send inputs that steer. They are facts already; they are taken when codex has them."""
         await self._held.catch_up()
         for seq, said in self._held.state.pending.items():
-            id = client_id(self._held.id, seq)
+            input = Said(seq, said.parts)
+            id = client_id(self._held.id, input)
             if said.mode != "steer" or id in self._map.steers or id in self._means.thread.known:
                 continue
             self._map.steers.add(id)
-            await self.send([Said(seq, said.parts)])
+            await self.send([input])
 
     async def send(self, inputs: list[Said]) -> None:
         """Say more in the turn that runs."""
@@ -240,7 +241,7 @@ class RunningTurn:
             asked = {
                 "threadId": self._means.thread.id,
                 "expectedTurnId": self._map.turn,
-                "clientUserMessageId": client_id(self._held.id, said.seq),
+                "clientUserMessageId": client_id(self._held.id, said),
                 "input": await self._means.input(said),
             }
             try:
@@ -362,7 +363,8 @@ class RunningTurn:
                     await self._store(facts)
             match act:
                 case a.OpenStep():
-                    self._step = await self._open(() if act.takes is None else (int(act.takes.rpartition("/")[2]),))
+                    taken = None if act.takes is None else seq_in(act.takes, self._held.id)
+                    self._step = await self._open(() if taken is None else (taken,))
                 case a.Write():
                     await self._held.draft(Stream(self._open_step(), act.kind), act.text)
                 case a.Output():
