@@ -183,3 +183,35 @@ def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(wo
     [counted] = world.messages(session, "tool")
     assert (counted["text"], counted["state"]) == ("count 1", "complete")
     assert (world.work / "count.txt").read_text() == "run\n"
+
+
+LEAVES = call(
+    "exec_command", "c1", cmd=COMMAND["command"], sandbox_permissions="require_escalated", justification="out"
+)
+
+
+@pytest.mark.promise(37, 46)
+@pytest.mark.parametrize("gate", rotating([False, True], 2))
+def test_the_reason_that_codex_gives_stands_with_the_question(world: CodexWorld, gate: bool) -> None:
+    """Who lets a command run has not said yet that it may leave the sandbox: that is asked with the reason."""
+    if gate:
+        (world.codex_home / "rules").mkdir()
+        (world.codex_home / "rules" / "a.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+    with told(world, [LEAVES], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+        if gate:
+            asked_here.wait_seen("? [y/N]")
+            asked_here.type("y\n")
+        asked_here.wait_seen('because "out" ? [y/N]')
+        session = world.only_session()
+        for seen in (world.steno("approvals"), world.steno("show", session)):
+            assert 'hi"} because "out"' in seen
+        [waiting] = json.loads(world.steno("approvals", "--json"))
+        assert waiting["reason"] == "out"
+        assert ran(world) == 0
+        asked_here.type("y\n")
+        assert asked_here.end() == 0
+    assert ran(world) == 1
+    questions = [fact for fact in world.facts() if fact["type"] == "approval.asked"]
+    assert [fact["reason"] for fact in questions if "reason" in fact] == ["out"]
+    texts = [one["text"] for one in world.messages(session, "tool")]
+    assert texts == ["not run: codex asks for more rights first"] * gate + ["hi\n"]

@@ -149,6 +149,24 @@ def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_wai
     chat_with(world, talk)
 
 
+@pytest.mark.promise(46)
+def test_the_reason_of_a_question_is_on_the_screen(world: World) -> None:
+    change = {"path": "a.txt", "kind": {"type": "add"}, "diff": "x"}
+    patch = item("started", type="fileChange", id="f", changes=[change], status="inProgress")
+    asks = ["item/fileChange/requestApproval", {"itemId": "f", "reason": "write beyond\u001b[2J"}, 7]
+    scripted(world, [patch, asks, message("Hello."), DONE])
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("Allow apply_patch?", "because: write beyond")
+        await person.pilot.pause(0.5)
+        await person.press("n")
+        await person.sees("Hello.")
+        assert "because" not in person.screen()
+
+    chat_with(world, talk)
+
+
 def test_a_codex_that_asks_and_dies_fails_the_turn_and_says_so(world: World) -> None:
     scripted(world, [delta("Hello."), ["item/tool/requestUserInput", {"itemId": "z"}, 9], "dies"])
     shown, errors = run(world)

@@ -59,6 +59,7 @@ def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(
     """A store that was restored, or a session that was imported: two go on from the same facts, with the same seqs."""
     world.run("hello")
     copy = world.copied("restored")
+    assert isinstance(copy, CodexWorld)
     world.run("and")
     assert "by a copy of it" in complaint(copy, "run", "think", "--key", "k", expect=1)
     assert copy.steno("retry", copy.only_session(), "--new-thread") == "Done.\n"

@@ -11,6 +11,7 @@ from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
 from steno.service import Approval, Delivery, Summary, View
+from steno.service.approvals import asked_about
 from steno.service.views import approvals_of
 from steno.store.protocol import Report
 
@@ -141,7 +142,7 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
         show("\nthe last turn waits for approval")
         for one in _approvals(id, view):
             decided = "" if one.decision is None else f" ({one.decision})"
-            show(f"  #{one.seq} {one.tool} {one.arguments}{decided}")
+            show(f"  #{one.seq} {asked_about(one)}{decided}")
     if view.state.rules:
         show("\nrules of this session")
         for rule, verdict in view.state.rules.items():
@@ -212,7 +213,7 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
     if not waiting:
         show("nothing waits for approval")
     for one in waiting:
-        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {one.tool} {one.arguments}")
+        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {asked_about(one)}")
     if waiting:
         show(f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno deny refuses it")
     return 0
@@ -225,6 +226,7 @@ def _approval(one: Approval) -> dict[str, Any]:
         "tool": one.tool,
         "arguments": one.arguments,
         "since_ms": one.since_ms,
+        "reason": one.why,
     }
 
 

@@ -173,7 +173,8 @@ class NdjsonPrinter:
                 self._calls.update(calls_in(sealed))
                 self._put({"type": "sealed", "seq": sealed.step, "ended": sealed.ended})
             case ApprovalAsked() as asked:
-                self._put({"type": "approval_asked", "seq": record.seq, **self._called(asked.call)})
+                called = self._called(asked.call)
+                self._put({"type": "approval_asked", "seq": record.seq, **called, "reason": asked.reason})
             case ToolStarted() as started:
                 self._put({"type": "tool_started", "seq": record.seq, **self._called(started.call)})
             case ToolSettled() as settled:

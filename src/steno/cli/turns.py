@@ -11,7 +11,7 @@ from steno.config import ConfigError
 from steno.journal.facts import ApprovalAsked, ApprovalDecided, InputWithdrawn, Record, TurnEnded, TurnStarted
 from steno.journal.parts import Seq
 from steno.service import Service
-from steno.service.approvals import always
+from steno.service.approvals import always, asked_about
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Event
 from steno.wiring import Wiring
@@ -141,7 +141,7 @@ class Questions:
                 waiting = {one.seq: one for one in await approvals.pending(self._session)}
                 if asked not in waiting:
                     return
-                call = f"{waiting[asked].tool} {waiting[asked].arguments}"
+                call = asked_about(waiting[asked])
                 if not self._front.asks:
                     if self._front.style == "text":
                         note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")

@@ -55,7 +55,8 @@ STOPS = frozenset(("user",))
 
 class OpenCall(Struct):
     """A tool call without an outcome. `started` is None until the tool runs. `asked` are the facts that asked a person
-    whether it may run: a new runner asks again, and the answer to any of them counts."""
+    whether it may run: a new runner asks again, and the answer to any of them counts. `why` is the reason that was told
+    with the question, `reason` the one that was given with the answer."""
 
     call: ToolCall
     step: Seq
@@ -65,6 +66,7 @@ class OpenCall(Struct):
     asked: tuple[Seq, ...] = ()
     decision: Literal["allow", "deny"] | None = None
     reason: str = ""
+    why: str = ""
 
 
 class OpenTurn(Struct):
@@ -354,7 +356,7 @@ def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAs
             turn.settled.append(fact)
         case ApprovalAsked():
             if (call := turn.calls.get(fact.call)) is not None:
-                call.asked = (*call.asked, seq)
+                call.asked, call.why = (*call.asked, seq), fact.reason or call.why
         case ApprovalDecided():
             for call in turn.calls.values():
                 if fact.asked in call.asked and call.decision is None:

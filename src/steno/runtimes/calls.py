@@ -77,10 +77,11 @@ class Calls:
         await self._carry_out(call, tool, prepared)
 
     async def permission(
-        self, call: OpenCall, default: Literal["allow", "ask"], edits: tuple[tuple[str, str], ...] = ()
+        self, call: OpenCall, default: Literal["allow", "ask"], edits: tuple[tuple[str, str], ...] = (), why: str = ""
     ) -> Permission:
         """A rule that denies comes first, then a plugin. Then what a person decided, also while nobody ran the session,
-        counts before what this run was told. `edits` are calls that this one stands for: rules for them count, too."""
+        counts before what this run was told. `edits` are calls that this one stands for: rules for them count, too.
+        `why` is what a person who is asked is told of the reason."""
         kind = _Kind(default, edits)
         ruled = self._without_asking(call, kind)
         objection = None if isinstance(ruled, Refused) else await self._objection(call)
@@ -95,7 +96,7 @@ class Calls:
         if self._approval == "refuse":
             return NOBODY
         if not call.asked:
-            await self._held.record(ApprovalAsked(call.step, call.call.id))
+            await self._held.record(ApprovalAsked(call.step, call.call.id, why))
         return await self._decision(call, kind)
 
     async def _objection(self, call: OpenCall) -> Refused | None:

@@ -2,6 +2,7 @@
 what is decided and what rules a session has are facts, so all of it outlives everybody."""
 
 import contextlib
+import json
 from collections.abc import Mapping
 from typing import Literal
 
@@ -71,6 +72,11 @@ class Approvals:
         changes = [RuleSet(_checked(rule), said) for rule, said in rules.items() if there.get(rule) != said]
         if changes:
             await self._store.add(session, changes)
+
+
+def asked_about(one: Approval) -> str:
+    """A call in a line, with the reason that came with the question."""
+    return f"{one.tool} {one.arguments}" + (f" because {json.dumps(one.why, ensure_ascii=False)}" if one.why else "")
 
 
 def always(one: Approval) -> str:

@@ -50,7 +50,8 @@ TURN_EDGES = (TurnStarted, TurnEnded)
 
 
 class Approval(Struct, frozen=True):
-    """A call that a person was asked about and that has not run. `seq` is where it was first asked."""
+    """A call that a person was asked about and that has not run. `seq` is where it was first asked, `why` the reason
+    that was told, if there was one."""
 
     session: str
     seq: Seq
@@ -59,6 +60,7 @@ class Approval(Struct, frozen=True):
     arguments: str
     since_ms: int
     decision: str | None
+    why: str = ""
 
 
 class View:
@@ -89,8 +91,9 @@ class View:
         match record.fact:
             case InputAdmitted():
                 self.delegated_by = self.delegated_by or parent_in(record.fact)
-            case ApprovalAsked():
+            case ApprovalAsked(reason=text):
                 self.asked_ms[record.seq] = record.at_ms
+                self.beside[record.seq] = text
             case StepStarted(model=model):
                 self.asked[record.seq] = model
             case ContextSet():
@@ -308,6 +311,7 @@ def approvals_of(session: str, state: State, asked_ms: dict[Seq, int]) -> list[A
             call.call.arguments,
             asked_ms.get(call.asked[0], 0),
             call.decision,
+            call.why,
         )
         for call in state.turn.calls.values()
         if call.asked and call.started is None

@@ -39,7 +39,8 @@ class Answer(Struct, frozen=True, tag=True):
 
 
 class Call(Struct, frozen=True, tag=True):
-    """A tool call. `seq` is the address of its outcome; 0 while it has none. `asked` is where a person is asked."""
+    """A tool call. `seq` is the address of its outcome; 0 while it has none. `asked` is where a person is asked,
+    and `why` the reason that comes with the question."""
 
     key: str
     seq: Seq
@@ -52,6 +53,7 @@ class Call(Struct, frozen=True, tag=True):
     asked: Seq | None = None
     hidden: bool = False
     undone: bool = False
+    why: str = ""
 
     def given(self) -> dict[str, object]:
         """The arguments by name; empty if they are no JSON object."""

@@ -57,6 +57,7 @@ class _Call(Struct):
     outcome: Outcome | None = None
     asked: Seq | None = None
     decided: bool = False
+    why: str = ""
 
 
 class Folded(Struct):
@@ -101,7 +102,8 @@ class Folded(Struct):
                 call.settled, call.ended_ms, call.outcome = fact.started or seq, record.at_ms, fact.outcome
                 self._forget(fact.started)
             case ApprovalAsked():
-                self._call(fact.step, fact.call).asked = seq
+                call = self._call(fact.step, fact.call)
+                call.asked, call.why = seq, fact.reason or call.why
             case ApprovalDecided():
                 for call in self._calls.values():
                     call.decided = call.decided or call.asked == fact.asked
@@ -202,6 +204,7 @@ class Folded(Struct):
             asks,
             message.hidden,
             undone,
+            known.why,
         )
 
     def _open(self, step: Seq, notices: list[Notice]) -> list[Block]:

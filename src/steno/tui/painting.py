@@ -151,6 +151,8 @@ def _card(block: Call, look: Look) -> list[Line]:
     body = _arguments(block, look, width - 4) if told else []
     if told and cut and "command" not in block.given():
         body = wrapped(Text(visible(subject), Style(color=colours.text)), width - 4) + body
+    if block.why and (look.opened or block.state == "asked"):
+        body += wrapped(Text(f"because: {visible(block.why)}", Style(color=colours.warn)), width - 4)
     body += _output(block, look, width - 4)
     if not body:
         return [_single(top)]

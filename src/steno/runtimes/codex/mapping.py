@@ -48,7 +48,7 @@ from steno.runtimes.codex.acts import (
     Start,
     Write,
 )
-from steno.runtimes.codex.wording import DECLINED, call_of, cause_of, outcome_of, typing_call
+from steno.runtimes.codex.wording import DECLINED, MORE_RIGHTS, call_of, cause_of, outcome_of, typing_call
 
 _WAITS = "waitingOnApproval"
 
@@ -150,8 +150,8 @@ class TurnMap:
         return [Settle(call, Refused(reason))]
 
     def asked(self, item: str) -> list[Act]:
-        """Codex wants to know whether a call may run: it does not run yet. If it did run, and codex wants to run it
-        once more with more rights, that is another call."""
+        """Codex wants to know whether a call may run: it does not run yet. If it did run, or was let through the gate,
+        and codex wants to run it with more rights, that is another call."""
         call = self.call_of(item)
         if self._announced == call:
             self._announced = ""
@@ -159,7 +159,7 @@ class TurnMap:
         if running is None or not running.started:
             return []
         self.settled(call)
-        said = _collected(running)
+        said = _collected(running) or (MORE_RIGHTS if call in self._gated else "")
         outcome = Failed((Text(said),) if said else ())
         again = replace(running.call, id=f"{call}/again")
         self._alias[item] = again.id

@@ -46,6 +46,8 @@ from steno.tools.output import Keep, kept
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
 
+REASON_CHARS_MAX = 2_000
+
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
 
 Ending = a.End | Literal["left"]
@@ -256,14 +258,15 @@ class RunningTurn:
         match request.asked:
             case p.Held() as held:
                 await self._hold(request.id, held_call(held), held.turn)
-            case p.CommandApproval() if self._map.let_through(request.asked.item_id):
+            case p.CommandApproval(reason=None) if self._map.let_through(request.asked.item_id):
                 await server.decide(request.id)
             case p.Elicited() as elicited if elicited.approves():
                 through = self._map.let_through_for(elicited.server_name)
                 await server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
             case p.CommandApproval() | p.FileApproval():
                 await self._do(self._map.asked(request.asked.item_id))
-                self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id)))
+                why = (request.asked.reason or "")[:REASON_CHARS_MAX]
+                self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id), why))
             case p.ToolCallAsked():
                 self._spawn(self._called(request.id, self._map.call_of(request.asked.call_id)))
             case p.Elicited(server_name=server_name):
@@ -293,13 +296,13 @@ class RunningTurn:
             self._broken = error
             self._means.server.arrived.set()
 
-    async def _permitted(self, request: int | str, call: str) -> None:
+    async def _permitted(self, request: int | str, call: str, why: str = "") -> None:
         turn = self._held.state.turn
         open_call = None if turn is None else turn.calls.get(call)
         if open_call is None:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
-        permission = await self._means.calls.permission(open_call, "ask", edits_in(open_call.call))
+        permission = await self._means.calls.permission(open_call, "ask", edits_in(open_call.call), why)
         self._tell(_Decided(request, call, permission))
 
     async def _called(self, request: int | str, call: str) -> None:

@@ -14,6 +14,7 @@ from steno.runtimes.codex.protocol import Failure, Held
 
 SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
+MORE_RIGHTS = "not run: codex asks for more rights first"
 SANDBOX = "sandbox under [codex] chooses what its commands may do"
 
 
