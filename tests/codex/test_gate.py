@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -224,6 +227,26 @@ def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
         runner.run(closed(gate))
     assert (said.returncode, b"not run: steno" in said.stderr) == (2, True), "2 is how a hook of codex says no"
     assert not hook.parent.exists()
+
+
+def test_a_gate_of_a_dead_process_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gates = _, first, second = Gate(), Gate(), Gate()
+    tmp_path.joinpath("steno-gate-else").symlink_to(tmp_path)
+    left = tmp_path / "steno-gate-dead"
+    left.mkdir()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(left / "socket"))
+    old = tmp_path / "steno-gate-old"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    before = set(tmp_path.iterdir())
+    with asyncio.Runner() as runner:
+        runner.run(first.open())
+        runner.run(second.open())
+        assert before - set(tmp_path.iterdir()) == {left, old}
+        for gate in gates:
+            runner.run(closed(gate))
 
 
 async def closed(gate: Gate) -> None:

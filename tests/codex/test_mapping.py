@@ -29,6 +29,7 @@ from steno.runtimes.codex.acts import (
     joined,
 )
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
+from steno.runtimes.codex.wording import of_the_sandbox
 
 LOGS = Path(__file__).with_name("logs")
 OTHERS = Path(__file__).parents[3] / "shared" / "codex"
@@ -401,3 +402,10 @@ def test_a_retry_of_codex_closes_what_it_had_said() -> None:
 def test_the_end_of_a_turn_counts_even_if_it_cannot_be_read_whole() -> None:
     ended = note("turn/completed", turn={"id": "t", "status": "failed", "error": 7})
     assert [type(act) for act in fold(ended)] == [Lose, End]
+
+
+@pytest.mark.parametrize("words", ["bwrap: No permissions", "Failed: Unable to spawn codex-linux-sandbox because:\nno"])
+def test_a_sandbox_that_cannot_be_built_is_told_from_a_command_that_fails(words: str) -> None:
+    assert of_the_sandbox(Failed((Text(words),)))
+    assert not of_the_sandbox(Failed((Text(f"grep said\n{words}"),)))
+    assert not of_the_sandbox(Returned((Text(words),)))

@@ -6,14 +6,20 @@ and waits for our word. So where there are such files or servers, our question c
 - Without our word a call does not run: whoever cannot ask us says no.
 - Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone.
 - A question is taken up when codex has announced its hook: then all that came before it was heard.
+- A killed process leaves its gate behind. The next one that opens a gate removes those at which nobody listens.
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import shlex
 import shutil
+import socket
+import stat
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +34,9 @@ SYSTEM = Path("/etc/codex")
 WAIT_S = 365 * 24 * 60 * 60
 """A question waits for as long as it takes; a hook must have a limit."""
 _ANNOUNCED_S = 2.0
+_PREFIX = "steno-gate-"
+_VISIT_S = 0.2
+_OPENED_S = 60.0
 _QUESTION_BYTES_MAX = 16 * 1024 * 1024
 
 _SCRIPT = """\
@@ -67,12 +76,36 @@ def _has_servers(config: Path) -> bool:
     return bool(settings.get("mcp_servers") or settings.get("plugins"))
 
 
+def sweep() -> None:
+    """Remove the gates of dead processes."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if _abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether it is ours and nobody listens there. One that was just made is not open yet."""
+    made = folder.lstat()
+    if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid():
+        return False
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.settimeout(_VISIT_S)
+        try:
+            visitor.connect(str(folder / "socket"))
+        except ConnectionRefusedError:
+            return True
+        except FileNotFoundError:
+            return time.time() - made.st_mtime > _OPENED_S
+    return False
+
+
 class Gate:
     """`put` is given each question, as a request of codex."""
 
     def __init__(self) -> None:
         self.put: Callable[[p.ServerRequest], None] = _nobody
-        self._folder = Path(tempfile.mkdtemp(prefix="steno-gate-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._early: dict[str, p.ServerRequest] = {}
@@ -82,10 +115,11 @@ class Gate:
 
     async def open(self) -> tuple[str, ...]:
         """Words to start codex with. A string of JSON is one of TOML."""
-        socket = self._folder / "socket"
-        words = (sys.executable, "-I", "-S", waiting.__file__, str(socket))
+        sweep()
+        address = self._folder / "socket"
+        words = (sys.executable, "-I", "-S", waiting.__file__, str(address))
         (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
-        self._server = await asyncio.start_unix_server(self._hear, socket, limit=_QUESTION_BYTES_MAX)
+        self._server = await asyncio.start_unix_server(self._hear, address, limit=_QUESTION_BYTES_MAX)
         hook = f'{{type="command",command={json.dumps(self._command)},timeout={WAIT_S}}}'
         return "-c", f'hooks.PreToolUse=[{{matcher="^(Bash|mcp__.*)$",hooks=[{hook}]}}]'
 

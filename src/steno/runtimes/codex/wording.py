@@ -82,8 +82,10 @@ def outcome_of(item: i.Item, collected: str) -> Outcome:
 
 
 def of_the_sandbox(outcome: Outcome) -> bool:
-    """Whether it failed because codex's sandbox could not be built: bubblewrap says so in place of the command."""
-    return isinstance(outcome, Failed) and text_of(outcome.parts).startswith("bwrap: ")
+    """Whether it failed because codex's sandbox could not be built: bubblewrap or codex says so in place of the
+    command."""
+    said = text_of(outcome.parts) if isinstance(outcome, Failed) else ""
+    return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
 
 
 def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
