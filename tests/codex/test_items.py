@@ -168,6 +168,19 @@ def test_an_image_that_was_attached_reaches_the_model_and_a_new_thread(world: Co
         assert [base64.b64decode(image.partition(";base64,")[2]) for image in sent] == [png()]
 
 
+def test_many_large_images_do_not_keep_a_session_from_going_on(world: CodexWorld) -> None:
+    """Codex says an input back, and lists several when a thread is resumed: images and all, in one line."""
+    attached = []
+    for n in range(4):
+        (world.work / f"{n}.png").write_bytes(png(1_900 + n))
+        attached += ["--attach", f"{n}.png"]
+    with told(world, [message("Done.")]) as provider:
+        assert world.run("what are these?", *attached) == "Done.\n"
+        assert world.run("again") == "Done.\n"
+        assert len([one for one in provider.requests[-1]["input"] if "image_url" in json.dumps(one)]) == 1
+    assert len(world.threads()) == 1
+
+
 @pytest.mark.promise(5, 34)
 def test_what_it_thought_aloud_is_kept_when_all_are_killed(world: CodexWorld) -> None:
     world.steno("sessions")  # makes the store

@@ -19,16 +19,15 @@ KINDS = ("openai-chat", "anthropic")
 TEXT = "a line\nünd another ✓\n"
 
 
-def png() -> bytes:
-    """One white pixel."""
+def png(size: int = 1) -> bytes:
+    """A white square, not made smaller."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\xff")) + chunk(b"IEND", b"")
-    )
+    header = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\xff" * size) * size, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def images_in(request: dict[str, Any]) -> list[str]:

@@ -34,18 +34,21 @@ exec "$@"
 
 
 class Command(Struct, frozen=True):
-    """What to run. `environment` is all that it gets."""
+    """What to run. `environment` is all that it gets. `line_bytes_max`: the longest line that it may send,
+    if not the usual one."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
+    line_bytes_max: int | None = None
 
 
 class Child:
     """A process under way. `complaint` is the end of what it wrote to its standard error."""
 
-    def __init__(self, process: asyncio.subprocess.Process, life: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, life: int, line_bytes_max: int) -> None:
         self.group = process.pid
+        self._line_bytes_max = line_bytes_max
         groups.began(self.group)
         self.ended = asyncio.Event()
         self._process = process
@@ -56,6 +59,7 @@ class Child:
     @classmethod
     async def spawn(cls, command: Command) -> "Child":
         """Raises OSError if the command cannot be started."""
+        line_bytes_max = command.line_bytes_max or LINE_BYTES_MAX
         watched, life = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -63,7 +67,7 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                limit=LINE_BYTES_MAX,
+                limit=line_bytes_max,
                 env=dict(command.environment),
                 cwd=command.folder,
                 start_new_session=True,
@@ -74,7 +78,7 @@ class Child:
             raise
         finally:
             os.close(watched)
-        return cls(process, life)
+        return cls(process, life, line_bytes_max)
 
     def complaint(self) -> str:
         lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
@@ -91,7 +95,7 @@ class Child:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
             except asyncio.LimitOverrunError:
-                self._complaint[:] = f"it sent a message of more than {LINE_BYTES_MAX} bytes".encode()
+                self._complaint[:] = f"it sent a message of more than {self._line_bytes_max} bytes".encode()
                 return
             yield line
 

@@ -24,6 +24,8 @@ from steno.runtimes.codex.gate import Gate, Need
 from steno.tools.child import Child, Command
 
 INBOX_MAX = 10_000
+LINE_BYTES_MAX = 128 * 1024 * 1024
+"""Codex says what was said to it back in one line, images and all, and lists several of those in one."""
 ALONE = {f"features.{one}": False for one in ("multi_agent", "multi_agent_v2", "goals")} | {"agents.enabled": False}
 """Codex does what it is asked to, and that is in the session. Agents that it starts have threads of their own; for a
 goal of its own it begins turns that nobody asked for."""
@@ -94,7 +96,8 @@ class Server:
         try:
             gate = None if need == "none" else Gate()
             words = () if gate is None else await gate.open()
-            server = cls(await Child.spawn(replace(command, words=(*command.words, *words))), patience, gate)
+            command = replace(command, words=(*command.words, *words), line_bytes_max=LINE_BYTES_MAX)
+            server = cls(await Child.spawn(command), patience, gate)
         except OSError as error:
             if gate is not None:
                 gate.close()

@@ -457,6 +457,7 @@ class _Listed(Read, frozen=True):
 
 class ItemsListed(Read, frozen=True):
     data: tuple[_Listed, ...] = ()
+    next_cursor: str | None = None
 
     def said(self) -> frozenset[str]:
         """The ids that came with what was said."""

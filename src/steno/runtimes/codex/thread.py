@@ -35,8 +35,9 @@ from steno.store.protocol import Store
 INJECTED_MAX = 200
 """Items in one request."""
 KNOWN_MAX = 40
-"""How far back we look for inputs that the thread has. Codex keeps up to 64 KB of a command's output, six times that
-in JSON at worst, and all of them come in one line."""
+"""How many items back we look for inputs that the thread has."""
+LISTED_MAX = 4
+"""Items in one answer: each can hold as many images as an input may have, and all of them come in one line."""
 LOST_CHARS_MAX = 20_000
 _WRITER_WAIT_S = 5.0
 _LOOK_AGAIN_S = 0.1
@@ -78,7 +79,7 @@ async def open_thread(
     entries = before(held.history.entries(), inputs)
     if bound is not None and RUNTIME not in held.state.behind:
         try:
-            thread = await _resumed(server, bound, shape)
+            thread = await _resumed(server, bound, shape, answered(held.history.entries(), held.id))
             if not await _knows_more(thread, store, held):
                 return thread
             if not shape.begin_anew:
@@ -91,7 +92,7 @@ async def open_thread(
     return thread
 
 
-async def _resumed(server: Server, id: str, shape: Shape) -> Thread:
+async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[str]) -> Thread:
     """A process that was killed a moment ago may still hold it."""
     asked = {"threadId": id, "excludeTurns": True, "cwd": shape.folder, **_policy(shape), **server.opening}
     deadline_s = time.monotonic() + _WRITER_WAIT_S
@@ -105,9 +106,20 @@ async def _resumed(server: Server, id: str, shape: Shape) -> Thread:
             if time.monotonic() > deadline_s:
                 raise ThreadBusy(f"says that another program has thread {id} open") from error
             await asyncio.sleep(_LOOK_AGAIN_S)
-    listing = {"threadId": id, "limit": KNOWN_MAX, "sortDirection": "desc"}
-    listed = await server.ask("thread/items/list", listing, p.ItemsListed)
-    return Thread(opened.thread.id, opened.model, set(listed.said()), resumed=True)
+    return Thread(opened.thread.id, opened.model, await _known(server, id, answered), resumed=True)
+
+
+async def _known(server: Server, id: str, answered: frozenset[str]) -> set[str]:
+    """The ids of what was said last in a thread, back to an input that was answered."""
+    known: set[str] = set()
+    listing: dict[str, Any] = {"threadId": id, "limit": LISTED_MAX, "sortDirection": "desc"}
+    for _ in range(0, KNOWN_MAX, LISTED_MAX):
+        listed = await server.ask("thread/items/list", listing, p.ItemsListed)
+        known |= listed.said()
+        if listed.next_cursor is None or not known.isdisjoint(answered):
+            break
+        listing["cursor"] = listed.next_cursor
+    return known
 
 
 async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
@@ -221,6 +233,12 @@ def said_to(entry: Said, payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]
         else {"type": "image", "url": f"data:{block.media_type};base64,{block.base64}"}
         for block in shown
     ]
+
+
+def answered(entries: Sequence[Entry], session: str) -> frozenset[str]:
+    """The ids of inputs that stand before a whole answer."""
+    whole = [at for at, entry in enumerate(entries) if isinstance(entry, Answered) and entry.ended == "complete"]
+    return frozenset(client_id(session, one) for one in entries[: whole[-1] if whole else 0] if isinstance(one, Said))
 
 
 def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]:
