@@ -399,6 +399,16 @@ def test_a_retry_of_codex_closes_what_it_had_said() -> None:
     ]
 
 
+@pytest.mark.promise(7)
+@pytest.mark.parametrize(("sent", "read"), [(b"a\xff\xfeb", "a\ufffd\ufffdb"), (b"c\\ud800d", "c\ufffdd")])
+def test_what_utf8_cannot_hold_is_replaced_and_the_rest_is_read(sent: bytes, read: str) -> None:
+    said = b'{"method":"item/agentMessage/delta","params":{"itemId":"m","delta":"%s"}}' % sent
+    assert p.line(said) == p.AgentDelta("m", read)
+    for nothing in (b"\xff", b"[1]", b'{"id":{},"method":3}'):
+        with pytest.raises(msgspec.DecodeError):
+            p.line(nothing)
+
+
 def test_the_end_of_a_turn_counts_even_if_it_cannot_be_read_whole() -> None:
     ended = note("turn/completed", turn={"id": "t", "status": "failed", "error": 7})
     assert [type(act) for act in fold(ended)] == [Lose, End]

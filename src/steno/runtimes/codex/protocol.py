@@ -4,6 +4,7 @@ Reading is lenient in what it skips and strict in what it understands: an unknow
 notification is a `Skipped`, an unknown item is an `UnknownItem` with its JSON. Nothing is guessed.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -395,7 +396,18 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 def line(data: bytes) -> Answer | ServerRequest | Notification:
-    """Raises msgspec.DecodeError for what is no message."""
+    """Raises msgspec.DecodeError for what is no message. What UTF-8 cannot hold is replaced."""
+    try:
+        return _message(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as strict:
+        try:
+            loose = json.loads(data.decode("utf-8", "replace"))
+        except ValueError:
+            raise msgspec.DecodeError(str(strict)) from strict
+        return _message(encode(loose))
+
+
+def _message(data: bytes) -> Answer | ServerRequest | Notification:
     read = _lines.decode(data)
     if read.method is None:
         return Answer(-1 if read.id is None else read.id, read.result, read.error)
