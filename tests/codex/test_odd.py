@@ -120,6 +120,26 @@ def test_late_output_is_kept_as_late_and_never_in_a_newer_turn(world: World) -> 
     assert (kept["text"], rest) == ("late\n", []), "of the turn that it belongs to, and of no other"
 
 
+@pytest.mark.promise(23)
+def test_late_output_that_comes_while_the_next_turn_runs_is_kept_with_its_own(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "sleep 9", "processId": "1", "status": "inProgress"}
+    late = ["item/commandExecution/outputDelta", {"itemId": "c", "delta": "late\n", "turnId": "turn1"}]
+    scripted(world, [late, item("started", **command), delta("Hello.")], stopped=[STOPPED])
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.sees("Hello. ▍")
+        await person.say("next")
+        await person.sees("queued  next")
+        await person.press("ctrl+c")
+        await person.until(lambda: person.screen().count("Hello.") == 2, "another answer")
+
+    chat_with(world, talk)
+    stored = facts(world)
+    [kept] = [fact for fact in stored if fact["type"] == "output.late"]
+    assert (kept["text"], kept["started"]) == ("late\n", [fact["type"] for fact in stored].index("tool.started") + 1)
+
+
 def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
     error = {"message": "landlock was refused", "codexErrorInfo": "sandboxError"}
     scripted(world, [["turn/completed", {"turn": {"id": "TURN", "status": "failed", "error": error}}]])

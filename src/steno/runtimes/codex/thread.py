@@ -63,12 +63,14 @@ class Shape(Struct, frozen=True):
 
 
 class Thread(Struct):
-    """`known` are the ids of inputs that it has."""
+    """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
+    its fact: any of them may say more after its turn."""
 
     id: str
     model: str
     known: set[str]
     resumed: bool = False
+    ran: dict[str, Seq] = {}
 
 
 async def open_thread(

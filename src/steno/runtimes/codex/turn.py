@@ -396,7 +396,7 @@ class RunningTurn:
         first = await self._held.record(*facts)
         for seq, fact in enumerate(facts, start=first):
             if isinstance(fact, ToolStarted):
-                self._started[fact.call] = seq
+                self._started[fact.call] = self._means.thread.ran[fact.call] = seq
         facts.clear()
 
     async def _facts(self, act: a.Act) -> list[TurnFact]:
@@ -422,7 +422,7 @@ class RunningTurn:
                 started = self._started.get(act.call)
                 return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
             case a.Late():
-                started = self._started.get(act.call)
+                started = self._means.thread.ran.get(act.call)
                 return [] if started is None else [OutputLate(started, act.text)]
             case a.Report():
                 return [UsageReported(self._last_step, act.usage)]
