@@ -5,7 +5,7 @@
 SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is opened, `turn` are
 the notifications of a turn as [method, params]; "TURN" in them is the turn's id. [method, params, id] is a request of
 its own: it goes on when that is answered. "dies" in place of a notification ends it. As with the real one, a turn that
-did not end takes what another one is begun with.
+did not end takes what another one is begun with. A request named by `silent` gets no answer.
 """
 
 import json
@@ -20,6 +20,8 @@ def main() -> None:
     turns, running = 0, False
     for line in sys.stdin:
         asked = json.loads(line)
+        if asked.get("method") == script.get("silent"):
+            continue
         match asked.get("method"):
             case "initialize":
                 write({"id": asked["id"], "result": {"userAgent": script.get("agent", "codex/0.163.0 (test)")}})

@@ -5,6 +5,7 @@ import json
 import signal
 import sqlite3
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,31 @@ def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_wai
         await person.until(lambda: person.screen().count("Hello.") == 2, "its own answer")
 
     chat_with(world, talk)
+
+
+@pytest.mark.promise(6, 34)
+@pytest.mark.parametrize(
+    ("silent", "number"),
+    rotating(
+        [(s, n) for s in ("initialize", "thread/start", "turn/start") for n in (signal.SIGINT, signal.SIGTERM)], 3
+    ),
+)
+def test_a_stop_is_heeded_while_codex_takes_long_to_begin(world: World, silent: str, number: int) -> None:
+    scripted(world, [message("Hello."), DONE], silent=silent)
+    world.steno("sessions")
+    with world.start("run", "go", "--key", "k") as program:
+        begun = "step.started" if silent == "turn/start" else "turn.started"
+        wait_until(lambda: begun in [fact["type"] for fact in facts(world)], "a turn")
+        began_s = time.monotonic()
+        program.signal(number)
+        assert program.end() == 130
+        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+    cause = "user" if number == signal.SIGINT else "terminated"
+    assert [(fact["outcome"], fact["cause"]) for fact in facts(world) if fact["type"] == "turn.ended"] == [
+        ("interrupted", cause)
+    ]
+    scripted(world, [message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
 
 
 @pytest.mark.promise(46)

@@ -7,6 +7,7 @@ CodexError
   Silent        it did not answer a request in time
   Declined      it said no to a request
   Unreadable    it answered in a way that we do not understand
+  Stopped       it was not waited for, because a stop was asked for
 """
 
 import asyncio
@@ -60,6 +61,10 @@ class Declined(CodexError):
 
 
 class Unreadable(CodexError):
+    pass
+
+
+class Stopped(CodexError):
     pass
 
 
@@ -126,9 +131,9 @@ class Server:
         answer = self._waits[id] = asyncio.get_running_loop().create_future()
         self._room.set()
         try:
-            await self._send({"id": id, "method": method, "params": params})
-            limit = self.patience.answer_s if limit_s is None else limit_s
-            answered = await asyncio.wait_for(answer, limit)
+            async with asyncio.timeout(self.patience.answer_s if limit_s is None else limit_s):
+                await self._send({"id": id, "method": method, "params": params})
+                answered = await answer
         except TimeoutError as error:
             raise Silent(f"did not answer to {method} in time") from error
         finally:

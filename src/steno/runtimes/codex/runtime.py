@@ -4,9 +4,9 @@ The child lives as long as we hold the session: codex lets nobody else have a th
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, TypeVar, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -37,7 +37,7 @@ from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
-from steno.runtimes.codex.process import CodexError, Patience, Server
+from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
 from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
 from steno.runtimes.codex.turn import Ending, Means, RunningTurn
 from steno.runtimes.codex.wording import edits_in
@@ -54,6 +54,7 @@ from steno.tools.protocol import Tool
 
 AGAIN = "Answer the user's last message above."
 COMPACTION_S = 600.0
+T = TypeVar("T")
 
 
 class CodexAgent(Struct, frozen=True, kw_only=True):
@@ -173,7 +174,7 @@ class _Driven:
         held = self._held
         promised, self._promised = self._promised, ()
         try:
-            await self._ready()
+            await self._unless_stopped(self._ready())
         except CodexError as error:
             await self._fail(error, None)
             return
@@ -182,6 +183,7 @@ class _Driven:
         await held.catch_up()
         notes = [*await self._set_context(thread), *(note for _, note in told)]
         if held.asked_to_stop() or held.state.turn is None:
+            await self._give_up(None)
             return
         asked = await self._request(held.state.turn, ask, thread, promised, notes)
         digest = sha256(msgspec.json.encode(asked)).hexdigest()[:32]
@@ -189,7 +191,7 @@ class _Driven:
         step = await held.record(StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges))
         map = TurnMap(self._agent.bounds, promised)
         try:
-            answer = await server.ask("turn/start", asked, p.TurnAnswer)
+            answer = await self._unless_stopped(server.ask("turn/start", asked, p.TurnAnswer))
         except CodexError as error:
             await self._fail(error, step)
             return
@@ -256,9 +258,36 @@ class _Driven:
         else:
             await held.record(*finish(turn, "done").facts)
 
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What codex takes long over need not be waited for. Raises `Stopped` if a stop is asked for first."""
+        doing, stop = asyncio.create_task(work), asyncio.create_task(self._held.stopped.wait())
+        try:
+            await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise Stopped
+            return await doing
+        finally:
+            for task in (doing, stop):
+                task.cancel()
+            await asyncio.gather(doing, stop, return_exceptions=True)
+
+    async def _give_up(self, step: Seq | None) -> None:
+        """A stop came before codex had begun. The turn is ended by whoever asked for the stop, or for want of time."""
+        held = self._held
+        await self.close()
+        await held.catch_up()
+        if step is not None:
+            await held.record(StepLost(step, "stopped", "unknown"))
+        turn = held.state.turn
+        if held.overdue and turn is not None and turn.interrupted is None and not held.letting_go():
+            await held.record(*out_of_time(turn, self._agent.limits).facts)
+
     async def _fail(self, error: CodexError, step: Seq | None) -> None:
         """A turn that codex could not even begin."""
         held = self._held
+        if isinstance(error, Stopped):
+            await self._give_up(step)
+            return
         await self.close()
         turn = held.state.turn
         if turn is None or held.letting_go():
