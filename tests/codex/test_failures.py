@@ -146,3 +146,23 @@ def test_a_sandbox_that_does_not_work_here_is_said(world: CodexWorld) -> None:
     assert not (world.work / "ran").exists()
     del world.environment["STENO_CODEX_PATH"]
     check_next_turn(world)
+
+
+@pytest.mark.parametrize("home", rotating(["a file", "unreadable"], 2))
+def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(world: CodexWorld, home: str) -> None:
+    kept = world.codex_home.rename(world.work.parent / "kept")
+    if home == "a file":
+        world.codex_home.touch()
+        wanted = "that path is not a directory"
+    else:
+        world.codex_home.mkdir()
+        (world.codex_home / "config.toml").write_text("no toml [")
+        wanted = "cannot read its configuration: "
+    said = failed(world, "hello")
+    assert wanted in said
+    assert "<unknown>" not in said
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
+    world.codex_home.rename(world.work.parent / "unusable")
+    kept.rename(world.codex_home)
+    check_next_turn(world)

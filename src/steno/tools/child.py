@@ -10,6 +10,7 @@ What must be true:
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from steno.tools import groups
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _COMPLAINT_BYTES_MAX = 2_000
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _EXIT_WAIT_S = 0.5
 _TERM_WAIT_S = 1.0
 _KILL_WAIT_S = 2.0
@@ -81,7 +83,9 @@ class Child:
         return cls(process, life, line_bytes_max)
 
     def complaint(self) -> str:
-        lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
+        """What it said last, without colours and without the calls that led there."""
+        said = _COLOURS.sub("", self._complaint.decode("utf-8", "replace")).partition("Stack backtrace:")[0]
+        lines = said.strip().splitlines()
         return " / ".join(line.strip() for line in lines[-5:] if line.strip())
 
     async def lines(self) -> AsyncIterator[bytes]:

@@ -115,7 +115,7 @@ class Server:
             raise
         except CodexError as error:
             await server.end()
-            said = server._child.complaint()
+            said = server._child.complaint() if isinstance(error, Silent) else ""
             raise Unstartable(f"{command.words[0]} {error}{f': {said}' if said else ''}") from error
         except BaseException:
             await server.end()
@@ -189,8 +189,11 @@ class Server:
         if self._gate is None:
             return
         self._gate.put = self._deliver
-        trusted = self._gate.trust(await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed))
+        listed = await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed)
+        trusted = self._gate.trust(listed)
         if trusted is None and need == "all":
+            if wrong := listed.wrong():
+                raise Declined(f"cannot read its configuration: {wrong}")
             raise Unguarded("does not run hooks")
         self.opening = {"config": ALONE | (trusted or {})}
 

@@ -442,12 +442,21 @@ class Hook(Read, frozen=True):
     enabled: bool = True
 
 
+class HooksError(Read, frozen=True):
+    message: str = ""
+
+
 class HooksOfFolder(Read, frozen=True):
     hooks: tuple[Hook, ...] = ()
+    errors: tuple[HooksError, ...] = ()
 
 
 class HooksListed(Read, frozen=True):
     data: tuple[HooksOfFolder, ...] = ()
+
+    def wrong(self) -> str:
+        """Why it knows of none, if it says so."""
+        return next((error.message for folder in self.data for error in folder.errors), "")
 
 
 class ThreadInfo(Read, frozen=True):
