@@ -50,6 +50,22 @@ def test_a_fork_has_the_history_in_a_thread_of_its_own(world: CodexWorld) -> Non
     assert len(set(world.threads())) == 2
 
 
+@pytest.mark.promise(21, 58)
+def test_a_fork_that_cuts_a_turn_off_says_its_prompt_once(world: CodexWorld) -> None:
+    """A new thread is told the whole history, with what was cut off: nothing of it is lost, or said again."""
+    world.run("hello")
+    world.run("echo", "--yes")
+    session = world.only_session()
+    for text, calls in (("echo", 0), ("I look.", 1)):
+        [at] = [one["seq"] for one in world.messages(session) if one["text"] == text]
+        fork = world.steno("fork", session, "--at", str(at)).split()[0]
+        assert world.steno("run", "think", "--session", fork) == "Done.\n"
+        told = world.requests("think")[-1]
+        assert [str(one["content"]) for one in told].count("echo") == 1
+        assert str(told).count("[This turn was interrupted: forked.]") == 1
+        assert sum("tool_calls" in one for one in told) == calls
+
+
 @pytest.mark.parametrize("edit", rotating(["undo", "hide", "redact"], 3))
 def test_an_edit_reaches_codex(world: CodexWorld, edit: str) -> None:
     world.run("hello")

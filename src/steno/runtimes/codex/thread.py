@@ -64,12 +64,13 @@ class Shape(Struct, frozen=True):
 
 class Thread(Struct):
     """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
-    its fact: any of them may say more after its turn."""
+    its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it."""
 
     id: str
     model: str
     known: set[str]
     resumed: bool = False
+    fresh: bool = False
     ran: dict[str, Seq] = {}
 
 
@@ -90,6 +91,7 @@ async def open_thread(
             if entries and not shape.begin_anew:
                 raise ThreadLost(f"cannot resume thread {bound}: {error}") from error
     thread = await _begun(server, shape, told(entries, payloads))
+    thread.known = {client_id(held.id, entry) for entry in entries if isinstance(entry, Said)}
     await held.record(ThreadBound(RUNTIME, thread.id))
     return thread
 
@@ -148,7 +150,7 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
     for at in range(0, len(items), INJECTED_MAX):
         injected = {"threadId": opened.thread.id, "items": items[at : at + INJECTED_MAX]}
         await server.ask("thread/inject_items", injected, dict)
-    return Thread(opened.thread.id, opened.model, set())
+    return Thread(opened.thread.id, opened.model, set(), fresh=True)
 
 
 def _policy(shape: Shape) -> dict[str, Any]:
