@@ -259,6 +259,23 @@ def test_a_question_that_cannot_be_stored_ends_the_turn_and_codex_is_not_kept_wa
     assert "tool.started" not in [fact["type"] for fact in facts(world)]
 
 
+def test_an_approved_call_that_codex_does_not_come_back_to_says_so(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "x", "status": "inProgress"}
+    waits = ["thread/status/changed", {"status": {"type": "active", "activeFlags": ["waitingOnApproval"]}}]
+    scripted(world, [waits, item("started", **command), ["item/commandExecution/requestApproval", {"itemId": "c"}, 7]])
+    world.steno("sessions")
+    with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: "approval.asked" in [fact["type"] for fact in facts(world)], "a question")
+        program.kill()
+    session = world.only_session()
+    world.steno("approve", session)
+    scripted(world, [message("Hello."), DONE])
+    world.steno("continue", session)
+    [unrun] = world.messages(session, "tool")
+    assert unrun["text"] == "not run: it was approved, and codex did not come back to it"
+    assert [one["outcome"] for one in world.show(session)["turns"]] == ["done"]
+
+
 def test_a_rule_for_files_counts_for_a_patch_that_waited_while_nobody_ran_the_session(world: World) -> None:
     change = {"path": str(world.work / "a.txt"), "kind": {"type": "add"}, "diff": "x"}
     patch = item("started", type="fileChange", id="f", changes=[change], status="inProgress")

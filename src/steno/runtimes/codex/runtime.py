@@ -29,7 +29,7 @@ from steno.engine.action import (
 from steno.engine.approval import Policy
 from steno.engine.notes import OPENING, recovery_note
 from steno.engine.request import system_text
-from steno.journal.facts import ContextSet, Continues, StepLost, StepStarted, ThreadCompacted
+from steno.journal.facts import ContextSet, Continues, StepLost, StepStarted, ThreadCompacted, ToolSettled
 from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
@@ -53,6 +53,7 @@ from steno.tools.child import Command
 from steno.tools.protocol import Tool
 
 AGAIN = "Answer the user's last message above."
+NOT_TAKEN_UP = Refused("not run: it was approved, and codex did not come back to it")
 COMPACTION_S = 600.0
 T = TypeVar("T")
 
@@ -256,7 +257,10 @@ class _Driven:
         elif turn.last is None:
             await held.record(*finish(turn, "failed", "empty", "codex ended the turn without an answer").facts)
         else:
-            await held.record(*finish(turn, "done").facts)
+            unrun = [call for call in turn.calls.values() if call.started is None]
+            settled = [ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun]
+            ended = finish(replace(turn, calls={id: one for id, one in turn.calls.items() if one not in unrun}), "done")
+            await held.record(*settled, *ended.facts)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """What codex takes long over need not be waited for. Raises `Stopped` if a stop is asked for first."""
