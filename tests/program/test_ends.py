@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from steno.engine.ending import Standing, Visit, ending
 from steno.journal.codec import encode
-from steno.journal.facts import SessionStarted
+from steno.journal.facts import HookAttempted, HookDone, InputAdmitted, SessionAttended, SessionStarted
+from steno.journal.parts import Text
+from steno.store.protocol import Admission
 from steno.store.sqlite.blocking import BlockingStore
-from tests.program.diary import hosts, install, log, told
+from tests.program.diary import PLUGIN, hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D, terminal
 from tests.program.test_endings import _close
@@ -359,6 +362,48 @@ def test_a_plugin_that_hangs_at_every_start_is_given_up_and_that_is_recorded(wor
     first = next(one["id"] for one in world.sessions() if one["name"] == "k")
     assert 2 <= len([one for one in told(world) if one["session_id"] == first]) <= 4
     assert "diary" in log(world)
+
+
+SLOW = """
+import time
+""" + PLUGIN.replace('    if DOES == "raise":', "    time.sleep(0.1)\n    if DOES:")
+
+HANGS_AT_IMPORT = "import time\ntime.sleep(60)\n"
+
+
+@pytest.mark.promise(39)
+def test_many_ends_that_are_owed_are_told_one_after_the_other_whatever_another_plugin_does(
+    world: World, server: ModelServer
+) -> None:
+    """A start tells what it has the time for. What it did not come to has had no try, and waits for the next one."""
+    world.home.mkdir()
+    with BlockingStore(world.home / "store.db") as store:
+        sessions = [owing_an_end(store) for _ in range(60)]
+    install(world, source=SLOW)
+    install(world, "broken", HANGS_AT_IMPORT)
+    world.steno("run", "hi")
+    with BlockingStore(world.home / "store.db") as store:
+        stored = [record.fact for id in sessions for record in store.read_all(id)]
+    heard = [one["key"] for one in told(world) if one["session_id"] in sessions]
+    tries = [fact for fact in stored if isinstance(fact, HookAttempted)]
+    done = [(fact.plugin, fact.error) for fact in stored if isinstance(fact, HookDone)]
+    assert 0 < len(done) <= len(heard) == len(set(heard)) <= len(tries) <= len(done) + 1 < len(sessions)
+    assert set(done) == {("diary", "")}
+
+
+def owing_an_end(store: BlockingStore) -> str:
+    """A session that a process left which was killed before it had told anybody."""
+    admitted = store.admit(
+        Admission(
+            input=InputAdmitted((Text("hi"),), "test"),
+            create=SessionStarted("chat"),
+            visit=SessionAttended("dead", "chat"),
+        )
+    )
+    visit = Visit(admitted.session, admitted.visit or 0, "chat")
+    facts = ending(visit, "left", Standing("done", False, ""), ("broken", "diary"), "dead")
+    store.add(visit.session, facts, key=visit.key)
+    return visit.session
 
 
 # --- what cannot be stored -------------------------------------------------------------------------------------------

@@ -13,8 +13,11 @@ is taken over under a key that counts the tries, so one of them does it.
 import asyncio
 import contextlib
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from steno.engine.ending import HOOK, Reason, Standing, Visit, ending, standing, told
 from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttended
@@ -49,6 +52,7 @@ class Visits:
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, Seq] = {}
+        self._looks_until_s = math.inf
         self.reason: Reason = "left"
         """Why this front end leaves, as far as is known."""
 
@@ -102,7 +106,7 @@ class Visits:
         except (StoreError, TimeoutError) as error:
             why = str(error) or "the store did not answer in time"
             problem = f"the end of session {visit.session} was not stored ({why}); the next start records it"
-        await self._tell(visit.session, owed, plugins, told(visit, reason, at), patient=False)
+        await self._tell(visit.session, owed, plugins, told(visit, reason, at))
         return problem
 
     async def _end(self, visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str]) -> Seq | None:
@@ -122,23 +126,22 @@ class Visits:
         return standing(glance.row, await self._views.tail(session, glance.head))
 
     async def _tell(
-        self, session: str, owed: Seq | None, plugins: Sequence[str], arguments: Mapping[str, object], patient: bool
+        self, session: str, owed: Seq | None, plugins: Sequence[str], arguments: Mapping[str, object]
     ) -> None:
         """`owed` is None if that could not be stored."""
-        await asyncio.gather(*(self._tell_one(session, owed, name, arguments, patient) for name in plugins))
+        await asyncio.gather(*(self._tell_one(session, owed, name, arguments, patient=False) for name in plugins))
 
     async def _tell_one(
         self, session: str, owed: Seq | None, plugin: str, arguments: Mapping[str, object], patient: bool
-    ) -> None:
-        """A plugin that raised was told. One that did not answer is told again at the next start; where it had the
-        time, its silence is recorded. One that cannot be loaded may be mended by then."""
+    ) -> bool:
+        """Whether it answered. A plugin that raised was told. One that did not answer is told again at the next start;
+        where it had the time, its silence is recorded. One that cannot be loaded may be mended by then."""
         answer = await self._plugins.call(plugin, HOOK, arguments, TELL_S if patient else TELL_LEAVING_S)
-        if owed is None:
-            return
-        if isinstance(answer, Told):
+        if owed is not None and isinstance(answer, Told):
             await self._done(session, owed, plugin, answer.error)
-        elif patient and answer.asked:
+        elif owed is not None and patient and not isinstance(answer, Told) and answer.asked:
             await self._done(session, owed, plugin, answer.why)
+        return isinstance(answer, Told)
 
     async def _done(self, session: str, owed: Seq, plugin: str, error: str) -> None:
         with contextlib.suppress(KeyReused, StoreError):  # not recorded: told again at the next start
@@ -148,11 +151,13 @@ class Visits:
 
     @contextlib.asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Look around, beside whatever else is done. Whoever leaves first does not wait for plugins."""
+        """Look around, beside whatever else is done. Whoever leaves first waits for a moment: what a plugin is being
+        told is recorded then, and it is not told that again."""
         look = asyncio.create_task(self.look())
         try:
             yield
         finally:
+            self._looks_until_s = time.monotonic() + LOOK_LEAVING_S
             await asyncio.wait({look}, timeout=LOOK_LEAVING_S)
             look.cancel()
             await asyncio.gather(look, return_exceptions=True)
@@ -160,52 +165,77 @@ class Visits:
     async def look(self) -> None:
         """End the visits of dead processes, and tell plugins what those left untold."""
         with contextlib.suppress(StoreError):  # whoever starts next looks again
-            after = 0
+            after, debts = 0, list[_Debt]()
             while page := await self._store.owing(PAGE, after):
-                await asyncio.gather(*(self._settle(one) for one in page))
+                for found in await asyncio.gather(*(self._settle(one) for one in page)):
+                    debts += found
                 after = page[-1].mark
+            names = dict.fromkeys(name for debt in debts for name in debt.left)
+            await asyncio.gather(*(self._tell_in_turn(name, debts) for name in names))
 
-    async def _settle(self, one: Listed) -> None:
-        owed = one.row.owed
+    async def _settle(self, one: Listed) -> "list[_Debt]":
+        """Store what dead processes left to be stored; what is left to be told."""
+        owed, debts = one.row.owed, list[_Debt]()
         dead = {by for by in owed.owners() if not by or (by != self._store.owner and not await self._store.alive(by))}
         with contextlib.suppress(UnknownSession):  # deleted since
             imported = await self._store.imported(one.id) if dead else 0
             for seq, by in list(owed.attending.items()):
                 if by in dead:
-                    await self._end_killed(one.id, seq, () if seq <= imported else self._plugins.having(HOOK))
+                    plugins = () if seq <= imported else self._plugins.having(HOOK)
+                    debts += await self._end_killed(one.id, seq, plugins)
             for seq, hook in list(owed.hooks.items()):
                 if hook.by in dead and seq <= imported:
                     await self._done(one.id, seq, "", OWED_ELSEWHERE)
                 elif hook.by in dead:
-                    await self._take_over(one.id, seq, hook)
+                    debts += await self._take_over(one.id, seq, hook)
+        return debts
 
-    async def _end_killed(self, session: str, seq: Seq, plugins: Sequence[str]) -> None:
+    async def _end_killed(self, session: str, seq: Seq, plugins: Sequence[str]) -> "list[_Debt]":
         [record] = await self._store.read(session, seq - 1, 1)
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
         visit, at = Visit(session, seq, platform), await self._standing(session)
         plugins = plugins if at.ran else ()
         owed = await self._end(visit, "killed", at, plugins)
-        if owed is not None:
-            await self._tell(session, owed, plugins, told(visit, "killed", at), patient=True)
+        return [] if owed is None else [_Debt(session, owed, tuple(plugins))]
 
-    async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> None:
-        """Tell those that are installed here and have started. The others may be told by somebody else, for a time."""
+    async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> "list[_Debt]":
+        """What can still be told. Those that are not installed here may be told by somebody else, for a time."""
         [record] = await self._store.read(session, seq - 1, 1)
-        if not isinstance(record.fact, HookOwed):
-            return
         if hook.tries >= TRIES_MAX or record.at_ms + ABSENT_MS < time.time() * 1000:
             for name in hook.left:
                 await self._done(session, seq, name, f"not told in {TRIES_MAX} starts, or not installed for too long")
+            return []
+        return [_Debt(session, seq, hook.left, hook.tries + 1)]
+
+    async def _tell_in_turn(self, plugin: str, debts: "Sequence[_Debt]") -> None:
+        """Tell a plugin that has started, one end after the other: a try is counted when it is made, and whoever leaves
+        soon has used up none of the others. One that does not answer is told no more by this process."""
+        if not await self._plugins.ready(plugin):
             return
-        ready = await asyncio.gather(*(self._plugins.ready(name) for name in hook.left))
-        here = [name for name, able in zip(hook.left, ready, strict=True) if able]
-        if not here or not await self._claim(session, seq, hook.tries + 1):
-            return
-        left = (
-            (await self._store.glance(session)).row.owed.hooks.get(seq, OwedHook()).left
-        )  # it may have told some since
-        here = [name for name in here if name in left]
-        await self._tell(session, seq, here, json.loads(record.fact.arguments), patient=True)
+        with contextlib.suppress(StoreError):  # whoever starts next tells the rest
+            took_s = 0.0
+            for debt in [debt for debt in debts if plugin in debt.left]:
+                began_s = time.monotonic()
+                if began_s + took_s > self._looks_until_s or not await self._tell_debt(plugin, debt):
+                    return
+                took_s = time.monotonic() - began_s
+
+    async def _tell_debt(self, plugin: str, debt: "_Debt") -> bool:
+        """False if the plugin does not answer. Whoever owed it may have told some before it died."""
+        try:
+            if debt.attempt and debt.claim is None:
+                debt.claim = asyncio.create_task(self._claim(debt.session, debt.seq, debt.attempt))
+            if debt.claim is not None and not await debt.claim:
+                return True
+            hook = (await self._store.glance(debt.session)).row.owed.hooks.get(debt.seq, OwedHook())
+            if plugin not in hook.left:
+                return True
+            [record] = await self._store.read(debt.session, debt.seq - 1, 1)
+        except UnknownSession:
+            return True  # deleted since
+        if not isinstance(record.fact, HookOwed):
+            return True
+        return await self._tell_one(debt.session, debt.seq, plugin, json.loads(record.fact.arguments), patient=True)
 
     async def _claim(self, session: str, seq: Seq, attempt: int) -> bool:
         try:
@@ -213,3 +243,14 @@ class Visits:
         except KeyReused:
             return False
         return True
+
+
+class _Debt(Struct):
+    """An end that plugins are still to be told of. `attempt` counts the tries, this one too; 0 if we owe it ourselves.
+    `claim` is whether it was left to us, once that was asked."""
+
+    session: str
+    seq: Seq
+    left: tuple[str, ...]
+    attempt: int = 0
+    claim: asyncio.Task[bool] | None = None
