@@ -1,6 +1,7 @@
 """Distillates and memories on the running program: made in the background, once, and in nobody's way."""
 
 import json
+import re
 import time
 
 import pytest
@@ -211,6 +212,30 @@ def test_what_is_removed_is_told_to_nobody(world: World, server: ModelServer) ->
     assert PORT in system(server.requests[-1])
     for wrong in ("nonsense", f"{id}:1.0", f"{id}:99.0", "nobody:1.0"):
         world.steno("memory", "remove", wrong, expect=2)
+
+
+@pytest.mark.promise(60)
+def test_what_is_hidden_or_taken_back_after_it_was_distilled_is_told_to_nobody_until_it_is_put_back(
+    world: World, server: ModelServer
+) -> None:
+    """Whatever the items point at: a model may repeat anything in any of them."""
+    distils(server, GOOD)
+    id = quietly(world, *LINES)
+    world.steno("distill", id)
+    said = world.messages(id, "user")[2]["seq"]
+    world.steno("hide", id, "--seq", str(said))
+    assert remembered(world) == []
+    world.steno("run", "hello")
+    assert "earlier sessions" not in system(server.requests[-1])
+    world.steno("hide", id, "--seq", str(said), "--show")
+    assert len(remembered(world)) == 2
+    undone = re.search(r"--withdraw (\d+)", world.steno("undo", id))
+    assert undone is not None
+    assert remembered(world) == []
+    world.steno("undo", id, "--withdraw", undone[1])
+    world.steno("run", "a turn that it was not made of", "--session", id)
+    world.steno("undo", id)
+    assert len(remembered(world)) == 2
 
 
 @pytest.mark.promise(55, 60)

@@ -4,13 +4,18 @@ It is part of the row for lists, so that what is due and what can be recalled is
 size is bounded.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from steno.journal.distillates import Distilled, MemoryRemoved
 from steno.journal.facts import (
     ContextSet,
     HelperStarted,
+    MessageHidden,
     Record,
+    RewindWithdrawn,
+    Rewound,
     TurnEnded,
 )
 from steno.journal.parts import Seq
@@ -59,3 +64,23 @@ class Memory(Struct, omit_defaults=True):
             case _:
                 return False
         return True
+
+
+def taken_back(made: Distilled, edits: Iterable[Record]) -> bool:
+    """Whether a person has hidden or taken back something of what a distillate was made of. `edits` are those since.
+    What was put back counts as never gone."""
+    hidden: set[Seq] = set()
+    rewound: dict[Seq, Seq] = {}
+    for record in edits:
+        match record.fact:
+            case _ if record.seq <= made.upto:
+                pass
+            case MessageHidden(target=target, hidden=is_hidden):
+                (hidden.add if is_hidden else hidden.discard)(target)
+            case Rewound(to=to):
+                rewound[record.seq] = to
+            case RewindWithdrawn(rewind=rewind):
+                rewound.pop(rewind, None)
+            case _:
+                pass
+    return any(made.after < seq <= made.upto for seq in hidden) or any(to <= made.upto for to in rewound.values())

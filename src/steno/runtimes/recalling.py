@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from steno.journal.distillates import Distilled, Item, ItemAt
 from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
-from steno.journal.parts import GONE, Seq
+from steno.journal.memory import taken_back
+from steno.journal.parts import GONE
 from steno.runtimes.held import HeldSession
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Store
@@ -27,22 +28,18 @@ class Remembered(Struct, frozen=True):
 
 
 async def items_of(store: Store, session: str, row: ListingRow) -> list[Remembered]:
-    """What a session has to remember, the newest distillate first."""
-    found: list[Remembered] = []
-    for seq in sorted(row.memory.at, reverse=True):
-        found += await _items_at(store, session, seq, row.memory.at[seq])
-    return found
-
-
-async def _items_at(store: Store, session: str, seq: Seq, standing: list[int]) -> list[Remembered]:
-    for record in await store.read(session, seq - 1, 1):
-        if isinstance(record.fact, Distilled):
-            made = record.fact
-            whole = [number for number in standing if number < len(made.items) and made.items[number].text != GONE]
-            return [
-                Remembered(ItemAt(session, seq, number), made.items[number], made, record.at_ms) for number in whole
-            ]
-    return []
+    """What a session has to remember, the newest distillate first. One that was made of something which a person has
+    hidden or taken back since is left out: whatever its items point at, they may repeat that."""
+    read = [await store.read(session, seq - 1, 1) for seq in sorted(row.memory.at, reverse=True)]
+    made = [(record, record.fact) for page in read for record in page if isinstance(record.fact, Distilled)]
+    edits = await store.edits(session, min(fact.upto for _, fact in made)) if made else []
+    return [
+        Remembered(ItemAt(session, record.seq, number), fact.items[number], fact, record.at_ms)
+        for record, fact in made
+        if not taken_back(fact, edits)
+        for number in row.memory.at[record.seq]
+        if number < len(fact.items) and fact.items[number].text != GONE
+    ]
 
 
 class Recall:

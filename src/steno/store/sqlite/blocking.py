@@ -272,6 +272,11 @@ class BlockingStore:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.imported(connection, reading.session(connection, session))
 
+    def edits(self, session: str, after: Seq) -> list[Record]:
+        """What was hidden or taken back after a seq, or put back; of a fork, there."""
+        with self.reader() as connection, reading.snapshot(connection):
+            return reading.edits(connection, reading.session(connection, session), after)
+
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
         return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
 

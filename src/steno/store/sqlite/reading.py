@@ -292,6 +292,12 @@ def of_type(connection: apsw.Connection, row: SessionRow, tag: str) -> list[Reco
     return [records(connection, row, seq - 1, 1)[0] for seq in seqs]
 
 
+def edits(connection: apsw.Connection, row: SessionRow, after: Seq) -> list[Record]:
+    """A session's own facts after a seq that hide a message or take turns back, or put them back."""
+    seqs = [int(seq) for (seq,) in connection.execute(STATEMENTS["edits_since"], (row.n, after))]
+    return [records(connection, row, seq - 1, 1)[0] for seq in seqs]
+
+
 def _listed(connection: apsw.Connection, row: SessionRow, touched: int) -> Listed:
     return Listed(row.id, row.head, touched, row.owner, listing(connection, row))
 

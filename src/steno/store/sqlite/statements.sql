@@ -81,6 +81,10 @@ select id from sessions where instr(listing, '"from_sessions"') and instr(listin
 -- name: facts_of_type
 select seq from facts where session = ? and body glob '{"type":"' || ? || '"*' order by seq
 
+-- name: edits_since
+select seq from facts where session = ? and seq > ?
+    and (body glob '{"type":"message.hidden"*' or body glob '{"type":"rew*') order by seq
+
 -- name: children_of
 select id from sessions where parent = ?
 

@@ -190,6 +190,9 @@ class SqliteStore:
     async def imported(self, session: str) -> Seq:
         return await self._thread(BlockingStore.imported, session)
 
+    async def edits(self, session: str, after: Seq) -> list[Record]:
+        return await self._thread(BlockingStore.edits, session, after)
+
     async def due(self, limit: int = 10) -> list[Listed]:
         return await self._thread(BlockingStore.due, limit)
 
