@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program.diary import install, log, told
+from tests.program.diary import hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_compact import long_session
 from tests.program.test_cli_terminal import CTRL_D, terminal
@@ -242,6 +242,16 @@ def test_what_a_plugin_writes_to_the_terminal_goes_into_the_log(world: World, se
     lines = ["printed by python", "complained by python", "written by hand", "said by a child"]
     assert not any(line in seen for line in [*lines, "to the terminal"])
     assert all(line in log(world) for line in lines)
+
+
+def test_a_plugin_that_prints_without_end_fills_no_disk_and_delays_nobody(world: World, server: ModelServer) -> None:
+    install(world, "flood", "while True: print('x' * 999)\n")
+    with world.start("run", "hi") as program:
+        assert (program.end(), program.shown(), program.errors()) == (0, "ok\n", "")
+    kept = [file.stat().st_size for file in world.home.glob("plugins.log*")]
+    assert len(kept) in (1, 2)
+    assert max(kept) < 1 << 20
+    assert hosts(world) == []
 
 
 def test_a_plugin_that_cannot_be_loaded_is_named_in_the_log_and_nothing_else_happens(

@@ -27,6 +27,8 @@ DRAIN_S = 0.2
 UNHEARD_MAX = 100
 """What a plugin may have been told and not heard yet. More is not told to it."""
 LOG_BYTES_MAX = 1 << 20
+OUTPUT_BYTES, OUTPUT_PAUSE_S = 1 << 16, 0.05
+"""What a plugin prints is taken in so much at a time. One that prints without end waits for us, not we for it."""
 ANSWER_BYTES_MAX = 1 << 20
 """A line that a plugin answers with. Its host cuts each result long before."""
 
@@ -103,6 +105,7 @@ class Host:
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
+        self._output: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
     def start(self) -> None:
@@ -147,6 +150,9 @@ class Host:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        if self._output is not None:
+            await asyncio.wait({self._output}, timeout=OUTPUT_PAUSE_S)  # its end is there, but for children that left
+            self._output.cancel()
         self._gone("ended")
 
     def _send(self, hook: str, arguments: Mapping[str, object]) -> "asyncio.Future[dict[str, Any]]":
@@ -163,7 +169,9 @@ class Host:
         """Start it, and take in what it says until it ends."""
         try:
             ours, theirs = socket.socketpair()
-            self._process = await asyncio.to_thread(self._spawn, theirs)
+            printed, prints = os.pipe()
+            self._output = asyncio.create_task(self._keep_output(printed))
+            self._process = await asyncio.to_thread(self._spawn, theirs, prints)
             reader, self._writer = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
             self._writer.writelines(self._early)
             async for line in reader:
@@ -175,9 +183,24 @@ class Host:
         self._complain(self._why)
         self._gone(self._why)
 
-    def _spawn(self, theirs: socket.socket) -> "subprocess.Popen[bytes]":
-        """Without a terminal: in a session of its own, its handles into the log."""
-        with theirs, self._log.open() as log:
+    async def _keep_output(self, printed: int) -> None:
+        """What it prints goes into the log, which stays short whatever that is."""
+        reader = asyncio.StreamReader(limit=OUTPUT_BYTES)
+        pipe = os.fdopen(printed, "rb", buffering=0)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        try:
+            while chunk := await reader.read(OUTPUT_BYTES):
+                self._log.write(chunk)
+                if len(chunk) == OUTPUT_BYTES:
+                    await asyncio.sleep(OUTPUT_PAUSE_S)
+        finally:
+            transport.close()
+
+    def _spawn(self, theirs: socket.socket, prints: int) -> "subprocess.Popen[bytes]":
+        """Without a terminal: in a session of its own, its handles to us."""
+        with theirs, os.fdopen(prints, "wb") as log:
             words = [sys.executable, "-m", "steno.plugins.host", str(theirs.fileno())]
             return subprocess.Popen(  # noqa: S603 - our own program
                 [*words, self._found.kind, self._found.name, self._found.target],
@@ -220,9 +243,13 @@ class Log:
         self._path = path
         self._written: set[str] = set()
 
-    def open(self) -> Any:
+    def write(self, text: bytes) -> None:
+        with contextlib.suppress(OSError), self._open() as log:
+            log.write(text)
+
+    def _open(self) -> Any:
         with contextlib.suppress(OSError):
-            if self._path.stat().st_size > LOG_BYTES_MAX:
+            if self._path.stat().st_size > LOG_BYTES_MAX - OUTPUT_BYTES:
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
         return os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
@@ -230,5 +257,4 @@ class Log:
         if what in self._written:
             return
         self._written.add(what)
-        with contextlib.suppress(OSError), self.open() as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} plugin {name}: {what}\n".encode("utf-8", "replace"))
+        self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} plugin {name}: {what}\n".encode("utf-8", "replace"))
