@@ -63,3 +63,19 @@ def test_long_code_goes_on_in_the_next_line() -> None:
 
 def test_the_output_of_a_command_is_shown_without_its_colours_and_as_it_was_overwritten() -> None:
     assert output("\x1b[31mred\x1b[0m\r\n10%\r50%\r100%\n") == "red\n100%\n"
+
+
+def test_a_table_keeps_its_columns_to_their_side_and_shows_every_cell_however_many_there_are() -> None:
+    found = plain(
+        Painter(DARK, 40).lines("| of | sum | mid |\n|---|---:|:---:|\n| a | 7 | x |\n| b | 22,000 | words |\n")
+    )
+    assert found == [
+        "of │    sum │  mid",
+        "─" * 19,
+        "a  │      7 │   x",
+        "b  │ 22,000 │ words",
+    ]
+    cells = [f"cell{i}" for i in range(15)]
+    wide = Painter(DARK, 40).lines(f"|{'|'.join(cells)}|\n|{'---|' * 15}\n|{'|'.join(cells)}|\n")
+    assert all(sum(segment.cell_length for segment in line) <= 40 for line in wide)
+    assert " ".join(plain(wide)).count("cell14") == 2

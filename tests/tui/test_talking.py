@@ -5,6 +5,9 @@ import json
 import pytest
 
 from steno.tui import bars
+from steno.tui.blocks import Call
+from steno.tui.painting import Look, paint
+from steno.tui.palette import DARK
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with
@@ -57,6 +60,16 @@ def test_a_tool_call_is_a_card_with_its_output_and_outcome(world: World, server:
         await person.rests()
 
     chat_with(world, talk)
+
+
+def test_of_the_long_output_of_a_call_that_failed_the_end_is_shown() -> None:
+    call = Call(
+        "c1.x", 1, "shell", '{"command": "make"}', "failed", "\n".join(f"line {i}" for i in range(40)) + "\nwhy"
+    )
+    for opened in (False, True):
+        lines = paint(call, Look(DARK, 60, opened=opened))
+        assert any("why" in segment.text for line in lines for segment in line)
+    assert any("35 lines before" in segment.text for line in paint(call, Look(DARK, 60)) for segment in line)
 
 
 def test_n_denies_a_call_and_it_does_not_run(world: World, server: ModelServer) -> None:

@@ -129,7 +129,6 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             self.run_worker(self._read_on(self._later))
 
     async def _read_on(self, later: AsyncIterator[Sequence[Row]]) -> None:
-        """What is shown and chosen stays so: rows are added behind it."""
         try:
             async for rows in later:
                 self._rows += rows
@@ -151,14 +150,21 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             self._fill()
 
     def _fill_again(self) -> None:
-        self._fill((self._listed.highlighted or 0) if self._typing.value == self._listed_for else 0)
+        """What was chosen stays so, if the list is for the same."""
+        chosen = None if self._typing.value != self._listed_for else self._chosen()
+        self._fill(None if chosen is None else chosen.id)
 
-    def _fill(self, at: int = 0) -> None:
-        """What is like what is typed, as wide as there is room beside a scrollbar; `at` is chosen."""
+    def _chosen(self) -> Option | None:
+        at = self._listed.highlighted
+        return None if at is None else self._listed.get_option_at_index(at)
+
+    def _fill(self, chosen: str | None = None) -> None:
+        """What is like what is typed, as wide as there is room beside a scrollbar."""
         wanted, listed = self._typing.value, self._listed
         self._listed_for = wanted
         words = wanted.lower().split()
-        found = [row for row in self._rows if all(row.has(word) for word in words)][:ROWS_MAX]
+        found = [row for row in self._rows if all(row.has(word) for word in words)]
+        found = sorted(found, key=lambda row: not all(word in row.name.lower() for word in words))[:ROWS_MAX]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
@@ -166,7 +172,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             none = "nothing is like this" + (f"; {self._end}" if self._end else "")
             said = f'use "{wanted}" ({self._free})' if self._free and wanted else none
             listed.add_option(Option(Text(said, style="italic"), disabled=not (self._free and wanted)))
-        listed.highlighted = at
+        listed.highlighted = next((at for at, row in enumerate(found) if row.id == chosen), 0)
 
     def action_move(self, by: int) -> None:
         self._catch_up()
@@ -189,8 +195,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
 
     def _done(self, act: str) -> None:
         self._catch_up()
-        listed = self._listed
-        option = None if listed.highlighted is None else listed.get_option_at_index(listed.highlighted)
+        option = self._chosen()
         if act == "new":
             self.dismiss((act, ""))
         elif option is not None and option.id is not None:

@@ -158,8 +158,13 @@ class Painter:
                 found.append(node.content, style)
 
 
+COLUMN_CELLS_MIN = 3
+_BETWEEN = " │ "
+
+
 class _Table:
-    """Columns as wide as they need to be; if that is too wide, the widest give way."""
+    """Columns as wide as they need to be; if that is too wide, the widest give way. Where there are more columns than
+    fit at all, each row is a paragraph: nothing is cut off."""
 
     def __init__(self, painter: Painter, palette: Palette) -> None:
         self._painter = painter
@@ -172,11 +177,15 @@ class _Table:
             for part in node.children
             for row in part.children
         ]
+        if (COLUMN_CELLS_MIN + len(_BETWEEN)) * len(rows[0]) > width:
+            between = Text(_BETWEEN, Style(color=self._palette.faint))
+            return [line for row in rows for line in wrapped(between.join(row), width)]
+        sides = [str(cell.attrs.get("style", "")) for cell in node.children[0].children[0].children]
         widths = fitted([max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)], width - 1)
         rule: Line = [Segment("─" * (sum(widths) + 3 * (len(widths) - 1)), Style(color=self._palette.faint))]
         found: list[Line] = []
         for i, row in enumerate(rows):
-            found += self._row(row, widths)
+            found += self._row(row, widths, sides)
             if i == 0:
                 found.append(rule)
         return found
@@ -184,22 +193,28 @@ class _Table:
     def _cell(self, node: SyntaxTreeNode, style: Style) -> Text:
         return self._painter.inline(node.children[0], style) if node.children else Text()
 
-    def _row(self, row: list[Text], widths: list[int]) -> list[Line]:
+    def _row(self, row: list[Text], widths: list[int], sides: list[str]) -> list[Line]:
         cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
-        between = Segment(" │ ", Style(color=self._palette.faint))
+        between = Segment(_BETWEEN, Style(color=self._palette.faint))
         found: list[Line] = []
         for i in range(max(len(cell) for cell in cells)):
             line: Line = []
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            for at, (cell, width, side) in enumerate(zip(cells, widths, sides, strict=True)):
                 part = cell[i] if i < len(cell) else []
                 line += [between] if at else []
-                line += [*part, Segment(" " * (width - Segment.get_line_length(part)))]
+                line += _beside(part, width - Segment.get_line_length(part), side)
             found.append(line)
         return found
 
 
+def _beside(part: Line, room: int, side: str) -> Line:
+    """A line of a cell with the room that is left on the side that its column says."""
+    before = room if "right" in side else room // 2 if "center" in side else 0
+    return [*([Segment(" " * before)] if before else []), *part, Segment(" " * (room - before))]
+
+
 def fitted(wanted: list[int], width: int) -> list[int]:
-    room = max(width - 3 * (len(wanted) - 1), 3 * len(wanted))
+    room = max(width - len(_BETWEEN) * (len(wanted) - 1), COLUMN_CELLS_MIN * len(wanted))
     given = [max(one, 1) for one in wanted]
     while sum(given) > room:
         widest = given.index(max(given))

@@ -16,7 +16,7 @@ from steno.tui.plain import one_line, output, visible
 
 MARGIN = 2
 OUTPUT_LINES = 6
-"""Shown of a call's output while it is folded: the last ones while it runs, the first ones after."""
+"""Shown of a call's output while it is folded: the first ones of one that returned, else the last: they say why."""
 REASONING_LINES = 3
 OUTPUT_LINES_MAX = 2_000
 _LANGUAGES = {"shell": "bash"}
@@ -211,14 +211,15 @@ def _output(block: Call, look: Look, width: int) -> list[Line]:
     style = Style(color=look.palette.text if look.opened else look.palette.soft)
     rows = text.split("\n")
     most = OUTPUT_LINES_MAX if look.opened else OUTPUT_LINES
-    live = block.state == "running"
-    kept = rows[-most:] if live else rows[:most]
+    ends = block.state != "returned"
+    kept = rows[-most:] if ends else rows[:most]
     lines = [part for row in kept for part in wrapped(Text(row, style), width)]
-    cut = lines[-most:] if live else lines[:most]
+    cut = lines[-most:] if ends else lines[:most]
     left = len(rows) - len(kept) or len(lines) - len(cut)
     if left:
-        more: Line = [Segment(f"… {_lines(left)} more", Style(color=look.palette.accent))]
-        return [more, *cut] if live else [*cut, more]
+        where = "before" if ends else "more"
+        more: Line = [Segment(f"… {_lines(left)} {where}", Style(color=look.palette.accent))]
+        return [more, *cut] if ends else [*cut, more]
     return cut
 
 
