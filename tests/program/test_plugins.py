@@ -222,6 +222,24 @@ def test_a_plugin_that_misbehaves_delays_nothing_keeps_others_from_nothing_and_i
     assert "plugin good" not in log(world)
 
 
+def test_each_plugin_is_named_in_the_log_once_for_each_thing_whichever_hook_it_is(
+    world: World, server: ModelServer
+) -> None:
+    head = "from steno.plugins import hookimpl\n\n@hookimpl\n"
+    for name in ("one", "two"):
+        install(world, name, f"{head}def after_request(): raise RuntimeError('boom')\n")
+    install(world, "astray", f"{head}def on_sesion_end(): pass\n\n@hookimpl(optionalhook=True)\ndef later(): pass\n")
+    server.replies = [Reply(("one ",), tools=SHELL), Reply(("two",))]
+    world.steno("run", "hi", "--yes")
+    complaints = [line.partition(" plugin ")[2] for line in log(world).splitlines() if " plugin " in line]
+    assert sorted(complaints) == [
+        "astray: has a hook that steno does not know, and that is never called: on_sesion_end",
+        "one: after_request raised RuntimeError: boom",
+        "two: after_request raised RuntimeError: boom",
+    ]
+    assert log(world).count("Traceback") == 2
+
+
 def _plugin(name: str) -> str:
     from tests.program.diary import PLUGIN
 

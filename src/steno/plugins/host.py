@@ -47,8 +47,15 @@ def hooks_of(manager: pluggy.PluginManager) -> list[str]:
     return [name for name, caller in named.items() if caller.get_hookimpls()]
 
 
-def answer(manager: pluggy.PluginManager, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a hook returned, or how it failed."""
+def unknown_to(manager: pluggy.PluginManager) -> list[str]:
+    """What is marked as a hook and is none, and not meant for another steno: a name that is spelt otherwise."""
+    callers = [caller for name, caller in vars(manager.hook).items() if not name.startswith("_")]
+    impls = [impl for caller in callers if not caller.has_spec() for impl in caller.get_hookimpls()]
+    return sorted(impl.function.__name__ for impl in impls if not impl.optionalhook)
+
+
+def answer(manager: pluggy.PluginManager, asked: dict[str, Any], printed: set[str]) -> dict[str, Any]:
+    """What a hook returned, or how it failed. Where it failed is printed once."""
     try:
         results = getattr(manager.hook, asked["hook"])(**asked["arguments"])
         said = [str(result)[:RESULT_CHARS_MAX] for result in results if result is not None]
@@ -56,8 +63,10 @@ def answer(manager: pluggy.PluginManager, asked: dict[str, Any]) -> dict[str, An
     except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, SystemExit too
         import traceback
 
-        traceback.print_exc()
-        return {"id": asked["id"], "error": f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
+        if (where := "".join(traceback.format_tb(error.__traceback__))) not in printed:
+            printed.add(where)
+            traceback.print_exc()
+        return {"id": asked["id"], "hook": asked["hook"], "error": f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
 
 
 def main() -> None:
@@ -68,12 +77,13 @@ def main() -> None:
     threading.Thread(target=_listen, args=(link, asked), daemon=True).start()
     try:
         manager = load(kind, name, target)
-        _say(link, {"hooks": hooks_of(manager)})
+        _say(link, {"hooks": hooks_of(manager), "unknown": unknown_to(manager)})
     except BaseException as error:
         _say(link, {"error": f"cannot be loaded: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]})
         raise
+    printed: set[str] = set()
     while True:
-        _say(link, answer(manager, asked.get()))
+        _say(link, answer(manager, asked.get(), printed))
         sys.stdout.flush()
         sys.stderr.flush()
 

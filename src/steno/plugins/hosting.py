@@ -128,8 +128,6 @@ class Host:
             self.silent = True
             self._complain(f"did not answer {hook} in {limit_s:g} s; nobody waits for it until it answers")
             return Untold(f"no answer in {limit_s:g} s", asked=self.hooks is not None)
-        if "error" in answer:
-            self._complain(f"{hook} raised {answer['error']}")
         return answer if "gone" not in answer else Untold(self._why, asked=True)
 
     def tell(self, hook: str, arguments: Mapping[str, object]) -> None:
@@ -215,8 +213,12 @@ class Host:
         if "hooks" in said:
             self.hooks = frozenset(said["hooks"])
             self.begun.set()
+            for name in said["unknown"]:
+                self._complain(f"has a hook that steno does not know, and that is never called: {name}")
         elif "id" in said:
             self.silent = False
+            if "error" in said:
+                self._complain(f"{said['hook']} raised {said['error']}")
             answer = self.waiting.pop(said["id"], None)
             if answer is not None and not answer.done():
                 answer.set_result(said)
@@ -237,11 +239,11 @@ class Host:
 
 
 class Log:
-    """What plugins print, and what is wrong with them. Each complaint once."""
+    """What plugins print, and what is wrong with them. Each complaint about each of them once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written: set[str] = set()
+        self._written: set[tuple[str, str]] = set()
 
     def write(self, text: bytes) -> None:
         with contextlib.suppress(OSError), self._open() as log:
@@ -254,7 +256,7 @@ class Log:
         return os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     def write_once(self, name: str, what: str) -> None:
-        if what in self._written:
+        if (name, what) in self._written:
             return
-        self._written.add(what)
+        self._written.add((name, what))
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} plugin {name}: {what}\n".encode("utf-8", "replace"))
