@@ -162,3 +162,12 @@ def test_codex_as_the_default_of_the_configuration_carries_a_detached_turn(world
     assert [one["text"] for one in world.messages(session, "tool")] == ["hi\n"]
     assert len(world.threads()) == 1
     world.wait_codex_gone()
+
+
+@pytest.mark.promise(7, 42)
+def test_a_prompt_that_utf8_cannot_hold_is_stored_as_it_is_and_answered(world: CodexWorld) -> None:
+    assert world.run("hello \udcff \ud800") == "Hello there.\n"
+    assert world.said()[0] == ("user", "hello \udcff \ud800", "complete")
+    assert world.run("and") == "And so on.\n"
+    assert [str(one["content"]) for one in world.requests("and")[-1]].count("hello \ufffd \ufffd") == 1
+    assert len(world.threads()) == 1

@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from typing import Any, Literal, TypeVar, assert_never
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -33,6 +32,7 @@ from steno.journal.facts import ContextSet, Continues, StepLost, StepStarted, Th
 from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
+from steno.models.wire import encode
 from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
@@ -187,7 +187,7 @@ class _Driven:
             await self._give_up(None)
             return
         asked = await self._request(held.state.turn, ask, thread, promised, notes)
-        digest = sha256(msgspec.json.encode(asked)).hexdigest()[:32]
+        digest = sha256(encode(asked)).hexdigest()[:32]
         model = f"{RUNTIME}:{thread.model}"
         step = await held.record(StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges))
         map = TurnMap(self._agent.bounds, promised)

@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, assert_never
 
-import msgspec
 from msgspec import Struct
 
 from steno.engine.request import Request
 from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
 from steno.journal.history import Answered, Closed, Entry, Said, Settled
-from steno.journal.parts import Hash, Interrupted, Seq, Unknown, outcome_parts, text_of
+from steno.journal.parts import File, Hash, Image, Interrupted, Seq, Unknown, outcome_parts, text_of
 from steno.models import wording
 from steno.models.conversation import FromModel, FromTools, FromUser, Plain, Thought, Words, conversation, shown_text
 from steno.models.openai_responses import CALL_ID
@@ -165,7 +164,9 @@ def _policy(shape: Shape) -> dict[str, Any]:
 def client_id(session: str, said: Said) -> str:
     """The id that an input has in codex's thread. In a copy of a session, or in a store that was restored, another
     input can have the same seq: so the id also tells what was said."""
-    return f"steno/{session}/{said.seq}/{sha256(msgspec.json.encode(said.parts)).hexdigest()[:12]}"
+    hashes = "".join(part.hash for part in said.parts if isinstance(part, Image | File))
+    digest = sha256((text_of(said.parts) + hashes).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"steno/{session}/{said.seq}/{digest[:12]}"
 
 
 def seq_in(client_id: str, session: str) -> Seq | None:
