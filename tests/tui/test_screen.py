@@ -54,6 +54,17 @@ def test_enter_counts_for_what_is_typed_however_late_the_list_of_completions_is(
     chat_with(world, talk)
 
 
+@pytest.mark.promise(42)
+def test_what_follows_steer_is_said_as_it_was_typed(world: World, server: ModelServer) -> None:
+    async def talk(person: Person) -> None:
+        await person.say("/steer\n  if x:\n    y()\n")
+        await person.sees("▌   if x:", "ok")
+        await person.rests()
+
+    chat_with(world, talk)
+    assert [one["text"] for one in world.messages(world.only_session(), "user")] == ["  if x:\n    y()\n"]
+
+
 def test_a_command_that_does_not_exist_is_not_said(world: World, server: ModelServer) -> None:
     async def talk(person: Person) -> None:
         await person.say("/hlep")

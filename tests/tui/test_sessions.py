@@ -10,7 +10,8 @@ from textual import events
 from textual.widgets import Input
 
 import steno
-from steno.journal.facts import SessionAttended, SessionEnded
+from steno.config import ConfigError
+from steno.journal.facts import ContextSet, SessionAttended, SessionEnded
 from steno.service import Summary
 from steno.service.views import Views
 from steno.store.errors import JournalCorrupt
@@ -304,6 +305,23 @@ def test_the_model_that_the_chat_is_started_with_answers_in_a_session_that_had_a
 
     chat_with(world, talk, id, wiring=wiring)
     assert server.requests[-1]["model"] == "other"
+
+
+def test_what_is_said_to_a_model_that_cannot_be_used_stays_in_the_input(world: World, server: ModelServer) -> None:
+    id = said(world, "one")
+    wiring = wiring_of(world)
+
+    def refuse(context: ContextSet) -> None:
+        raise ConfigError("its package is not installed")
+
+    wiring.check = refuse  # type: ignore[method-assign, assignment]
+
+    async def talk(person: Person) -> None:
+        await person.say("two")
+        await person.sees("its package is not installed", "> two")
+
+    chat_with(world, talk, id, wiring=wiring)
+    assert len(world.messages(id, "user")) == 1
 
 
 def test_compaction_on_demand_says_what_came_of_it(world: World, server: ModelServer) -> None:

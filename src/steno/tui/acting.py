@@ -35,8 +35,8 @@ class Acts:
         self._in_order = asyncio.Lock()
         """What is said, and another session to say it in, come one after the other, however fast somebody types."""
 
-    async def command(self, name: str, rest: str) -> None:
-        chat = self._chat
+    async def command(self, name: str, typed: str) -> None:
+        chat, rest = self._chat, typed.strip()
         match name:
             case "help":
                 await chat.push_screen(Help(PALETTES[chat.shade], telling.about_model(chat.model, chat.wiring)))
@@ -61,7 +61,7 @@ class Acts:
             case "quit":
                 chat.go(0)
             case "steer":
-                await self.say(rest or self._needs("steer TEXT"), "steer")
+                await self.say(typed if rest else self._needs("steer TEXT"), "steer")
             case _:
                 await self._on_session(name, rest)
 
@@ -193,10 +193,10 @@ class Acts:
 
     async def _say(self, text: str, mode: Literal["queue", "steer"]) -> None:
         chat = self._chat
-        await self._use_asked_model()
-        chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
         attached, chat.attached = chat.attached, []
         try:
+            await self._use_asked_model()
+            chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
             await chat.watched.say(text, mode, chat.model, attached)
         except BaseException:
             chat.attached = attached
@@ -207,13 +207,13 @@ class Acts:
         """The model that the chat was started with answers from the first input on. While somebody runs the session,
         the one that it has goes on."""
         chat = self._chat
-        asked, chat.asked_model = chat.asked_model, None
-        if chat.watched.id is None or asked in (None, chat.watched.row.model):
-            return
-        try:
-            await chat.service.edits.choose_model(chat.watched.id, asked or "")
-        except SessionBusy:
-            chat.tell(f"the session is in use, so its own model answers this; then /model {asked}", "warn")
+        asked = chat.asked_model
+        if chat.watched.id is not None and asked not in (None, chat.watched.row.model):
+            try:
+                await chat.service.edits.choose_model(chat.watched.id, asked or "")
+            except SessionBusy:
+                chat.tell(f"the session is in use, so its own model answers this; then /model {asked}", "warn")
+        chat.asked_model = None
 
     async def take_back(self) -> None:
         """The last input that waits goes back into the line, if nobody has taken it."""

@@ -262,12 +262,18 @@ class Chat(App[int]):
             return
         composer.remember(event.text)
         self.forget_told()
-        if meant is not None:
-            self.do(self.acts.command(*meant))
+        if meant is None:
+            self._say(self.acts.say(event.text, "steer" if event.steer else "queue"))
+        elif meant[0] == "steer":
+            self._say(self.acts.command(*meant))
         else:
-            saying = self.do(self.acts.say(event.text, "steer" if event.steer else "queue"))
-            self._saying.add(saying)
-            saying.add_done_callback(self._saying.discard)
+            self.do(self.acts.command(*meant))
+
+    def _say(self, saying: Coroutine[Any, Any, None]) -> None:
+        """Nobody leaves before it is accepted."""
+        task = self.do(saying)
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
 
     def on_composer_wants(self, event: Composer.Wants) -> None:
         scroll = self.query_one(Scroll)

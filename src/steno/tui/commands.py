@@ -4,7 +4,7 @@ import re
 
 from msgspec import Struct
 
-COMMAND = re.compile(r"/[\w-]*(\s|$)")
+COMMAND = re.compile(r"/([\w-]*)(?:\s|$)")
 """A first word with one slash before it is meant as a command. A path has a second slash."""
 
 
@@ -46,11 +46,9 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def parse(line: str) -> tuple[str, str] | None:
-    """The command that a line is meant as, and what follows it; None if it is something to be said."""
-    if not COMMAND.match(line):
-        return None
-    name, _, rest = line[1:].partition(" ")
-    return name.strip(), rest.strip()
+    """The command that a line is meant as, and what follows it as it was typed; None if it is something to be said."""
+    meant = COMMAND.match(line)
+    return None if meant is None else (meant[1], line[meant.end() :])
 
 
 def known(name: str) -> bool:
