@@ -343,6 +343,24 @@ def test_leaving_takes_less_than_a_second_while_model_tool_and_plugin_hang(
     assert wait_gone(world)
 
 
+def test_a_command_of_a_process_that_was_killed_is_ended_when_steno_is_next_started(
+    world: World, server: ModelServer
+) -> None:
+    """Whichever session is opened: nobody may go on with this one."""
+    command = "echo $$ > group; (sleep 99) & sleep 99"
+    server.replies = [Reply(tools=(("shell", json.dumps({"command": command})),)), Reply(("fine",))]
+    with world.start("run", "go", "--key", "k", "--yes") as program:
+        file = world.work / "group"
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), "the tool")
+        program.kill()
+    group = int(file.read_text())
+    assert group_lives(group)
+    world.steno("sessions")
+    assert group_lives(group), "whoever only looks changes nothing"
+    world.steno("run", "another", "--key", "other")
+    wait_until(lambda: not group_lives(group), "the whole group of the tool to end")
+
+
 def group_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)

@@ -3,7 +3,7 @@
     admit       the first input of a visit begins it, in the same commit
     attend      a front end opens a session that exists
     leave       it lets go: the end and what it owes are one commit, then plugins are told
-    look        at a start: end the visits of dead processes, tell what they left untold
+    look        at a start: end the visits of dead processes and their commands, tell what they left untold
 
 Nothing here is needed for correctness of what was said. A process that is killed leaves an open visit behind, and the
 next one to start ends it. However many start at once: the end is stored under the key of its visit, and telling
@@ -27,6 +27,7 @@ from steno.plugins.protocol import Plugins, Told
 from steno.service.views import Views
 from steno.store.errors import KeyReused, StoreError, UnknownSession
 from steno.store.protocol import Listed, Store
+from steno.tools.groups import end_group
 
 STORE_S = 2.0
 """For a store that is slow or locked to take the end of a visit. Commonly that takes some milliseconds."""
@@ -195,8 +196,15 @@ class Visits:
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
         visit, at = Visit(session, seq, platform), await self._standing(session)
         plugins = plugins if at.ran else ()
-        owed = await self._end(visit, "killed", at, plugins)
+        _, owed = await asyncio.gather(self._end_commands(session), self._end(visit, "killed", at, plugins))
         return [] if owed is None else [_Debt(session, owed, tuple(plugins))]
+
+    async def _end_commands(self, session: str) -> None:
+        """Those that a dead process left running: it may be long until somebody goes on with the session. A group that
+        a live process looks after bears its mark, and is spared."""
+        turn = (await self._views.tail(session, (await self._store.glance(session)).head)).turn
+        groups = [] if turn is None else [call.group for call in turn.calls.values() if call.group is not None]
+        await asyncio.gather(*(end_group(group) for group in groups))
 
     async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> "list[_Debt]":
         """What can still be told. Those that are not installed here may be told by somebody else, for a time."""
