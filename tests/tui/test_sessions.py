@@ -346,6 +346,8 @@ def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(world: World, s
         await person.sees(
             "half of", "process was killed", "/continue takes it up, /retry runs it again, /undo forgets it"
         )
+        said = person.screen().rpartition("\n")[0]
+        assert said.count("/continue") == 1  # what to do is said once, and not of turns of long ago
         await person.say("/continue")
         await person.sees("taken up where it was cut off", "the rest")
         await person.rests()
@@ -369,9 +371,9 @@ def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, se
             running.kill()
 
     async def resume(person: Person) -> None:
-        await person.sees("an input waits unanswered", "queued  two", "ready  /continue runs what waits")
+        await person.sees("an input waits unanswered", "queued  two", "ready  /continue takes it up")
         await person.say("/undo")
-        await person.sees("undone")
+        await person.sees("undone", "ready  /continue runs what waits")
         await person.say("/continue")
         await person.sees("second answer")
 

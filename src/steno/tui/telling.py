@@ -40,8 +40,7 @@ def state(state: State, owner: str | None, driving: bool, compacting: bool) -> D
     turn = state.turn
     elsewhere = "" if owner is None or is_ours(owner) else f" in {runner(owner)}"
     if turn is None:
-        waits = "/continue runs what waits" if state.pending and owner is None else ""
-        return Doing("starting", True) if driving and state.pending else Doing("ready", hint=waits)
+        return Doing("starting", True) if driving and state.pending else Doing("ready", hint=_to_go_on(state, owner))
     if waits_for_you(state):
         return Doing("waits for your answer", False)
     if turn.interrupted is not None:
@@ -49,6 +48,13 @@ def state(state: State, owner: str | None, driving: bool, compacting: bool) -> D
     running = [call.call.name for call in turn.calls.values() if call.started is not None]
     word = f"running {', '.join(sorted(set(running)))}" if running else "answering"
     return Doing(word + elsewhere, True, "Ctrl-C stops")
+
+
+def _to_go_on(state: State, owner: str | None) -> str:
+    """What a person can do about what rests and is not over."""
+    if state.cut_off is not None and state.cut_off.waits():
+        return "/continue takes it up"
+    return "/continue runs what waits" if state.pending and owner is None else ""
 
 
 def answering(state: State) -> str:

@@ -41,13 +41,13 @@ def ending(ended: TurnEnded) -> tuple[str, Tone]:
         case "user":
             return "stopped by you; what was shown is kept", "warn"
         case "killed":
-            return "cut off: the process was killed; what was shown is kept. /continue takes it up", "warn"
+            return "cut off: the process was killed; what was shown is kept", "warn"
         case "terminated":
-            return "cut off: the program was ended; what was shown is kept. /continue takes it up", "warn"
+            return "cut off: the program was ended; what was shown is kept", "warn"
         case "forked":
             return "the fork begins here, in the middle of a turn", "quiet"
         case _:
-            return f"cut off ({ended.cause}); what was shown is kept. /continue takes it up", "warn"
+            return f"cut off ({ended.cause}); what was shown is kept", "warn"
 
 
 def lost(fact: StepLost | TurnEnded) -> str:
