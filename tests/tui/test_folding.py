@@ -65,6 +65,13 @@ def test_a_card_says_what_became_of_its_call() -> None:
     assert state_of(*CALLED, ToolSettled(3, "a", Refused("no"))) == ("refused", "no")
 
 
+def test_how_long_a_call_took_is_said_only_where_that_is_known() -> None:
+    for outcome, took_ms in ((Returned((Text("x"),)), 1_000), (Unknown(), None)):  # recovered when somebody came by
+        call = blocks(*CALLED, ToolStarted(3, "a"), ToolSettled(3, "a", outcome, 5))[-1]
+        assert isinstance(call, Call)
+        assert call.took_ms == took_ms
+
+
 def test_a_fallback_is_a_notice_where_it_takes_over_and_where_it_is_over() -> None:
     taken_over = [StepLost(4, "no_key", "yes"), ContextSet("b", instead_of="a"), ContextSet("b", "s", instead_of="a")]
     found = blocks(said("go"), TurnStarted(Takes(1)), ContextSet("a"), StepStarted("a"), *taken_over, ContextSet("a"))

@@ -190,7 +190,8 @@ class Folded(Struct):
             output = said_in(outcome_text(known.outcome))
         elif known.started is not None:
             output = self.streaming(Stream(known.started, "output"))
-        took_ms = known.ended_ms - known.began_ms if known.outcome is not None and known.began_ms else None
+        measured = known.outcome is not None and not isinstance(known.outcome, Unknown) and known.began_ms
+        took_ms = known.ended_ms - known.began_ms if measured else None
         asks = known.asked if known.outcome is None and not known.decided and known.started is None else None
         return Call(
             f"c{message.seq}.{call.id}",
