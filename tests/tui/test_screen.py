@@ -281,7 +281,7 @@ def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(world: World, 
             tasks = [chat.do(late(act)) for act in acts] + [chat.do(late(lambda: chat.failed("too late")))]
         gone.set()
         await asyncio.gather(*tasks)
-        assert [note.text for note in chat._notes if "something went wrong" in note.text] == []
+        assert [note.text for note, _ in chat._notes if "something went wrong" in note.text] == []
         chat.action_interrupt()
         assert chat.left == 0
 

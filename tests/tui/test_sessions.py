@@ -465,9 +465,10 @@ def test_whoever_follows_a_session_sees_that_its_process_was_killed(world: World
         running.wait_shown("half of it")
 
         async def talk(person: Person) -> None:
-            await person.sees("answering in process", "half of it")
+            await person.sees("answering in process", "half of it", "runs this session")
             running.process.kill()
             await person.sees("the process was killed", "/continue")
+            await person.sees_no_more("runs this session")
             assert "ready" in person.status()
             assert person.screen().count("half of it") == 1
 

@@ -113,8 +113,9 @@ class Acts:
             chat = self._chat
             await chat.watched.open(session)
             chat.begin()
-            for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, chat.watched.owner):
-                chat.tell(text, tone)
+            owner = chat.watched.owner
+            for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, owner):
+                chat.tell(text, tone, while_run_by=None if owner is None or telling.is_ours(owner) else owner)
 
     async def new(self) -> None:
         async with self._in_order:

@@ -76,7 +76,7 @@ class Chat(App[int]):
         """What was typed and not sent when somebody left."""
         self._session = session
         self._typed = typed
-        self._notes: list[Notice] = []
+        self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
         self._due = False
         self._cost_s = 0.0
@@ -128,10 +128,11 @@ class Chat(App[int]):
             self._due = True
             self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
 
-    def tell(self, text: str, tone: Tone = "quiet") -> None:
-        """Something that this person must know. It is no part of the session."""
+    def tell(self, text: str, tone: Tone = "quiet", while_run_by: str | None = None) -> None:
+        """Something that this person must know; maybe only while somebody else runs the session. No part of it."""
         self._noted += 1
-        self._notes.append(Notice(f"local{self._noted}", text, tone, 1 << 62))
+        note = Notice(f"local{self._noted}", text, tone, 1 << 62)
+        self._notes.append((note, while_run_by))
         self.changed()
 
     def forget_told(self) -> None:
@@ -155,7 +156,8 @@ class Chat(App[int]):
         self.tell("Type a message and press Enter. F1 or /help shows keys and commands.")
 
     def _blocks(self) -> list[Block]:
-        return [*self.watched.blocks(), *self._notes]
+        self._notes = [(note, by) for note, by in self._notes if by in (None, self.watched.owner)]
+        return [*self.watched.blocks(), *(note for note, _ in self._notes)]
 
     def _paint(self) -> None:
         self._due = False
