@@ -307,14 +307,18 @@ def test_a_turn_that_has_spent_its_budget_is_stopped_and_says_so(world: World, b
     assert (outcome["text"], outcome["state"]) == ("out", "complete")
 
 
-def test_a_compaction_that_does_not_end_is_left_at_once(world: World) -> None:
+@pytest.mark.promise(8)
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGKILL], 2))
+def test_a_compaction_that_does_not_end_is_left_at_once_and_its_call_is_recorded(world: World, number: int) -> None:
     scripted(world, [message("Hello."), DONE])
     run(world)
     with world.start("compact", world.only_session()) as program:
-        wait_until(lambda: world.sessions()[0]["running"], "codex to be asked")
-        program.signal(signal.SIGINT)
+        wait_until(lambda: "helper.started" in [fact["type"] for fact in facts(world)], "codex to be asked")
+        program.signal(number)
         assert program.end() != 0
     assert run(world)[0] == "Hello.\n"
+    [ended] = [fact for fact in facts(world) if fact["type"] == "helper.ended"]
+    assert (ended["outcome"], ended["sent"]) == ("stopped" if number == signal.SIGINT else "unknown", "unknown")
 
 
 def test_a_plan_is_stored(world: World) -> None:

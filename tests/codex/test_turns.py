@@ -117,7 +117,8 @@ def test_the_thread_is_the_same_after_restart_and_compaction(world: CodexWorld) 
     world.steno("compact", world.only_session())
     assert world.run("and") == "And so on.\n"
     assert len(world.threads()) == 1
-    assert any(fact["type"] == "thread.compacted" for fact in world.facts())
+    stored = [fact["type"] for fact in world.facts()]
+    assert [stored.count(kind) for kind in ("helper.started", "helper.ended", "thread.compacted")] == [1, 1, 1]
 
 
 @pytest.mark.torture

@@ -28,7 +28,16 @@ from steno.engine.action import (
 from steno.engine.approval import Policy
 from steno.engine.notes import OPENING, recovery_note
 from steno.engine.request import system_text
-from steno.journal.facts import ContextSet, Continues, StepLost, StepStarted, ThreadCompacted, ToolSettled
+from steno.journal.facts import (
+    ContextSet,
+    Continues,
+    HelperEnded,
+    HelperStarted,
+    StepLost,
+    StepStarted,
+    ThreadCompacted,
+    ToolSettled,
+)
 from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
@@ -106,8 +115,6 @@ class Codex:
             return await driven.compact()
         except CodexError as error:
             return Compaction("failed", f"codex {error}")
-        except TimeoutError:
-            return Compaction("failed", "codex took too long over it")
         finally:
             await driven.close()
 
@@ -383,21 +390,31 @@ class _Driven:
             return Compaction("nothing", "codex has no thread of this session yet")
         await self._ready()
         server, thread = self._both()
-        await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
+        started = await held.record(HelperStarted("summary", f"{RUNTIME}:{thread.model}"))
         rouser = asyncio.create_task(_rouse(held, server))
         try:
             async with asyncio.timeout(COMPACTION_S):
-                return await self._compacted(server, thread)
+                done = await self._compacted(server, thread)
+        except CodexError as error:
+            done = Compaction("failed", f"codex {error}")
+        except TimeoutError:
+            done = Compaction("failed", "codex took too long over it")
         finally:
             rouser.cancel()
+        if done.outcome == "done":
+            await held.record(HelperEnded(started, "done"), ThreadCompacted(RUNTIME, thread.id))
+        else:
+            ended: Literal["failed", "stopped"] = "stopped" if done.outcome == "stopped" else "failed"
+            await held.record(HelperEnded(started, ended, done.detail, sent="unknown"))
+        return done
 
     async def _compacted(self, server: Server, thread: Thread) -> Compaction:
         held = self._held
+        await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
         while not held.asked_to_stop():
             for note in server.take():
                 match note:
                     case p.TurnCompleted(turn=p.Turn(status="completed")):
-                        await held.record(ThreadCompacted(RUNTIME, thread.id))
                         return Compaction("done", "codex made its own thread shorter")
                     case p.TurnCompleted(turn=turn):
                         return Compaction("failed", "" if turn.error is None else turn.error.message)
