@@ -1,6 +1,8 @@
 """What goes wrong with codex ends as a stored turn and a sentence that says what to do; the next turn works."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,13 @@ def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(world: Code
     world.codex_home.rename(world.work.parent / "unusable")
     kept.rename(world.codex_home)
     check_next_turn(world)
+
+
+def test_a_prompt_that_is_too_long_for_codex_says_what_to_do(world: CodexWorld) -> None:
+    words = [sys.executable, "-m", "steno", "run", "-", "--key", "k"]
+    long = b"and " * 300_000
+    ran = subprocess.run(words, env=world.environment, cwd=world.work, input=long, capture_output=True, check=False)
+    assert b"Put the text into a file" in ran.stderr
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "too_long")
+    assert world.run("and") == "And so on.\n"

@@ -1,7 +1,7 @@
 """What to tell a person when codex fails: what happened, and what to do."""
 
 from steno.runtimes.codex.acts import End
-from steno.runtimes.codex.process import CodexError, Gone, Silent, Unguarded, Unreadable, Unstartable
+from steno.runtimes.codex.process import CodexError, Declined, Gone, Silent, Unguarded, Unreadable, Unstartable
 from steno.runtimes.codex.protocol import VERSIONS
 from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
 from steno.runtimes.codex.wording import SANDBOX
@@ -26,6 +26,8 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
             return "codex", f"codex {error}; answer_s under [codex] gives it more"
         case Unreadable():
             return "codex", f"codex {error}; steno was tried with codex {VERSIONS}, path under [codex] names another"
+        case Declined() if "maximum length" in str(error):
+            return "too_long", f"codex says: {error} Put the text into a file that codex can read, and name it"
         case _:
             return "codex", f"codex says: {error}"
 
