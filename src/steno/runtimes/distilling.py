@@ -103,7 +103,8 @@ class Distilling:
 
     async def _source(self, held: HeldSession, after: Seq, by: Distiller) -> Source | None:
         head, held.redacted = held.state.head, False
-        records = [record async for record in opening.everything(self._store, held.id, after, head)]
+        everything = opening.everything(self._store, held.id, after, head)
+        records = [distillation.brief(record) async for record in everything]
         context = by.context_max or CONTEXT_UNSAID
         chars_max = min(context * tokens.CHARS_PER_TOKEN // 2, CHARS_MAX)
         return await asyncio.to_thread(distillation.source, records, after, chars_max) if records else None
