@@ -11,8 +11,9 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+import apsw
 import pytest
 
 from tests.program.model_server import ModelServer, Reply
@@ -130,6 +131,36 @@ def test_a_second_ctrl_c_leaves_also_when_the_answer_has_stopped_by_then(world: 
     shown = world.show(world.only_session())
     assert {(turn["outcome"], turn["cause"]) for turn in shown["turns"]} == {("interrupted", "user")}
     assert shown["ended"] == "signal"
+
+
+@pytest.mark.parametrize("unlocked", [False, True])
+def test_ctrl_c_while_the_store_takes_an_input_in_leaves_in_time_and_says_what_became_of_it(
+    world: World, server: ModelServer, unlocked: bool
+) -> None:
+    """Another program has the store locked."""
+    world.steno("sessions")
+    file = str(world.home / "store.db")
+    with closing(apsw.Connection(file)) as other, terminal(world, "--plain") as program:
+        program.wait_seen("you> ")
+        other.execute("begin immediate")
+        program.type("hello\n")
+        program.wait_seen("hello\r\n")
+        time.sleep(0.3)
+        began_s = time.monotonic()
+        program.type(CTRL_C)
+        if unlocked:
+            program.wait_seen("^C")
+            other.execute("rollback")
+        program.process.wait(WAIT_S)
+        assert time.monotonic() - began_s < 2.0
+        seen = program.seen()
+    assert server.requests == []
+    if unlocked:
+        assert "the input waits there" in seen
+        assert [message["text"] for message in world.messages(world.only_session())] == ["hello"]
+        assert world.sessions()[0]["ended"] == "signal"
+    else:
+        assert "left before the store had taken the input" in seen
 
 
 def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, server: ModelServer) -> None:

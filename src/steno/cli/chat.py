@@ -8,10 +8,10 @@ import signal
 import time
 from collections.abc import Iterator
 
-from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline
+from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline, taking_in
 from steno.cli.remembering import start_what_is_due
 from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
-from steno.cli.turns import Front, carry_out
+from steno.cli.turns import Front, carry_out, what_stays
 from steno.cli.wording import EPHEMERAL, IDLE, advice
 from steno.service import Service
 from steno.store.errors import StoreError, UnknownSession
@@ -136,12 +136,17 @@ async def session_of(options: argparse.Namespace, service: Service) -> str | Non
 
 async def _say(front: Front, session: str | None, text: str) -> tuple[str | None, bool]:
     """Say a line and show the answer; the session, and whether a signal asks us to leave."""
+    asked = asyncio.Event()
     try:
-        admitted = await front.service.admit(text, session, None, None, front.wiring.model_spec())
+        with taking_in(front.service) as asked:
+            admitted = await front.service.admit(text, session, None, None, front.wiring.model_spec())
     except StoreError as error:
         gone = isinstance(error, UnknownSession)
         complain(f"{error}; nothing was said; {'the next line begins a new session' if gone else advice(error)}")
-        return None if gone else session, False
+        return None if gone else session, asked.is_set()
+    if asked.is_set():
+        note(f"[left; {await what_stays(front.service, admitted.session)}]")
+        return admitted.session, True
     with Leaving(front.service, admitted.session, admitted.seq) as leaving:
         leaving.stopping = "left"
         events = front.service.turns.answer(admitted, leaving.event)

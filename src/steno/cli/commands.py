@@ -8,9 +8,9 @@ from typing import Literal
 
 from steno import config as configuration
 from steno.cli import approving, detaching, editing, output, remembering, screen, wording
-from steno.cli.leaving import Leaving, in_time, left, visiting
+from steno.cli.leaving import LEFT, Leaving, in_time, left, taking_in, visiting
 from steno.cli.screen import complain, note, show
-from steno.cli.turns import Front, carry_out
+from steno.cli.turns import Front, carry_out, what_stays
 from steno.config import ConfigError
 from steno.service import Misused, Service
 from steno.service.attachments import read_attachment
@@ -222,17 +222,21 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
     attachments = [read_attachment(Path(file)) for file in options.attach]
-    admitted = await service.admit(
-        options.prompt,
-        session,
-        options.key,
-        options.input_id,
-        wiring.model_spec(),
-        mode,
-        attachments,
-        visit=not options.detach,
-        owes=wiring.debts(options.deliver),
-    )
+    with taking_in(service) as asked:
+        admitted = await service.admit(
+            options.prompt,
+            session,
+            options.key,
+            options.input_id,
+            wiring.model_spec(),
+            mode,
+            attachments,
+            visit=not options.detach,
+            owes=wiring.debts(options.deliver),
+        )
+    if asked.is_set():
+        note(f"[left; {await what_stays(service, admitted.session)}]")
+        return LEFT
     if service.ephemeral:
         note(f"[{wording.EPHEMERAL}]")
     if options.model is None and wiring.is_demo():

@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 
 from steno.cli.screen import complain, finish, note
@@ -30,6 +30,7 @@ TWICE_S = 2.0
 LEAVE_S = 0.8
 """From the signal to the end of this process, whatever hangs."""
 LEFT = 130
+UNTAKEN = "left before the store had taken the input; steno sessions shows whether it did: then it waits there"
 
 REASONS: dict[signal.Signals, Reason] = {
     signal.SIGINT: "signal",
@@ -85,6 +86,28 @@ def in_time() -> None:
     """Nothing hangs any more."""
     while _deadlines:
         _deadlines.pop().cancel()
+
+
+@contextlib.contextmanager
+def taking_in(service: Service) -> Iterator[asyncio.Event]:
+    """While what somebody said is being stored, which takes long where another program has the store locked. Whoever
+    asks for an end meanwhile gets it in time; the event says that they did."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def leave(number: signal.Signals) -> None:
+        if not asked.is_set():
+            asked.set()
+            service.visits.reason = REASONS[number]
+            leave_by_deadline(lambda: complain(UNTAKEN))
+
+    for number in REASONS:
+        loop.add_signal_handler(number, leave, number)
+    try:
+        yield asked
+    finally:
+        for number in REASONS:
+            loop.remove_signal_handler(number)
 
 
 class Leaving:

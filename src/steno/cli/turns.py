@@ -86,15 +86,16 @@ async def carry_out(front: Front, session: str, events: AsyncIterator[Event], le
         note(f"[the input was taken back before anybody answered it; steno show {session}]")
         return LEFT
     if ending is None:
-        note(f"[left; {await _what_stays(front, session, began)}]")
+        note(f"[left; {await what_stays(front.service, session, began)}]")
         return OUTPUT_LOST if printer.lost else LEFT
     return OUTPUT_LOST if printer.lost and ending.outcome == "done" else EXIT[ending.outcome]
 
 
-async def _what_stays(front: Front, session: str, began: bool) -> str:
-    if front.service.ephemeral:
+async def what_stays(service: Service, session: str, began: bool = False) -> str:
+    """What whoever left finds again, in words."""
+    if service.ephemeral:
         return "the session was in memory only, and is gone"
-    view = await front.service.views.view(session)
+    view = await service.views.view(session)
     kept = f"everything is kept in session {session}"
     if view.owner is not None and began:
         return f"{kept}: the turn goes on elsewhere, steno follow {session} shows it"
