@@ -175,3 +175,16 @@ def test_models_that_cannot_distil_do_not_unless_one_was_chosen_for_it(tmp_path:
         row = ListingRow(model=model, platform="chat")
         distils = [Wiring(config, place, "anthropic:any", "refuse").distils(row) for config in (alone, chosen)]
         assert distils == [False, True]
+
+
+def test_a_file_that_cannot_be_read_says_what_to_do_and_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    for wrong in (b"[model\n", b"\xff\xfe"):
+        file.write_bytes(wrong)
+        with pytest.raises(ConfigError, match=r"config\.toml cannot be read: .*correct it, or put it aside"):
+            load(Place(tmp_path, tmp_path), {})
+        assert file.read_bytes() == wrong
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ConfigError, match=r"config\.toml cannot be read: Is a directory; nothing was touched"):
+        load(Place(tmp_path, tmp_path), {})

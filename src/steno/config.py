@@ -384,8 +384,11 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
         import tomllib
 
         tables = tomllib.loads(text)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}; nothing was touched") from error
+    except ValueError as error:
+        mend = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
+        raise ConfigError(f"{file} cannot be read: {error}; {mend}; nothing was touched") from error
     _checked(tables, str(file))
     return tables
 
