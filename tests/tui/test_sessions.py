@@ -372,6 +372,12 @@ def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, se
 
     async def resume(person: Person) -> None:
         await person.sees("an input waits unanswered", "queued  two", "ready  /continue takes it up")
+        await person.type("half a thought")
+        await person.press("ctrl+c")
+        await person.sees("forgotten, ↑ brings it back")
+        await person.press("up")
+        await person.sees("> half a thought", "queued  two")
+        await person.press("ctrl+u")
         await person.say("/undo")
         await person.sees("undone", "ready  /continue runs what waits")
         await person.say("/continue")

@@ -392,8 +392,7 @@ class Chat(App[int]):
             self._hint = "Ctrl-C again leaves"
             self._stopping = self.do(self._stop())
         elif composer.text:
-            composer.remember(composer.text)
-            composer.replace_text("")
+            composer.forget()
             self._hint = "forgotten, ↑ brings it back; Ctrl-C again leaves"
         else:
             self._hint = "Ctrl-C again leaves, or Ctrl-D"

@@ -96,6 +96,13 @@ class Composer(TextArea):
         self._history: list[str] = []
         self._back = 0
         self._draft = ""
+        self._forgotten = False
+
+    def forget(self) -> None:
+        """Empty the line. The next up key brings it back, before anything else that it does."""
+        self.remember(self.text)
+        self.replace_text("")
+        self._forgotten = True
 
     def remember(self, text: str) -> None:
         if text and (not self._history or self._history[-1] != text):
@@ -143,7 +150,7 @@ class Composer(TextArea):
                 self.post_message(self.Wants("answer"))
             case "up" | "down" if self._offered.chosen is not None:
                 self._offered.move(-1 if key == "up" else 1)
-            case "up" if self.cursor_location[0] == 0 and not self.text and self.takes_back:
+            case "up" if self.cursor_location[0] == 0 and not self.text and self.takes_back and not self._forgotten:
                 self.post_message(self.Wants("take back"))
             case "up" if self.cursor_location[0] == 0:
                 self._recall(1)
@@ -176,12 +183,14 @@ class Composer(TextArea):
     def _send(self, steer: bool) -> None:
         """What is sent leaves the line at once: the next key is of what comes after it."""
         text = self.text
+        self._forgotten = False
         self.replace_text("")
         self._offer_nothing()
         self.post_message(self.Sent(text, steer))
 
     def _recall(self, by: int) -> None:
         """What was said before, one further back or forth."""
+        self._forgotten = False
         back = self._back + by
         if not 0 <= back <= len(self._history):
             return
