@@ -212,6 +212,31 @@ def test_a_question_shows_the_whole_call_and_only_y_allows_it(
     assert (world.work / "made").exists() == made
 
 
+def test_a_line_that_was_typed_before_a_question_is_no_answer_to_it_and_is_said_afterwards(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(("let me look",), tools=(("shell", '{"command": "echo ran"}'),), held=True),
+        Reply(("done",)),
+    ]
+    with terminal(world, "--plain") as program:
+        program.wait_seen("you> ")
+        program.type("go\n")
+        wait_until(lambda: len(server.requests) == 1, "the request")
+        program.type("and then this\ny\n")
+        program.wait_seen("y\r\n")
+        server.go_on()
+        program.wait_seen("[y/N]")
+        program.type("y\n")
+        wait_until(lambda: len(server.requests) == 4, "an answer to each line")
+        program.wait_seen("you> ", 4)
+        program.type(CTRL_D)
+        assert program.end() == 0
+    said = [(one["role"], one["text"]) for one in world.messages(world.only_session())]
+    assert [text for role, text in said if role == "user"] == ["go", "and then this", "y"]
+    assert ("tool", "ran\n") in said
+
+
 def test_calls_side_by_side_are_asked_about_one_after_the_other(world: World, server: ModelServer) -> None:
     calls = tuple(("shell", json.dumps({"command": f"touch {name}"})) for name in ("one", "two"))
     server.replies = [Reply(tools=calls), Reply(("done",))]

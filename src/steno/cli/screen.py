@@ -6,8 +6,9 @@ OutputLost   stdout is closed, full or left by its reader; go on without it, and
 import contextlib
 import io
 import os
+import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
@@ -138,6 +139,16 @@ class Lines:
         line, _, self._held = self._held.partition(b"\n")
         return _decoded(line)
 
+    async def answer(self, ask: Callable[[], None]) -> str | None:
+        """Ask, and take a line that is typed from then on. One that was typed before is no answer to what nobody had
+        seen: it stays, to be taken as what it was meant for."""
+        ahead, self._held = self._held + _there(), b""
+        ask()
+        try:
+            return await self.next()
+        finally:
+            self._held = ahead + self._held
+
     def drop(self) -> None:
         """Forget what was typed and not taken."""
         self._held = b""
@@ -150,6 +161,15 @@ def cut_by_terminal(line: str) -> bool:
 
 def _decoded(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
+
+
+def _there() -> bytes:
+    """What can be read without waiting."""
+    found = b""
+    with contextlib.suppress(OSError, ValueError):
+        while select.select([0], [], [], 0)[0] and (piece := os.read(0, READ_BYTES)):
+            found += piece
+    return found
 
 
 async def _read() -> bytes | None:

@@ -147,8 +147,9 @@ class Questions:
                     if self._front.style == "text":
                         note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")
                     return
-                note(f"allow {call} ? [y/N] (a: always in this session) ", end="")
-                answer = (await self._front.lines.next() or "").strip().lower()
+                question = f"allow {call} ? [y/N] (a: always in this session) "
+                answer = await self._front.lines.answer(lambda: note(question, end=""))
+                answer = (answer or "").strip().lower()
             rule = always(waiting[asked]) if answer == "a" else ""
             if rule:
                 note(f"[allowed in this session from now on: {rule}; steno rules {self._session} has all]")
