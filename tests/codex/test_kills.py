@@ -48,6 +48,8 @@ def check(world: CodexWorld, shown: str) -> None:
     users = [str(one["content"]) for one in world.requests("and")[-1] if one["role"] == "user"]
     assert users.count("echo") <= 1, "codex was told once"
     assert users[-1] == "and"
+    told = str(world.requests("and")[-1])
+    assert [told.count(text) > 1 for text in ("I look.", "It ran.")] == [False, False], "and what it said is there once"
     ran = (world.work / "ran").read_text() if (world.work / "ran").exists() else ""
     assert ran in ("", "ran\n"), "the command ran at most once"
     session = next(str(one["id"]) for one in world.sessions() if one["name"] == "k")

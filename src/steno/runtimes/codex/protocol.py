@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from steno.models.wire import encode
-from steno.runtimes.codex.items import NOTHING, Item, Read, UserMessage, item
+from steno.runtimes.codex.items import NOTHING, AgentMessage, Item, Read, UserMessage, item
 
 VERSIONS = "0.163 to 0.166"
 """Those that were tried. Another one is used all the same, and a log says so."""
@@ -484,3 +484,8 @@ class ItemsListed(Read, frozen=True):
         """The ids that came with what was said."""
         items = (item(listed.item) for listed in self.data)
         return frozenset(one.client_id for one in items if isinstance(one, UserMessage) and one.client_id)
+
+    def answer(self) -> str:
+        """The first answer that is listed."""
+        items = (item(listed.item) for listed in self.data)
+        return next((one.text for one in items if isinstance(one, AgentMessage)), "")

@@ -203,7 +203,7 @@ class _Driven:
         except CodexError as error:
             await self._fail(error, step)
             return
-        map.turn, thread.fresh = answer.turn.id, False
+        map.turn, thread.fresh, thread.answered = answer.turn.id, False, ""
         again = unsaid(held.history.entries(), thread, held.id)
         running = RunningTurn(held, self._means(server, thread, model), map, step)
         await running.send(again[1:])
@@ -215,7 +215,7 @@ class _Driven:
         """An input that the thread has already is not said again: a note asks for what is to be done about it."""
         held = self._held
         entries = held.history.entries()
-        notes = ["" if thread.fresh else lost_note(entries), *added]
+        notes = ["" if thread.fresh else lost_note(entries, thread.answered), *added]
         if ask.acknowledges is not None and held.state.cut_off is not None:
             notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
         notes += [

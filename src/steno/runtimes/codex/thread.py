@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, assert_never
+from typing import Any, TypeGuard, assert_never
 
 from msgspec import Struct
 
@@ -63,13 +63,15 @@ class Shape(Struct, frozen=True):
 
 class Thread(Struct):
     """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
-    its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it."""
+    its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it.
+    `answered` is the last answer that it had when it was resumed, until it has another turn."""
 
     id: str
     model: str
     known: set[str]
     resumed: bool = False
     fresh: bool = False
+    answered: str = ""
     ran: dict[str, Seq] = {}
 
 
@@ -109,20 +111,23 @@ async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[st
             if time.monotonic() > deadline_s:
                 raise ThreadBusy(f"says that another program has thread {id} open") from error
             await asyncio.sleep(_LOOK_AGAIN_S)
-    return Thread(opened.thread.id, opened.model, await _known(server, id, answered), resumed=True)
+    known, last = await _known(server, id, answered)
+    return Thread(opened.thread.id, opened.model, known, resumed=True, answered=last)
 
 
-async def _known(server: Server, id: str, answered: frozenset[str]) -> set[str]:
-    """The ids of what was said last in a thread, back to an input that was answered."""
+async def _known(server: Server, id: str, answered: frozenset[str]) -> tuple[set[str], str]:
+    """The ids of what was said last in a thread, back to an input that was answered; and its last answer."""
     known: set[str] = set()
+    last = ""
     listing: dict[str, Any] = {"threadId": id, "limit": LISTED_MAX, "sortDirection": "desc"}
     for _ in range(0, KNOWN_MAX, LISTED_MAX):
         listed = await server.ask("thread/items/list", listing, p.ItemsListed)
         known |= listed.said()
+        last = last or listed.answer()
         if listed.next_cursor is None or not known.isdisjoint(answered):
             break
         listing["cursor"] = listed.next_cursor
-    return known
+    return known, last
 
 
 async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
@@ -257,13 +262,20 @@ def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]
     return found[::-1]
 
 
-def lost_note(entries: Sequence[Entry]) -> str:
-    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete."""
+def lost_note(entries: Sequence[Entry], answered: str = "") -> str:
+    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete.
+    `answered` is the last answer in its thread: it may have completed one that we were killed before the end of."""
     lines: list[str] = []
+    whole = next((text_of(one.parts) for one in reversed(entries) if _is_whole(one)), "")
+    kept = "" if answered == whole else answered
     for entry in reversed(entries):
         match entry:
             case Answered(ended="complete" | "length"):
                 break
+            case Answered() if kept and kept.startswith(text_of(entry.parts)):
+                shown = len(text_of(entry.parts))
+                lines.append(f"Of your last message the user was shown {shown} characters." * (shown < len(kept)))
+                kept = ""
             case Answered():
                 text = text_of(entry.parts)[-LOST_CHARS_MAX:]
                 if text:
@@ -277,4 +289,8 @@ def lost_note(entries: Sequence[Entry]) -> str:
                 lines.append(wording.closing(entry))
             case _:
                 pass
-    return "\n\n".join(reversed(lines))
+    return "\n\n".join(filter(None, reversed(lines)))
+
+
+def _is_whole(entry: Entry) -> TypeGuard[Answered]:
+    return isinstance(entry, Answered) and entry.ended in ("complete", "length")
