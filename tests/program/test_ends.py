@@ -28,6 +28,7 @@ SIGNALS = {
     signal.SIGINT: "signal",
     signal.SIGTERM: "signal",
     signal.SIGHUP: "closed_terminal",
+    signal.SIGQUIT: "signal",
     signal.SIGKILL: "killed",
 }
 LEAVE_S = 1.0

@@ -1,7 +1,7 @@
 """Signals: how a person or the system asks this process to stop.
 
-    SIGINT              stop the turn and keep what was shown; a second one within two seconds leaves
-    SIGTERM, SIGHUP     end the turn as terminated and leave
+    SIGINT                       stop the turn and keep what was shown; a second one within two seconds leaves
+    SIGTERM, SIGHUP, SIGQUIT     end the turn as terminated and leave
 
 Whoever only watches a turn leaves at any of them, and the turn goes on.
 
@@ -36,6 +36,7 @@ REASONS: dict[signal.Signals, Reason] = {
     signal.SIGINT: "signal",
     signal.SIGTERM: "signal",
     signal.SIGHUP: "closed_terminal",
+    signal.SIGQUIT: "signal",
 }
 
 
@@ -130,13 +131,13 @@ class Leaving:
     def __enter__(self) -> "Leaving":
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in REASONS.keys() - {signal.SIGINT}:
             loop.add_signal_handler(number, self._leave, number)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in REASONS:
             loop.remove_signal_handler(number)
 
     def _leave(self, number: signal.Signals) -> None:
