@@ -317,7 +317,7 @@ def test_lines_of_a_pipe_are_answered_as_they_come(world: World, server: ModelSe
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(b"one\ntwo\n")
+        process.stdin.write(b"one\ntwo\r\n")
         process.stdin.flush()
         wait_until(lambda: len(server.requests) == 2, "the second line to be said while the pipe is open")
         out, _ = process.communicate(b"three without an end", timeout=WAIT_S)

@@ -137,7 +137,7 @@ class Lines:
                 return _decoded(line) if line else None
             self._held += piece
         line, _, self._held = self._held.partition(b"\n")
-        return _decoded(line)
+        return _decoded(line.removesuffix(b"\r"))
 
     async def answer(self, ask: Callable[[], None]) -> str | None:
         """Ask, and take a line that is typed from then on. One that was typed before is no answer to what nobody had
