@@ -134,7 +134,7 @@ def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is
     session = world.only_session()
     with world.start("run", "slow", "--session", session) as sleeper:
         sleeper.wait_shown("word3")
-        sleeper.signal(signal.SIGSTOP)
+        sleeper.put_to_sleep()
         for lock in (world.home / "store.db-locks").iterdir():
             lock.unlink()
         with world.start("run", "and", "--session", session) as robber:

@@ -15,7 +15,7 @@ def asleep(world: World, server: ModelServer) -> Program:
     server.replies = [Reply(PIECES, delay_s=0.02), Reply(("of the next one",))]
     runner = world.start("run", "one", "--key", "k")
     runner.wait_shown("piece3 ")
-    runner.signal(signal.SIGSTOP)
+    runner.put_to_sleep()
     return runner
 
 

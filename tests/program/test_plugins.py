@@ -12,7 +12,7 @@ from tests.program.diary import hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_compact import long_session
 from tests.program.test_cli_terminal import CTRL_D, terminal
-from tests.program.world import World
+from tests.program.world import World, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "session_diary.py"
 SHELL = (("shell", '{"command": "touch ran; echo out"}'),)
@@ -158,9 +158,11 @@ def test_plugins_hear_of_turns_requests_and_tools_add_a_note_and_deny_a_tool(wor
 
 def test_plugins_hear_of_a_compaction_with_its_summary(world: World, server: ModelServer) -> None:
     id = long_session(world, server, Reply(("A SUMMARY OF IT",)))
-    install(world, "nosy", NOSY)
+    install(world, "nosy", f"{NOSY}\nwrite('loaded', {{}})\n")
+    diary = world.home / "nosy.jsonl"
+    server.on_request = lambda _: wait_until(diary.exists, "the plugin, which is told in passing, to be there")
     world.steno("compact", id)
-    heard = [json.loads(line) for line in (world.home / "nosy.jsonl").read_text().splitlines()]
+    heard = [json.loads(line) for line in diary.read_text().splitlines()[1:]]
     assert heard == [{"hook": "compaction", "summary": "A SUMMARY OF IT"}]
 
 

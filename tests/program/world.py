@@ -1,9 +1,11 @@
 """The running program, as a person or a script meets it: commands, output, signals, a second process that looks."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -82,6 +84,7 @@ class Program:
 
     def __init__(self, world: World, words: tuple[str, ...]) -> None:
         self._shown = bytearray()
+        self._store = world.home / "store.db"
         self.process = subprocess.Popen(
             words,
             env=world.environment,
@@ -105,6 +108,21 @@ class Program:
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
+
+    def put_to_sleep(self) -> None:
+        """Stop it where it holds no lock: in the middle of a commit it would keep everybody else from writing."""
+        while True:
+            self.signal(signal.SIGSTOP)
+            wait_until(lambda: _state(self.process.pid) == "T", "it to sleep")
+            with contextlib.closing(sqlite3.connect(self._store, timeout=0, isolation_level=None)) as store:
+                try:
+                    store.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    self.signal(signal.SIGCONT)
+                    time.sleep(0.01)
+                else:
+                    store.execute("ROLLBACK")
+                    return
 
     def kill(self) -> str:
         """Kill -9; everything it had shown."""
@@ -134,6 +152,10 @@ class Program:
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
