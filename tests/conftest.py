@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.crash.points import SEED
 
 AT_ONCE_MAX = 8
-SLOW = ("tests/program/", "tests/codex/")
+SLOW = ("tests/program/", "tests/codex/", "tests/tui/", "tests/store/test_bad_bytes.py")
 
 settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=20)
 settings.register_profile("torture", settings.get_profile("suite"), max_examples=1000)
