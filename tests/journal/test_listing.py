@@ -100,7 +100,7 @@ def test_a_given_title_wins_over_what_was_said() -> None:
 
 def test_a_fact_that_changes_no_row_says_so() -> None:
     listed = ListingRow()
-    assert [listed.apply(record) for record in in_place([said("hello"), MessageHidden(1)])] == [True, False]
+    assert [listed.apply(record) for record in in_place([said("hello"), MessageHidden(1, False)])] == [True, False]
     assert listed.updated_ms == 1_000
 
 

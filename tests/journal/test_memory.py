@@ -7,6 +7,9 @@ from steno.journal.facts import (
     ForkPoint,
     HelperStarted,
     InputAdmitted,
+    MessageHidden,
+    RewindWithdrawn,
+    Rewound,
     SessionStarted,
     StepSealed,
     StepStarted,
@@ -109,3 +112,10 @@ def test_a_distillate_is_no_message_and_no_model_is_told_of_it() -> None:
     facts = [STARTED, *turns(1), ASKED, Distilled(0, 6, "t", "s", ITEMS), MemoryRemoved(8, 0)]
     assert fold(Transcript(), in_place(facts)) == fold(Transcript(), in_place(facts[:6]))
     assert fold(History(), in_place(facts)).entries() == fold(History(), in_place(facts[:6])).entries()
+
+
+def test_a_row_says_whether_anything_was_ever_hidden_or_taken_back() -> None:
+    """Only then is it worth looking for what that was."""
+    assert not row(STARTED, MessageHidden(1, False)).memory.edited
+    assert row(STARTED, MessageHidden(1)).memory.edited
+    assert row(STARTED, Rewound(1), RewindWithdrawn(2)).memory.edited

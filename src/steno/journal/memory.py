@@ -29,13 +29,15 @@ DISTILLATES_MAX = 20
 
 class Memory(Struct, omit_defaults=True):
     """`upto` is where the last distillate ends, `answered` counts turns since, `tries` the requests for another one
-    since the last of them. `at` are the latest distillates with their items that stand, by number; `from_sessions` are
-    those that this session was told memories of."""
+    since the last of them. `at` are the latest distillates with their items that stand, by number;
+    `edited`: something was hidden or taken back at some time; `from_sessions` are those that this session was told
+    memories of."""
 
     upto: Seq = 0
     answered: int = 0
     tries: int = 0
     at: dict[Seq, list[int]] = {}
+    edited: bool = False
     from_sessions: tuple[str, ...] = ()
 
     def due(self) -> bool:
@@ -59,6 +61,8 @@ class Memory(Struct, omit_defaults=True):
                     self.at[seq] = left
                 else:
                     self.at.pop(seq, None)
+            case MessageHidden(hidden=True) | Rewound() if not self.edited:
+                self.edited = True
             case ContextSet(recalled=recalled) if recalled or self.from_sessions:
                 self.from_sessions = tuple(sorted({at.session for at in recalled}))
             case _:

@@ -32,7 +32,7 @@ async def items_of(store: Store, session: str, row: ListingRow) -> list[Remember
     hidden or taken back since is left out: whatever its items point at, they may repeat that."""
     read = [await store.read(session, seq - 1, 1) for seq in sorted(row.memory.at, reverse=True)]
     made = [(record, record.fact) for page in read for record in page if isinstance(record.fact, Distilled)]
-    edits = await store.edits(session, min(fact.upto for _, fact in made)) if made else []
+    edits = await store.edits(session, min(fact.upto for _, fact in made)) if made and row.memory.edited else []
     return [
         Remembered(ItemAt(session, record.seq, number), fact.items[number], fact, record.at_ms)
         for record, fact in made
