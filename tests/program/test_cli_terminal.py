@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 import apsw
 import pytest
 
+from steno.store.sqlite.database import checked_pages
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import WAIT_S, World, wait_until
@@ -140,7 +141,7 @@ def test_ctrl_c_while_the_store_takes_an_input_in_leaves_in_time_and_says_what_b
     """Another program has the store locked."""
     world.steno("sessions")
     file = str(world.home / "store.db")
-    with closing(apsw.Connection(file)) as other, terminal(world, "--plain") as program:
+    with closing(apsw.Connection(file, vfs=checked_pages())) as other, terminal(world, "--plain") as program:
         program.wait_seen("you> ")
         other.execute("begin immediate")
         program.type("hello\n")
