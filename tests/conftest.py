@@ -10,6 +10,7 @@ from hypothesis import settings
 from tests.crash.points import SEED
 
 AT_ONCE_MAX = 8
+OF_CASES = 3
 SLOW = ("tests/program/", "tests/codex/", "tests/tui/", "tests/store/test_bad_bytes.py")
 
 settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=20)
@@ -25,15 +26,15 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a slow test the suite takes every second one, and the others the next day; the long run takes
-    all. A test whose cases rotate by themselves, and of which one is left, keeps that one."""
+    """Of the cases of a slow test the suite takes every third one, and others the next day; the long run takes all.
+    A test of which one or two are left, because its cases rotate by themselves, keeps one."""
     cases = [item for item in items if item.nodeid.startswith(SLOW) and hasattr(item, "callspec")]
     short = [item for item in cases if item.get_closest_marker("torture") is None]
     many, place = Counter(map(_test, short)), Counter[str]()
     day = SEED + SEED // 20  # else lists that rotate with an even step would lose the same cases for ever
     for item in short:
         place[_test(item)] += 1
-        if many[_test(item)] > 1 and (place[_test(item)] + day) % 2:
+        if (place[_test(item)] + day) % min(many[_test(item)], OF_CASES):
             item.add_marker(pytest.mark.torture)
 
 
