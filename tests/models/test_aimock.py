@@ -53,7 +53,7 @@ FIXTURES: list[dict[str, Any]] = [
         "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500},
     },
     {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "latency": 10, "truncateAfterChunks": 8},
-    {"match": {"userMessage": "fall silent"}, "response": {"content": LONG}, "latency": 60, "disconnectAfterMs": 500},
+    {"match": {"userMessage": "fall silent"}, "response": {"content": LONG}, "latency": 150, "disconnectAfterMs": 2000},
 ]
 
 
