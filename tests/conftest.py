@@ -13,7 +13,7 @@ AT_ONCE_MAX = 8
 OF_CASES = 3
 SLOW = ("tests/program/", "tests/codex/", "tests/tui/", "tests/store/test_bad_bytes.py")
 
-settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=20)
+settings.register_profile("suite", deadline=None, derandomize=False, print_blob=True, max_examples=15)
 settings.register_profile("torture", settings.get_profile("suite"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

@@ -1,6 +1,6 @@
 """Which of all crash points a test visits.
 
-The long run visits all. The suite visits every fortieth, and begins at another one each day, so that in forty days it
+The long run visits all. The suite visits every eightieth, and begins at another one each day, so that in eighty days it
 has been everywhere. `STENO_CRASH_SEED=n` repeats the choice, and the chances, of another day.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 SEED = int(os.environ.get("STENO_CRASH_SEED") or datetime.now(UTC).toordinal())
-SHARE = 40
+SHARE = 80
 
 
 def sampled(points: Sequence[int], share: int = SHARE) -> Sequence[int]:
