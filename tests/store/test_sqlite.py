@@ -215,6 +215,21 @@ def test_a_network_file_system_is_refused_unless_allowed(path: Path, monkeypatch
 # --- when nothing can be stored ---------------------------------------------------------------------------------
 
 
+def test_two_that_make_a_store_at_once_both_have_it(path: Path) -> None:
+    path.touch(0o600)
+    with closing(apsw.Connection(str(path), vfs=checked_pages())) as other:
+        other.execute("begin immediate")
+        making = Thread(target=lambda: BlockingStore(path).close())
+        making.start()
+        making.join(0.2)
+        assert making.is_alive()
+        other.execute("commit")
+        making.join()
+    with BlockingStore(path) as store:
+        assert store.verify().damage == ()
+        assert store.list() == []
+
+
 @pytest.mark.promise(3)
 def test_a_store_that_is_locked_too_long_says_so(path: Path, session: str) -> None:
     other = apsw.Connection(str(path), vfs=checked_pages())

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import random
 import sys
@@ -129,12 +130,12 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int,
     try:
         with translated(f"cannot open {path}"):
             if _is_empty(connection):
-                _create(connection)
+                _create(connection, settings.lock_wait_ms)
             if not made.exists():
                 made.touch(0o600)
             version = check(path, connection, newest)
             if connection.pragma("journal_mode") != "wal":
-                connection.pragma("journal_mode", "wal")
+                _keep_a_log(connection, settings.lock_wait_ms)
             return version, has_checksums(connection)
     finally:
         connection.close()
@@ -169,10 +170,22 @@ def _is_empty(connection: apsw.Connection) -> bool:
     return connection.pragma("user_version") == 0 and not connection.execute("select 1 from sqlite_schema").get
 
 
-def _create(connection: apsw.Connection) -> None:
+def _create(connection: apsw.Connection, wait_ms: int) -> None:
     connection.reserve_bytes(reserve=CHECKSUM_BYTES)
-    connection.pragma("journal_mode", "wal")
+    _keep_a_log(connection, wait_ms)
     make_tables(connection)
+
+
+def _keep_a_log(connection: apsw.Connection, wait_ms: int) -> None:
+    """SQLite asks no busy handler about this: while another process does the same, it fails at once."""
+    busy = patience(wait_ms)
+    for tries in itertools.count():
+        try:
+            connection.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if not busy(tries):
+                raise
 
 
 def make_tables(connection: apsw.Connection) -> None:
