@@ -1,8 +1,10 @@
 """How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests run at once, and
 which cases of slow tests the suite takes."""
 
+import gc
 import os
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -22,6 +24,17 @@ def pytest_xdist_auto_num_workers() -> int:
     """Two for each core, up to a bound: half of the time a test waits for a process, a disk or a pause."""
     cores = os.cpu_count() or 1
     return max(cores, min(2 * cores, AT_ONCE_MAX))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is loaded and collected stays, so looking through it for garbage, now or later, is work for nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

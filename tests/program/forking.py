@@ -1,83 +1,240 @@
-"""Commands as processes of their own, without the cost of loading: a helper that has steno loaded forks for each.
+"""Processes of steno without the cost of loading it: a helper that has it loaded forks for each.
 
-A test runs hundreds of commands to their end, and loading takes longer than most of them do. What is started, killed
-and signalled (`World.start`) is loaded as a person's steno is.
+The suite starts steno thousands of times, and loading takes longer than most commands do. What comes of a fork is a
+process like any other: it has its own session, its own handles, and is signalled and killed as it would be. One that
+is to be hit while it loads, whose memory is measured or that reads whom to trust is started anew (`World.start_anew`).
 """
 
+import atexit
+import contextlib
+import fcntl
+import gc
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _ROOT = Path(__file__).resolve().parents[2]
-_idle: list["subprocess.Popen[bytes]"] = []
+_ORDER_BYTES = 65536
+_idle: dict[str, list["_Helper"]] = defaultdict(list)
 _lock = threading.Lock()
 
 
-def run(words: tuple[str, ...], environment: dict[str, str], folder: Path, wait_s: float) -> tuple[int, bytes, bytes]:
+def run(words: Sequence[str], environment: dict[str, str], folder: Path, wait_s: float) -> tuple[int, bytes, bytes]:
     """Run a command to its end: its status, what it wrote, what it complained of."""
-    helper = _taken()
-    order = {"words": words, "environment": environment, "folder": str(folder)}
-    assert helper.stdin is not None
-    assert helper.stdout is not None
-    timer = threading.Timer(wait_s, helper.kill)
-    timer.start()
-    try:
-        helper.stdin.write(json.dumps(order).encode() + b"\n")
-        helper.stdin.flush()
-        line = helper.stdout.readline()
-    finally:
-        timer.cancel()
-    if not line:
-        raise subprocess.TimeoutExpired(list(words), wait_s)
-    answer: dict[str, Any] = json.loads(line)
-    with _lock:
-        _idle.append(helper)
-    return answer["status"], bytes.fromhex(answer["out"]), bytes.fromhex(answer["err"])
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = Process(_order(words, environment, folder), out.fileno(), err.fileno())
+        try:
+            status = process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        return status, _all(out.fileno()), _all(err.fileno())
 
 
-def _taken() -> "subprocess.Popen[bytes]":
+def start(words: Sequence[str], environment: dict[str, str], folder: Path) -> "Process":
+    """Start a command, with pipes to read what it writes."""
+    (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+    process = Process(_order(words, environment, folder), its_out, its_err)
+    os.close(its_out)
+    os.close(its_err)
+    process.stdout, process.stderr = os.fdopen(out, "rb"), os.fdopen(err, "rb")
+    return process
+
+
+def start_on(terminal: int, words: Sequence[str], environment: dict[str, str], folder: Path) -> "Process":
+    """Start a command on a terminal of its own."""
+    return Process(_order(words, environment, folder, "screen"), terminal, terminal)
+
+
+def _order(words: Sequence[str], environment: dict[str, str], folder: Path, loaded: str = "") -> dict[str, Any]:
+    """`loaded`: what its helper has loaded besides, because that alone takes longer than several commands do. The
+    configuration that a home begins with names servers as examples, in comments."""
+    with contextlib.suppress(OSError, KeyError):
+        lines = Path(environment["STENO_HOME"], "config.toml").read_text().splitlines()
+        loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
+    return {"words": words, "environment": environment, "folder": str(folder), "loaded": loaded}
+
+
+class Process:
+    """As much of `subprocess.Popen` as the tests use."""
+
+    stdout: Any = None
+    stderr: Any = None
+
+    def __init__(self, order: dict[str, Any], out: int, err: int) -> None:
+        self.args: Sequence[str] = order["words"]
+        self.returncode: int | None = None
+        self._loaded = order["loaded"]
+        self._helper = _taken(self._loaded)
+        self.pid = self._helper.begin(order, out, err)
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            try:
+                self.returncode = int(self._helper.line(timeout))
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(list(self.args), timeout or 0) from None
+            with _lock:
+                _idle[self._loaded].append(self._helper)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Helper:
+    """Forks one process at a time. It says the id of each, and how it ended. Itself it is forked by the first one."""
+
+    def __init__(self) -> None:
+        self._socket, its = socket.socketpair()
+        with its:
+            socket.send_fds(_first()[0], [b"\n"], [its.fileno()])
+        self._said = b""
+
+    def begin(self, order: dict[str, Any], out: int, err: int) -> int:
+        text = json.dumps(order).encode() + b"\n"
+        self._socket.settimeout(None)
+        socket.send_fds(self._socket, [text[:_ORDER_BYTES]], [out, err])
+        self._socket.sendall(text[_ORDER_BYTES:])
+        return int(self.line(None))
+
+    def line(self, wait_s: float | None) -> bytes:
+        self._socket.settimeout(wait_s)
+        while b"\n" not in self._said:
+            try:
+                self._said += self._socket.recv(100) or self._gone()
+            except BlockingIOError:
+                raise TimeoutError from None
+        line, _, self._said = self._said.partition(b"\n")
+        return line
+
+    def _gone(self) -> bytes:
+        raise RuntimeError("the process that forks is gone")
+
+
+@cache
+def _first() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Ends when we do."""
+    ours, its = socket.socketpair()
+    with its:
+        words = [sys.executable, "-m", "tests.program.forking"]
+        return ours, subprocess.Popen(words, cwd=_ROOT, stdin=its.fileno())
+
+
+def _taken(loaded: str) -> _Helper:
     with _lock:
-        if _idle:
-            return _idle.pop()
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.program.forking"], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+        return _idle[loaded].pop() if _idle[loaded] else _Helper()
+
+
+def _all(handle: int) -> bytes:
+    return os.pread(handle, os.fstat(handle).st_size, 0)
 
 
 # --- in the helper ------------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
+def serve_all() -> None:
+    _load()
+    asks = socket.socket(fileno=os.dup(0))
+    while handles := socket.recv_fds(asks, 1, 1)[1]:
+        orders = socket.socket(fileno=handles[0])
+        if os.fork() == 0:
+            asks.close()
+            serve(orders)
+            return
+        orders.close()
+
+
+def serve(orders: socket.socket) -> None:
+    while order := _next(orders):
+        asked, out, err = order
+        _load_besides(asked["loaded"])
+        child = os.fork()
+        if child == 0:
+            orders.close()
+            _command(asked, out, err)
+        os.close(out)
+        os.close(err)
+        orders.sendall(b"%d\n" % child)
+        orders.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _load() -> None:
+    """What most commands need, and what is long to load."""
     import steno.cli.commands
-    import steno.models.http  # noqa: F401
+    import steno.cli.moving
+    import steno.gateway.channels
+    import steno.gateway.webhook
+    import steno.models.anthropic
+    import steno.models.http
+    import steno.models.openai_chat
+    import steno.plugins.hosting
+    import steno.runtimes.codex.runtime  # noqa: F401
 
-    while line := sys.stdin.buffer.readline():
-        order = json.loads(line)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = os.fork()
-            if child == 0:
-                _command(order, out.fileno(), err.fileno())
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            answer = {"status": status, "out": _all(out.fileno()).hex(), "err": _all(err.fileno()).hex()}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+    gc.collect()
+    gc.freeze()
 
 
-def _command(order: dict[str, Any], out: int, err: int) -> None:
+def _load_besides(what: str) -> None:
+    if "mcp" in what:
+        import mcp.client  # noqa: F401
+    if "screen" in what:
+        import steno.cli.chat
+        import steno.tui.running  # noqa: F401
+
+
+def _next(orders: socket.socket) -> tuple[dict[str, Any], int, int] | None:
+    text, handles, *_ = socket.recv_fds(orders, _ORDER_BYTES, 2)
+    if not text:
+        return None
+    parts = [text]
+    while not parts[-1].endswith(b"\n"):
+        parts.append(orders.recv(1 << 20))
+    out, err = handles
+    return json.loads(b"".join(parts)), out, err
+
+
+def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
+    """Become the command. At its end threads are waited for, as ever; only the interpreter is not taken apart."""
     status = 70
     try:
         os.setsid()
         os.chdir(order["folder"])
         os.environ.clear()
         os.environ.update(order["environment"])
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if os.isatty(out):
+            fcntl.ioctl(out, termios.TIOCSCTTY, 0)
+        os.dup2(out if os.isatty(out) else os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
+        os.closerange(3, max(out, err, 16) + 1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background ignores it
+        sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)  # type: ignore[misc]
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[misc]
+        errors = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        sys.stderr = sys.__stderr__ = errors  # type: ignore[misc]
         sys.argv = ["steno", *order["words"]]
         from steno.cli import main
 
@@ -85,6 +242,8 @@ def _command(order: dict[str, Any], out: int, err: int) -> None:
             status = main(order["words"])
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:  # noqa: BLE001 - as an uncaught error of a program: told, and status 1
@@ -96,9 +255,5 @@ def _command(order: dict[str, Any], out: int, err: int) -> None:
         os._exit(status)
 
 
-def _all(handle: int) -> bytes:
-    return os.pread(handle, os.fstat(handle).st_size, 0)
-
-
 if __name__ == "__main__":
-    serve()
+    serve_all()

@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 from steno.store.sqlite.database import checked_pages
+from tests.program import forking
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import WAIT_S, World, wait_until
@@ -32,15 +33,7 @@ class Terminal:
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         os.set_blocking(self._near, False)
         self._seen = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _OWN_TERMINAL, *words],
-            env=world.environment,
-            cwd=world.work,
-            stdin=far,
-            stdout=far,
-            stderr=far,
-            start_new_session=True,
-        )
+        self.process = forking.start_on(far, words, world.environment, world.work)
         os.close(far)
 
     def seen(self) -> str:
@@ -74,15 +67,6 @@ class Terminal:
             self.process.kill()
         self.process.wait(WAIT_S)
         os.close(self._near)
-
-
-_OWN_TERMINAL = """
-import fcntl, signal, sys, termios
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from steno.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 @contextmanager

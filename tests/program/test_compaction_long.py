@@ -47,7 +47,7 @@ def answering(request: dict[str, Any]) -> Reply:
 def peak_mb(world: World, *words: str) -> float:
     """How much memory a command took at most."""
     peak = 0
-    with world.start(*words) as program:
+    with world.start_anew(*words) as program:
         status = Path(f"/proc/{program.process.pid}/status")
         while program.process.poll() is None:
             with contextlib.suppress(OSError, IndexError):

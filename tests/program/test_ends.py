@@ -269,7 +269,7 @@ def kill_often(world: World, server: ModelServer, times: int) -> None:
     install(world)
     server.choose = lambda _: Reply(("one ", "two"), delay_s=0.02)
     for i in range(times):
-        with world.start("run", "hi", "--key", f"session {i % 3}") as program:
+        with world.start_anew("run", "hi", "--key", f"session {i % 3}") as program:
             wait_asked(server, i, program)
             time.sleep(chance.uniform(0, 0.6))
             program.kill()

@@ -112,7 +112,7 @@ def one_more_turn(world: World, server: ModelServer, kind: str, before: dict[str
 def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SIGKILL) -> None:
     chance = random.Random(int.from_bytes(os.urandom(4), "big"))
     with three_tools(tmp_path, kind) as (world, server):
-        with world.start("run", PROMPT, "--yes") as program:
+        with world.start_anew("run", PROMPT, "--yes") as program:
             wait_until(lambda: len(server.requests) >= 1 or program.process.poll() is not None, "the first request")
             time.sleep(chance.uniform(0, 0.8))
             program.signal(number)

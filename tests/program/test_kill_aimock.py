@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
 
 def kill_once(tmp_path: Path, model: Aimock, kind: str) -> None:
     world = World(tmp_path, f"{model.url}/v1", f"{kind}:test")
-    with world.start("run", "do three things", "--yes", "--key", "k") as program:
+    with world.start_anew("run", "do three things", "--yes", "--key", "k") as program:
         time.sleep(random.uniform(0.2, 1.6))
         program.signal(signal.SIGKILL)
         program.end()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steno.plugins.finding import find
 from tests.program.diary import hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_compact import long_session
@@ -63,6 +64,30 @@ def test_the_example_works_as_an_installed_package_and_is_gone_when_it_is_remove
     with world.start("run", "after it was removed") as program:
         assert program.end() == 0
     assert len(diary_of(world)) == 2
+
+
+def test_an_installed_plugin_is_found_in_whatever_form_it_lies_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "[console_scripts]\na = b\n\n[steno.plugins]\nmine = package.mine\n"
+    for form in ("one/mine-1.0.dist-info", "two/mine.egg-info", "mine-1.0.egg/EGG-INFO"):
+        info = tmp_path / form
+        info.mkdir(parents=True)
+        (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(said)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        archive.writestr("mine-1.0.dist-info/entry_points.txt", said)
+    (tmp_path / "none" / "other-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "none" / "old-1.0.egg-info").write_text("Name: old\n")
+    (tmp_path / "home").mkdir()
+    found = {}
+    for place in sorted(set(tmp_path.iterdir()) - {tmp_path / "home"}):
+        monkeypatch.setattr("sys.path", [str(place)])
+        found[place.name] = [(one.name, one.target) for one in find(tmp_path / "home")]
+    assert found.pop("none") == []
+    assert list(found.values()) == [[("mine", "package.mine")]] * 4
 
 
 def wheel_of(module: Path, folder: Path) -> Path:

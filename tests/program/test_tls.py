@@ -39,7 +39,7 @@ def test_a_model_and_a_place_that_are_trusted_are_talked_to(
         world = World(tmp_path, server.url)
         world.environment |= trusting
         configure(world, receiver)
-        with world.start("run", "hi", "--deliver", "phone") as program:
+        with world.start_anew("run", "hi", "--deliver", "phone") as program:
             assert (program.end(), program.shown()) == (0, "it is fine\n")
         assert receiver.told()["text"] == "it is fine"
         assert [one["state"] for one in deliveries(world)] == ["delivered"]
@@ -57,7 +57,7 @@ def test_who_is_not_trusted_or_is_somebody_else_is_told_nothing(
         world = World(tmp_path, server.url)
         world.environment |= trusting if known else {}
         configure(world, receiver)
-        with world.start("run", "hi", "--deliver", "phone") as program:
+        with world.start_anew("run", "hi", "--deliver", "phone") as program:
             assert program.end() == 1
             told = program.errors()
         assert (why in told, "SSL_CERT_FILE" in told, "_ssl.c" in told) == (True, True, False)

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,13 @@ class World:
         return other
 
     def start(self, *words: str) -> "Program":
+        """Where modules are looked for elsewhere, what is loaded already is not what it would find."""
+        if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+            return self.start_anew(*words)
+        return Program(self, words, forked=True)
+
+    def start_anew(self, *words: str) -> "Program":
+        """Loaded as a person's steno is."""
         return Program(self, (sys.executable, "-m", "steno", *words))
 
     def start_dying(self, when: str, n: int, *words: str) -> "Program":
@@ -82,18 +89,11 @@ class World:
 class Program:
     """A steno process under way. What it has shown is collected as it comes."""
 
-    def __init__(self, world: World, words: tuple[str, ...]) -> None:
+    def __init__(self, world: World, words: tuple[str, ...], forked: bool = False) -> None:
         self._shown = bytearray()
         self._store = world.home / "store.db"
-        self.process = subprocess.Popen(
-            words,
-            env=world.environment,
-            cwd=world.work,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        start = forking.start if forked else _start
+        self.process = start(words, world.environment, world.work)
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
 
@@ -152,6 +152,18 @@ class Program:
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _start(words: Sequence[str], environment: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        words,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def _state(process: int) -> str:

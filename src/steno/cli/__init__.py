@@ -5,6 +5,7 @@
 
 import argparse
 import gc
+import sys
 from collections.abc import Sequence
 
 from steno.cli import screen
@@ -16,8 +17,9 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     screen.prepare()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        return _main(parser().parse_args(argv))
+        return _main(parser(words).parse_args(words))
     except screen.OutputLost as error:
         if not isinstance(error.__cause__, BrokenPipeError):  # a reader that has seen enough needs no telling
             screen.complain(f"the output could not be written: {error}")
