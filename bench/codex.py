@@ -92,7 +92,8 @@ async def _turn(store: SqliteStore, plan: Plan, pieces: int, per_second: int) ->
     """One turn in a session of its own; every piece as it is shown."""
     words = (sys.executable, str(SERVER), str(pieces), str(per_second))
     command = Command(words, dict(os.environ) | {"CODEX_HOME": str(plan.folder)}, Path(plan.folder))
-    agent = CodexAgent(command=command, version="bench", context=ContextSet("codex:bench"))
+    context = ContextSet("codex:bench")
+    agent = CodexAgent(command=command, version="bench", context=context, sandbox="danger-full-access")
     codex = Codex(store, lambda _: agent)
     session, input = await admitted(store)
     return await driven(store, codex, session, input)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from steno.choosing import RuntimeAsked, Wanted, native_default, runtime_of, spec_of
 from steno.config import (
     DEFAULT_ANTHROPIC,
     DEFAULT_LOCAL,
@@ -22,7 +23,6 @@ from steno.config import (
     ConfigError,
     Place,
     codex_environment,
-    default_model,
     system_prompt,
 )
 from steno.engine.action import Limits
@@ -69,13 +69,6 @@ class Provider(Struct, frozen=True):
     url: str
     url_from: str
     key_from: str
-
-
-class RuntimeAsked(Struct, frozen=True):
-    """What this run was told: which runtime, and whether a codex thread that is lost may be begun anew."""
-
-    name: Literal["native", "codex"] | None = None
-    new_thread: bool = False
 
 
 class Wiring:
@@ -199,9 +192,13 @@ class Wiring:
         """Whether a call that needs approval waits for a decision."""
         return self._approval == "ask"
 
-    def model_spec(self) -> str:
-        """The model of a session that begins now. `codex:NAME` is a model that codex asks."""
-        return self._spec(None)
+    def model_spec(self, before: ContextSet | None = None) -> str:
+        """The model of a session that begins now, or with this context goes on. `codex:NAME` is one that codex asks."""
+        return self._spec(before)
+
+    def answering(self) -> tuple[str, ...]:
+        """The model of a session that begins now, and those that take over from it; codex has none."""
+        return (self.model_spec(), *(() if self._by_codex(None) else self.config.model.fallback))
 
     def check(self, before: ContextSet | None = None) -> None:
         """Raises `ConfigError` if whoever would answer in a session, or in a new one, cannot be used."""
@@ -211,16 +208,10 @@ class Wiring:
             self.agent(before)
 
     def _spec(self, before: ContextSet | None) -> str:
-        """The model asked for, else the one the session has had, else the default; of the runtime asked for."""
-        for spec in (self._model or "", "" if before is None else before.own_model):
-            if spec and self._runtime.name in (None, _runtime_of(spec)):
-                return spec
-        if (self._runtime.name or self.config.runtime.default) == RUNTIME:
-            return f"{RUNTIME}:{self.config.codex.model or 'default'}"
-        return default_model(self.config)
+        return spec_of(self.config, self._model, self._runtime.name, "" if before is None else before.own_model)
 
     def _by_codex(self, before: ContextSet | None) -> bool:
-        return _runtime_of(self._spec(before)) == RUNTIME
+        return runtime_of(self._spec(before)) == RUNTIME
 
     def codex_program(self) -> str:
         """The codex that is used; "" if there is none."""
@@ -231,10 +222,10 @@ class Wiring:
     def codex_agent(self, before: ContextSet | None) -> "CodexAgent":
         from importlib.metadata import version
 
-        from steno.runtimes.codex.binary import MISSING
-        from steno.runtimes.codex.mapping import Bounds as OutputBounds
+        from steno.runtimes.codex.binary import missing
         from steno.runtimes.codex.process import Patience
         from steno.runtimes.codex.runtime import CodexAgent
+        from steno.runtimes.codex.underway import Bounds as OutputBounds
         from steno.tools.child import Command
 
         if self.ephemeral:
@@ -244,7 +235,7 @@ class Wiring:
         config = self.config.codex
         binary = self.codex_program()
         if not binary:
-            raise ConfigError(MISSING.format(config=self.where.config))
+            raise ConfigError(missing(config.path, self.where.config))
         name = self._spec(before).partition(":")[2]
         workspace = self._workspace()
         command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
@@ -269,22 +260,25 @@ class Wiring:
             own_tools=frozenset((*builtin(workspace), "delegate")),
         )
 
-    def is_demo(self) -> bool:
-        """Whether the small local model answers because nobody chose another."""
-        return not self.config.model.default and default_model(self.config).startswith("local:")
+    def is_demo(self, before: ContextSet | None = None) -> bool:
+        """Whether the small local model answers in a session, because nobody chose another."""
+        spec = self.model_spec(before)
+        return spec.startswith("local:") and spec not in (self._model, self.config.model.default)
 
-    def chosen_model(self) -> str | None:
-        """The model that was asked for by name, for whatever is run."""
-        return self._model
+    def wanted(self) -> Wanted | None:
+        """Who was asked for, for whatever is run; None if nobody was."""
+        if self._model is not None:
+            return Wanted(self._model)
+        return None if self._runtime.name is None else Wanted(self.model_spec(), self._runtime.name)
 
     def let_sessions_choose(self) -> None:
-        """From here on the model is the session's own."""
-        self._model = None
+        """From here on model and runtime are the session's own."""
+        self._model, self._runtime = None, replace(self._runtime, name=None)
 
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""
         config = self.config
-        known = [default_model(config), *config.model.fallback, *config.contexts]
+        known = [self.model_spec(), native_default(config), *config.model.fallback, *config.contexts]
         known += [DEFAULT_ANTHROPIC] if config.anthropic.key else []
         known += [DEFAULT_OPENAI] if config.openai.key else []
         return list(dict.fromkeys([*known, DEFAULT_LOCAL]))
@@ -292,7 +286,7 @@ class Wiring:
     def agent(self, before: ContextSet | None) -> Agent:
         """Who answers by our own loop."""
         spec = self._spec(before)
-        spec = default_model(self.config) if _runtime_of(spec) == RUNTIME else spec
+        spec = native_default(self.config) if runtime_of(spec) == RUNTIME else spec
         tools = builtin(self._workspace()) if self.config.tools.enabled and not spec.startswith("local:") else {}
         context = ContextSet(
             model=spec,
@@ -339,7 +333,7 @@ class Wiring:
         """Who distils a session unless told: the model that is set, else the session's own, if that can be asked from
         here. Codex cannot, nor can the model of a program that has one of its own."""
         askable = own.partition(":")[0] in KINDS
-        return self.config.memory.model or (own if askable else default_model(self.config))
+        return self.config.memory.model or (own if askable else native_default(self.config))
 
     def _helper(self, before: ContextSet | None) -> Agent:
         """Who answers in a session that was delegated to: nobody is there to ask, and its steps are few."""
@@ -482,7 +476,3 @@ class Wiring:
 
     def _store_settings(self) -> Settings:
         return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)
-
-
-def _runtime_of(spec: str) -> Literal["native", "codex"]:
-    return "codex" if spec.partition(":")[0] == RUNTIME else "native"

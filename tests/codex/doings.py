@@ -15,6 +15,14 @@ _SEARCH = {"type": "web_search_call", "id": "ws", "status": "completed", "action
 SEARCHED: tuple[Answer, ...] = ([message("I look."), _SEARCH, message("Found.")],)
 
 
+PLAN = [{"step": "look", "status": "in_progress"}, {"step": "tell", "status": "pending"}]
+PLANNED: tuple[Answer, ...] = (
+    [message("I plan."), call("update_plan", "p1", plan=PLAN, explanation="two things")],
+    [message("Done.")],
+)
+WITH_PLANS = "[tools.update_plan]\nenabled = true\n"
+
+
 def _types(returned: str) -> list[Item]:
     [session] = re.findall(r"session ID (\d+)", returned)
     return [call("write_stdin", "c2", session_id=int(session), chars="hi\x04\x04", yield_time_ms=2000)]

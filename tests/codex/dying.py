@@ -2,8 +2,9 @@
 
     dying.py VICTIM WHEN N CODEX [WORDS...]
 
-VICTIM is steno, codex or both; N counts the notifications that codex sends; WHEN says whether the N-th is passed on
-first. Each message is written to the file that STENO_TEST_WIRE names, if it names one.
+VICTIM is steno, codex or both; N counts the notifications that codex sends, or is what the one in question says; WHEN
+says whether that is passed on first. Each message is written to the file that STENO_TEST_WIRE names, if it names one.
+An input that steers is passed on only after the notification of its turn that STENO_TEST_STEER_AFTER names, if any.
 """
 
 import os
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 WIRE = os.environ.get("STENO_TEST_WIRE", "")
+STEER_AFTER = os.environ.get("STENO_TEST_STEER_AFTER", "")
 BEGAN_S = time.monotonic()
+may_steer = threading.Event()
 
 
 def main() -> None:
@@ -25,10 +28,13 @@ def main() -> None:
     assert codex.stdin is not None
     assert codex.stdout is not None
     threading.Thread(target=pass_on, args=(sys.stdin.buffer, codex.stdin), daemon=True).start()
-    seen = 0
+    seen, done = 0, False
     for line in codex.stdout:
         seen += line.startswith(b'{"method"')
-        now = seen == int(n) > 0
+        now = not done and (seen == int(n) > 0 if n.isdecimal() else n.encode() in line)
+        done = done or now
+        if STEER_AFTER.encode() in line:
+            may_steer.set()
         if now and when == "before":
             kill(victim, codex)
         write(sys.stdout.buffer, line, b"<")
@@ -39,6 +45,10 @@ def main() -> None:
 
 def pass_on(source: BinaryIO, target: BinaryIO) -> None:
     for line in source:
+        if STEER_AFTER and b'"turn/steer"' in line:
+            may_steer.wait(10)
+        if b'"turn/start"' in line:
+            may_steer.clear()
         write(target, line, b">")
     target.close()
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
+from tests.codex.doings import COUNTED, PLANNED, SEARCHED, TYPED, WITH_PLANS, own_server, told
 from tests.codex.responses_server import Answer
 from tests.codex.world import FIXTURES, CodexWorld, real_codex
 from tests.models.aimock import aimock
@@ -21,7 +21,7 @@ LOGS = Path(__file__).with_name("logs")
 DYING = Path(__file__).with_name("dying.py")
 
 
-def between(world: CodexWorld, victim: str = "both", when: str = "after", n: int = 0) -> None:
+def between(world: CodexWorld, victim: str = "both", when: str = "after", n: int | str = 0) -> None:
     """From here on, steno finds a codex with `dying.py` in front of it."""
     script = world.work.parent / "codex-that-dies"
     words = (sys.executable, str(DYING), victim, when, str(n), real_codex())
@@ -79,6 +79,7 @@ SCENES: dict[str, Callable[[CodexWorld], None]] = {
     "search": _doing(SEARCHED),
     "own-tool": _doing(COUNTED, own_server()),
     "typed": _doing(TYPED),
+    "plan": _doing(PLANNED, WITH_PLANS),
 }
 
 

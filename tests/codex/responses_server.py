@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,9 +33,9 @@ def message(text: str) -> Item:
     return {"type": "message", "id": f"msg_{text[:8]}", "role": "assistant", "content": content}
 
 
-def thought(*pieces: str) -> Item:
+def thought(*pieces: str, after_s: float = 0.0) -> Item:
     """It thinks this aloud, and does not come to an end."""
-    return {"type": "reasoning", "id": "rs", "summary": [], "pieces": pieces}
+    return {"type": "reasoning", "id": "rs", "summary": [], "pieces": pieces, "after_s": after_s}
 
 
 def call(name: str, id: str, namespace: str = "", **arguments: Any) -> Item:
@@ -55,6 +56,7 @@ def responses(*answers: Answer) -> Iterator[Responses]:
             self._say("response.created", response={"id": "r"})
             for item in told.next_items(request):
                 self._say("response.output_item.added", item=item)
+                time.sleep(item.get("after_s", 0.0))
                 for piece in item.get("pieces", ()):
                     at = {"item_id": item["id"], "output_index": 0, "summary_index": 0}
                     self._say("response.reasoning_summary_text.delta", **at, delta=piece)

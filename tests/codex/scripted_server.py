@@ -4,12 +4,15 @@
 
 SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is opened, `turn` are
 the notifications of a turn as [method, params]; "TURN" in them is the turn's id. [method, params, id] is a request of
-its own: it goes on when that is answered. "dies" in place of a notification ends it. As with the real one, a turn that
-did not end takes what another one is begun with. A request named by `silent` gets no answer.
+its own: it goes on when that is answered. "dies" in place of a notification ends it; from "deaf" on it reads nothing;
+"steered" waits for an input that steers, whose id is "STEERED" from then on. As with the real one, a turn that did not
+end takes what another one is begun with. `then` is said in the turns after the first, if it is there. A request named
+by `silent` gets no answer.
 """
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,8 +35,9 @@ def main() -> None:
                 goes_on, turns = running, turns + (not running)
                 write({"id": asked["id"], "result": {"turn": {"id": f"turn{turns}", "status": "inProgress"}}})
                 if not goes_on:
-                    running = "turn/completed" not in [note[0] for note in script["turn"]]
-                    say(script["turn"], f"turn{turns}")
+                    said = script["turn"] if turns == 1 else script.get("then", script["turn"])
+                    running = "turn/completed" not in [note[0] for note in said]
+                    say(said, f"turn{turns}")
             case "turn/interrupt":
                 write({"id": asked["id"], "result": {}})
                 running = running and not script["stopped"]
@@ -43,14 +47,28 @@ def main() -> None:
 
 
 def say(notes: list[Any], turn: str) -> None:
+    steered, deaf = "", False
     for note, then in zip(notes, [*notes[1:], None], strict=False):
         if note == "dies":
             os._exit(0)
+        if note in ("steered", "deaf"):
+            steered, deaf = hear_steer() if note == "steered" else steered, deaf or note == "deaf"
+            continue
         method, params, *id = note
         text = json.dumps({"threadId": "thread", "turnId": turn, **params}).replace("TURN", turn)
+        text = text.replace("STEERED", steered)
         write({"method": method, "params": json.loads(text)} | ({"id": id[0]} if id else {}))
-        while id and then != "dies" and json.loads(sys.stdin.readline()).get("id") != id[0]:
+        while id and not deaf and then != "dies" and json.loads(sys.stdin.readline()).get("id") != id[0]:
             pass
+    if deaf:
+        signal.pause()
+
+
+def hear_steer() -> str:
+    while (asked := json.loads(sys.stdin.readline())).get("method") != "turn/steer":
+        pass
+    write({"id": asked["id"], "result": {}})
+    return str(asked["params"]["clientUserMessageId"])
 
 
 def write(message: dict[str, Any]) -> None:

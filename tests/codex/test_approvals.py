@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from tests.codex.doings import told
-from tests.codex.responses_server import call, message
+from tests.codex.responses_server import call, message, thought
+from tests.codex.test_items import drafted
 from tests.codex.world import CodexWorld
 from tests.program.test_cli_terminal import terminal
 from tests.program.test_tools_mcp import stdio
@@ -136,10 +137,50 @@ def test_a_person_on_the_terminal_is_asked_the_same_way(world: CodexWorld) -> No
     with terminal(world, "run", "echo", "--key", "k") as asked_here:
         asked_here.wait_seen("? [y/N]")
         assert "echo ran >> ran" in asked_here.seen()
+        assert "I look.\r\nallow shell" in asked_here.seen(), "on a line of its own"
         assert ran(world) == 0
         asked_here.type("y\n")
         assert asked_here.end() == 0
     assert ran(world) == 1
+
+
+BOTH = (call("exec_command", "c1", cmd="echo ran >> ran"), call("exec_command", "c2", cmd="echo ran too >> ran"))
+
+
+@pytest.mark.promise(37, 46)
+def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once(world: CodexWorld) -> None:
+    with told(world, [*BOTH], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+        for n in (1, 2):
+            asked_here.wait_seen("? [y/N]", n)
+            asked_here.type("y\n")
+        assert asked_here.end() == 0
+    assert ran(world) == 2
+
+
+@pytest.mark.promise(5, 37)
+@pytest.mark.parametrize(
+    ("ended", "decision"), rotating([(e, d) for e in (signal.SIGKILL, signal.SIGTERM) for d in ("approve", "deny")], 4)
+)
+def test_a_question_is_pending_also_while_codex_goes_on_speaking(
+    world: CodexWorld, ended: signal.Signals, decision: str
+) -> None:
+    world.steno("sessions")
+    speaking = [call("exec_command", "c1", cmd="echo ran >> ran"), thought("Let me think.", after_s=1.0)]
+    with told(world, speaking), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: drafted(world) == "Let me think.", "its thoughts to be stored")
+        session = world.only_session()
+        assert len(json.loads(world.steno("approvals", "--json"))) == 1
+        program.signal(ended)
+        program.process.wait(30)
+        world.wait_codex_gone()
+    assert len(json.loads(world.steno("approvals", "--json"))) == 1, "neither granted nor refused"
+    world.steno(decision, session)
+    done = ([call("exec_command", "c2", cmd="echo ran >> ran")] if decision == "approve" else [], [message("Done.")])
+    with told(world, *filter(None, done)):
+        assert world.steno("continue", session) == "Done.\n"
+    assert ran(world) == (decision == "approve")
+    assert [one["outcome"] for one in world.show(session)["turns"]] == ["done"]
+    assert "Let me think." in json.dumps([fact for fact in world.facts() if fact["type"] == "step.sealed"])
 
 
 @pytest.mark.promise(23, 37)
@@ -149,7 +190,23 @@ def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
         assert program.end() == 130
     world.wait_codex_gone()
     assert ran(world) == 0
+    [unrun] = world.messages(world.only_session(), "tool")
+    assert unrun["text"] == "not run: the turn was stopped first", "nobody declined it"
     assert world.run("and") == "And so on.\n"
+
+
+def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(world: CodexWorld) -> None:
+    world.steno("sessions")
+    waits = [call("exec_command", f"c{n}", cmd=f"echo ran >> ran; sleep {60 + n}") for n in (1, 2)]
+    with told(world, waits), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: kinds(world).count("approval.asked") == 2, "two questions")
+        session = world.only_session()
+        world.steno("approve", session, str(json.loads(world.steno("approvals", "--json"))[0]["seq"]))
+        wait_until(lambda: ran(world) == 1, "one of them to run")
+        world.kill_codex()
+        assert program.end() == 1
+    texts = [one["text"] for one in world.messages(session, "tool")]
+    assert sorted(texts) == ["", "not run: the turn failed first"]
 
 
 @pytest.mark.promise(37)
@@ -183,6 +240,23 @@ def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(wo
     [counted] = world.messages(session, "tool")
     assert (counted["text"], counted["state"]) == ("count 1", "complete")
     assert (world.work / "count.txt").read_text() == "run\n"
+
+
+@pytest.mark.promise(37)
+def test_two_calls_that_are_alike_and_were_approved_after_a_kill_are_both_run(world: CodexWorld) -> None:
+    world.steno("sessions")
+    alike = [call("exec_command", f"c{n}", cmd="echo ran >> ran") for n in range(4)]
+    with told(world, alike[:2]), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: kinds(world).count("approval.asked") == 2, "two questions")
+        program.kill()
+        world.wait_codex_gone()
+    session = world.only_session()
+    for waiting in json.loads(world.steno("approvals", "--json")):
+        world.steno("approve", session, str(waiting["seq"]))
+    with told(world, alike[2:], [message("Done.")]):
+        assert world.steno("continue", session) == "Done.\n"
+    assert ran(world) == 2
+    assert [one["state"] for one in world.messages(session, "tool")] == ["complete", "complete"]
 
 
 LEAVES = call(

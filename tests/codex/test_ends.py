@@ -9,7 +9,9 @@ from tests.codex.world import CodexWorld
 from tests.program.diary import install, told
 from tests.program.distilling import answer
 from tests.program.model_server import ModelServer, Reply
+from tests.program.world import WAIT_S
 from tests.rotating import rotating
+from tests.tui.terminals import full_screen
 
 
 @pytest.mark.promise(39)
@@ -63,3 +65,17 @@ def test_a_session_is_distilled_and_the_next_one_is_told_whoever_runs_it(world: 
         assert str(world.requests("think")[-1]).count(sails) == 1
         world.steno("run", "two", "--key", "other", "--runtime", "native", "--model", "openai-chat:test")
         assert sails in str(native.requests[-1]["messages"][0])
+
+
+@pytest.mark.promise(6, 34)
+def test_a_chat_whose_terminal_is_closed_ends_its_turn_itself(world: CodexWorld) -> None:
+    """Nobody killed it. A command that codex runs does not hold it up for longer than a chat has to leave."""
+    with full_screen(world, "--yes") as chat:
+        chat.wait_seen("ready")
+        chat.type("count\r")
+        chat.wait_seen("line5")
+        chat.hang_up()
+        chat.process.wait(WAIT_S)
+    [ended] = [fact for fact in world.facts() if fact["type"] == "turn.ended"]
+    assert (ended["outcome"], ended["cause"]) == ("interrupted", "terminated")
+    world.wait_codex_gone()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.codex.world import CONFIG, LONG, CodexWorld, real_codex
+from tests.program.test_cli_views import complaint
 from tests.rotating import rotating
 
 
@@ -36,7 +37,9 @@ def check_next_turn(world: CodexWorld) -> None:
     ),
 )
 def test_an_error_of_the_provider(world: CodexWorld, prompt: str, cause: str, told: str) -> None:
-    assert told in failed(world, prompt)
+    said = failed(world, prompt)
+    assert told in said
+    assert "set the key of its provider" not in said, "codex has keys of its own, and says so itself"
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", cause)
     assert world.said() == [("user", prompt, "failed"), ("assistant", "", "lost")]
@@ -93,6 +96,20 @@ def test_a_codex_that_does_not_start_fails_the_turn(world: CodexWorld, script: s
     assert world.steno("retry", world.only_session()) == "Hello there.\n"
 
 
+def test_what_codex_complained_about_when_it_started_is_not_why_it_ended(world: CodexWorld) -> None:
+    program = world.work / "codex"
+    program.write_text(f'#!/bin/sh\necho "bubblewrap is missing" >&2\nexec {real_codex()} "$@"\n')
+    program.chmod(0o755)
+    world.environment["STENO_CODEX_PATH"] = str(program)
+    with world.start("run", "slow", "--key", "k") as running:
+        running.wait_shown("word5 ")
+        world.kill_codex()
+        assert running.end() == 1
+        said = running.errors()
+    assert "codex ended by itself; the prompt" in said
+    assert "bubblewrap" not in said
+
+
 def test_a_thread_that_is_lost_is_said_so_and_begun_anew_only_on_request(world: CodexWorld) -> None:
     world.run("hello")
     for folder in (world.codex_home / "sessions", *world.codex_home.glob("*.sqlite*")):
@@ -129,6 +146,19 @@ def test_a_login_that_is_missing_is_said(world: CodexWorld) -> None:
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "no_key")
     assert world.said() == [("user", "hello", "failed"), ("assistant", "", "lost")]
+    world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=world.server.url))
+    check_next_turn(world)
+
+
+@pytest.mark.promise(10)
+def test_a_provider_that_cannot_be_reached_fails_the_turn(world: CodexWorld) -> None:
+    """Codex itself would wait for the network without end, and say nothing."""
+    world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url="http://127.0.0.1:9"))
+    said = failed(world, "hello")
+    assert "cannot be reached" in said
+    assert "steno retry" in said
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "unreachable")
     world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=world.server.url))
     check_next_turn(world)
 
@@ -178,3 +208,16 @@ def test_a_prompt_that_is_too_long_for_codex_says_what_to_do(world: CodexWorld) 
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "too_long")
     assert world.run("and") == "And so on.\n"
+
+
+def test_a_path_at_which_there_is_no_codex_is_named(world: CodexWorld) -> None:
+    """To install one would not help: what is configured comes first."""
+    world.environment |= {"STENO_CODEX_PATH": "/none/codex", "STENO_MODEL_FALLBACK": "scripted:echo"}
+    said = complaint(world, "run", "hello", expect=2)
+    assert "/none/codex" in said
+    assert "STENO_CODEX_PATH" in said
+    assert "take it out" in said
+    told = world.steno("doctor").splitlines()
+    assert "model      codex:default" in told, "nobody takes over from codex"
+    [codex] = [line for line in told if line.startswith("codex ")]
+    assert "none at /none/codex" in codex

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steno.runtimes.codex.gate import Gate, needed
 from tests.codex.test_kills import POINTS, check, run_dying
+from tests.codex.test_sharing import asked_of_codex
 from tests.codex.world import CONFIG, CodexWorld
 from tests.program.diary import install
 from tests.program.test_plugins import NOSY
@@ -169,6 +171,60 @@ def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> Non
     assert made(world)
 
 
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize(
+    ("gate", "prompt"), rotating([(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")], 2)
+)
+def test_a_hook_of_codex_does_not_answer_in_our_place(world: CodexWorld, gate: bool, prompt: str) -> None:
+    """Who trusts it in codex has not said yes here."""
+    if not gate:
+        (world.codex_home / "rules" / "default.rules").unlink()
+    has_hook(world, "PermissionRequest", {"decision": {"behavior": "allow"}})
+    world.run(prompt)
+    assert list(world.work.iterdir()) == []
+    [refused] = world.messages(world.only_session(), "tool")
+    assert refused["text"].startswith("not run: it needs approval")
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("instead", rotating(["touch other", "echo > other"], 2))
+def test_a_command_that_a_hook_of_codex_puts_in_place_of_another_is_a_call_of_its_own(
+    world: CodexWorld, instead: str
+) -> None:
+    """What was approved did not run; what runs is asked about, unless codex's own rules allow it."""
+    has_hook(world, "PreToolUse", {"permissionDecision": "allow", "updatedInput": {"command": instead}})
+    allowed = instead.startswith("touch")
+    with asked(world) as program:
+        world.steno("approve", world.only_session())
+        if not allowed:
+            wait_until(lambda: kinds(world).count("approval.asked") == 2, "another question")
+            [waiting] = json.loads(world.steno("approvals", "--json"))
+            assert json.loads(waiting["arguments"]) == {"command": instead}
+            assert list(world.work.iterdir()) == []
+            world.steno("approve", world.only_session())
+        assert program.end() == 0
+        assert ("codex runs a command without asking" in program.errors()) == allowed
+    messages = world.messages(world.only_session())
+    calls = [json.loads(call["arguments"])["command"] for one in messages for call in one["tool_calls"]]
+    assert calls == ["touch made", instead]
+    unrun, ran = (one["text"] for one in messages if one["role"] == "tool")
+    assert (unrun, ran) == ("not run: a hook of codex's own put another call in its place", "")
+    assert [one.name for one in world.work.iterdir()] == ["other"]
+
+
+def has_hook(world: CodexWorld, event: str, says: dict[str, Any]) -> None:
+    """Somebody has given codex a hook that says this, and trusts it."""
+    said = world.codex_home / "said.json"
+    said.write_text(json.dumps({"hookSpecificOutput": {"hookEventName": event, **says}}))
+    hook = f'[[hooks.{event}]]\nhooks = [{{type = "command", command = "cat {said}"}}]\n'
+    config = world.codex_home / "config.toml"
+    config.write_text(config.read_text() + hook)
+    listed = asked_of_codex(world, "hooks/list", {"cwds": [str(world.work)]})
+    [known] = listed["data"][0]["hooks"]
+    trusted = f"trusted_hash = {json.dumps(known['currentHash'])}\n"
+    config.write_text(f"{config.read_text()}[hooks.state.{json.dumps(known['key'])}]\n{trusted}")
+
+
 def test_where_the_gate_is_needed(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "project" / "within"
     folder.mkdir(parents=True)
@@ -217,7 +273,7 @@ def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(world: CodexWorl
 def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
     gate = Gate()
     with asyncio.Runner() as runner:
-        _, setting = runner.run(gate.open())
+        _, setting, *_ = runner.run(gate.open())
         [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
         if broken == "no python":
             hook.write_text(hook.read_text().replace(sys.executable, "/none/python"))
@@ -247,6 +303,17 @@ def test_a_gate_of_a_dead_process_is_removed_by_the_next(tmp_path: Path, monkeyp
         assert before - set(tmp_path.iterdir()) == {left, old}
         for gate in gates:
             runner.run(closed(gate))
+
+
+def test_a_gate_is_made_where_its_address_is_not_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = tmp_path / ("far" * 40)
+    far.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(far))
+    with asyncio.Runner() as runner:
+        gate = Gate()
+        runner.run(gate.open())
+        runner.run(closed(gate))
+    assert list(far.iterdir()) == []
 
 
 async def closed(gate: Gate) -> None:

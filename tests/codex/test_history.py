@@ -1,10 +1,13 @@
 """The history is the session's, not codex's: it goes with a change of runtime, a fork and every edit."""
 
+import re
+
 import pytest
 
 from tests.codex.world import CodexWorld
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
+from tests.program.test_cli_views import complaint
 from tests.rotating import rotating
 
 
@@ -125,3 +128,25 @@ def test_after_a_kill_the_history_is_valid_for_two_providers(world: CodexWorld, 
             assert world.run(f"next by {kind}", "--model", f"{kind}:test") == "fine\n"
             check(kind, native.requests[-1])
     assert world.run("and", "--runtime", "codex") == "And so on.\n"
+
+
+@pytest.mark.promise(60)
+def test_a_redaction_names_the_threads_that_codex_keeps_of_it(world: CodexWorld) -> None:
+    """What is said in a thread, or told to it when it begins, is in codex's own files; steno does not reach those."""
+    world.run("hello")
+    session = world.only_session()
+    world.run("and", "--model", "scripted:echo")
+    world.run("think", "--runtime", "codex")
+    world.steno("undo", session)
+    world.run("hello again")
+    first, second, third = world.threads()
+    seqs = {one["text"]: one["seq"] for one in world.messages(session, "user")}
+
+    def named(text: str) -> list[str]:
+        said = complaint(world, "redact", session, "--seq", str(seqs[text]), "--yes", expect=0)
+        return re.findall(r"codex delete (\S+) removes that thread", said)
+
+    assert named("hello again") == [third]
+    assert second in (told := named("think"))
+    assert first not in told, "it was over before that was said"
+    assert named("hello") == [first, second, third]

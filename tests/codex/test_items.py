@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.codex.doings import COUNTED, SEARCHED, TYPED, own_server, told
+from tests.codex.doings import COUNTED, PLANNED, SEARCHED, TYPED, WITH_PLANS, own_server, told
 from tests.codex.responses_server import message, thought
 from tests.codex.test_sharing import holding
 from tests.codex.world import CodexWorld
@@ -199,3 +199,20 @@ def drafted(world: CodexWorld) -> str:
     with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
         rows = store.execute("select text from drafts where kind = 'reasoning' order by start").fetchall()
     return "".join(text for (text,) in rows)
+
+
+@pytest.mark.promise(46)
+def test_a_plan_is_stored_and_told_by_every_view(world: CodexWorld) -> None:
+    steps = [{"step": "look", "status": "inProgress"}, {"step": "tell", "status": "pending"}]
+    with told(world, *PLANNED, more=WITH_PLANS), world.start("run", "go", "--key", "k") as program:
+        assert program.end() == 0
+        assert program.shown() == "I plan.Done.\n"
+        assert "[plan: ▸ look; · tell]" in program.errors()
+    with told(world, *PLANNED, more=WITH_PLANS):
+        lines = [json.loads(line) for line in world.run("again", "--output", "ndjson").splitlines()]
+    [plan] = [line for line in lines if line["type"] == "plan"]
+    assert (plan["explanation"], plan["steps"]) == ("two things", steps)
+    session = world.only_session()
+    assert [fact["steps"] for fact in world.facts() if fact["type"] == "plan.updated"] == [steps, steps]
+    assert world.show(session)["plan"] == {"explanation": "two things", "steps": steps}
+    assert "plan: two things\n  ▸ look\n  · tell\n" in world.steno("show", session)

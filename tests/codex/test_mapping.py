@@ -28,7 +28,8 @@ from steno.runtimes.codex.acts import (
     Write,
     joined,
 )
-from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
+from steno.runtimes.codex.mapping import TurnMap
+from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import of_the_sandbox
 
 LOGS = Path(__file__).with_name("logs")
@@ -142,6 +143,13 @@ OWN: dict[str, list[Act]] = {
         Seal((Text("I look."), ToolCall("m1", "odd__count", "{}")), started="m1"),
         Settle("m1", Returned((Text("count 1"),))),
         Report(FIVE),
+        OpenStep(),
+        *answered("Done.", FIVE),
+    ],
+    "plan": [
+        Write("text", "I plan."),
+        Plan(PlanUpdated((PlanStep("look", "inProgress"), PlanStep("tell", "pending")), "two things")),
+        *answered("I plan.", FIVE)[1:-1],
         OpenStep(),
         *answered("Done.", FIVE),
     ],

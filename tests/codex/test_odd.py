@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from tests.program.test_cli_terminal import terminal
+from tests.program.test_tools_mcp import stdio
 from tests.program.world import Program, World, wait_until
 from tests.rotating import rotating
+from tests.tools.mcp_servers import odd
 from tests.tui.chatting import Person, chat_with
 
 DONE = ["turn/completed", {"turn": {"id": "TURN", "status": "completed"}}]
@@ -47,6 +49,7 @@ def scripted(world: World, turn: list[Any], stopped: list[Any] | None = None, **
     program.chmod(0o755)
     home = str(world.work.parent)  # without rules files of whoever runs the tests
     world.environment |= {"STENO_RUNTIME": "codex", "STENO_CODEX_PATH": str(program), "CODEX_HOME": home}
+    world.environment["STENO_CODEX_SANDBOX"] = "danger-full-access"  # in a sandbox it would have to run hooks
     world.environment.pop("STENO_MODEL", None)
 
 
@@ -79,10 +82,33 @@ def test_an_unknown_notification_is_logged_once_in_a_chat_of_many_turns(world: W
 def test_an_unknown_item_is_stored_with_its_json_and_shown_as_such(world: World) -> None:
     dream = {"type": "dream", "id": "d", "about": "sheep"}
     scripted(world, [item("started", **dream), item("completed", **dream, vivid=True), message("Hello."), DONE])
-    assert run(world)[0] == "Hello.\n"
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert errors == '[codex item dream: {"type": "dream", "id": "d", "about": "sheep", "vivid": true}]\n'
     [_, opaque, answer] = world.messages(world.only_session())
     assert opaque["text"] == '[codex item dream: {"type": "dream", "id": "d", "about": "sheep", "vivid": true}]'
     assert answer["text"] == "Hello."
+    with world.start("run", "go", "--key", "k", "--output", "ndjson") as program:
+        program.end()
+        [told] = [json.loads(line) for line in program.shown().splitlines() if '"item"' in line]
+    assert (told["runtime"], told["kind"], json.loads(told["json"])) == ("codex", "dream", {**dream, "vivid": True})
+
+
+@pytest.mark.parametrize("ended", rotating(["stopped", "failed", "dies"], 3))
+def test_an_unknown_item_that_was_not_completed_is_stored_as_it_began(world: World, ended: str) -> None:
+    failed = ["turn/completed", {"turn": {"id": "TURN", "status": "failed", "error": {"message": "Oops"}}}]
+    began = item("started", type="dream", id="d", about="sheep")
+    then: dict[str, list[Any]] = {"stopped": [], "failed": [failed], "dies": ["dies"]}
+    scripted(world, [began, delta("Hello."), *then[ended]], stopped=[STOPPED])
+    with world.start("run", "go", "--key", "k") as program:
+        program.wait_shown("Hello.")
+        if ended == "stopped":
+            program.signal(signal.SIGINT)
+        assert program.end() != 0
+    [_, answer, opaque] = world.messages(world.only_session())
+    assert answer["text"] == "Hello."
+    assert opaque["text"] == '[codex item dream: {"type": "dream", "id": "d", "about": "sheep"}]'
+    assert opaque["state"] == ("interrupted" if ended == "stopped" else "incomplete")
 
 
 @pytest.mark.promise(9, 11)
@@ -153,6 +179,29 @@ def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
     assert run(world)[0] == "Hello.\n"
 
 
+@pytest.mark.parametrize(
+    ("info", "cause", "told"),
+    rotating(
+        [
+            ({"httpConnectionFailed": {"httpStatusCode": 418}}, "refused", "refuse"),
+            ({"httpConnectionFailed": {"httpStatusCode": 502}}, "server_error", "an error of its own"),
+            ({"httpConnectionFailed": {"httpStatusCode": 413}}, "too_long", "steno compact"),
+            ({"httpConnectionFailed": {"httpStatusCode": None}}, "unreachable", "cannot be reached"),
+            ("contextWindowExceeded", "too_long", "steno compact"),
+            ({}, "server_error", "an error of its own"),
+        ],
+        3,
+    ),
+)
+def test_a_provider_that_answers_is_not_said_to_be_out_of_reach(world: World, info: Any, cause: str, told: str) -> None:
+    error = {"message": "Oops.", "codexErrorInfo": info}
+    scripted(world, [["turn/completed", {"turn": {"id": "TURN", "status": "failed", "error": error}}]])
+    _, errors = run(world)
+    assert told in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", cause)
+
+
 @pytest.mark.promise(23)
 def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_waits(world: World) -> None:
     world.environment["STENO_CODEX_INTERRUPT_S"] = "0.2"
@@ -168,6 +217,23 @@ def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_wai
         await person.until(lambda: person.screen().count("Hello.") == 2, "its own answer")
 
     chat_with(world, talk)
+
+
+@pytest.mark.promise(6, 34)
+def test_a_codex_that_reads_nothing_any_more_is_stopped_all_the_same(world: World) -> None:
+    calls: list[Any] = []
+    for n in range(40):
+        calls.append(item("started", type="dynamicToolCall", id=f"c{n}", tool="odd__big", arguments={}))
+        calls.append(["item/tool/call", {"callId": f"c{n}", "tool": "odd__big"}, n])
+    scripted(world, ["deaf", *calls])
+    world.steno("sessions")
+    world.home.joinpath("config.toml").write_text(stdio("odd", odd()))
+    world.environment["STENO_CODEX_INTERRUPT_S"] = "0.2"
+    with world.start("run", "go", "--key", "k", "--yes") as program:
+        wait_until(lambda: [fact["type"] for fact in facts(world)].count("tool.settled") == 40, "outcomes")
+        world.steno("interrupt", world.only_session())
+        assert program.end() == 130
+    assert [one["outcome"] for one in world.show(world.only_session())["turns"]] == ["interrupted"]
 
 
 @pytest.mark.promise(6, 34)
@@ -221,6 +287,26 @@ def test_a_codex_that_asks_and_dies_fails_the_turn_and_says_so(world: World) -> 
     assert "Traceback" not in errors
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
+
+
+def test_a_codex_that_ends_and_leaves_its_output_open_fails_the_turn(world: World) -> None:
+    scripted(world, [delta("Hello."), "dies"])
+    program = world.work.parent / "codex"
+    program.write_text(program.read_text().replace("exec", "sleep 600 &\nexec"))
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert "codex ended by itself" in errors
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
+
+
+def test_lines_that_are_no_messages_are_logged_once(world: World) -> None:
+    scripted(world, [message("Hello."), DONE])
+    program = world.work.parent / "codex"
+    program.write_text(program.read_text().replace("exec", "seq 1000\nexec"))
+    shown, errors = run(world)
+    assert shown == "Hello.\n"
+    assert errors.count("is no message") == 1
 
 
 def test_a_request_about_a_call_that_nobody_knows_is_answered_and_the_turn_goes_on(world: World) -> None:
@@ -321,14 +407,6 @@ def test_a_compaction_that_does_not_end_is_left_at_once_and_its_call_is_recorded
     assert (ended["outcome"], ended["sent"]) == ("stopped" if number == signal.SIGINT else "unknown", "unknown")
 
 
-def test_a_plan_is_stored(world: World) -> None:
-    plan = {"plan": [{"step": "look", "status": "pending"}], "explanation": "why"}
-    scripted(world, [["turn/plan/updated", plan], message("Hello."), DONE])
-    assert run(world)[0] == "Hello.\n"
-    [stored] = [fact for fact in facts(world) if fact["type"] == "plan.updated"]
-    assert stored["steps"] == [{"step": "look", "status": "pending"}]
-
-
 @pytest.mark.promise(5, 9)
 def test_output_that_was_shown_otherwise_is_kept_beside_the_whole(world: World) -> None:
     command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
@@ -347,3 +425,32 @@ def test_output_that_was_shown_otherwise_is_kept_beside_the_whole(world: World) 
 def facts(world: World) -> list[dict[str, Any]]:
     with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
         return [json.loads(body) for (body,) in store.execute("select body from facts order by id")]
+
+
+def steer_at_the_end(world: World, then: list[Any]) -> list[tuple[str, str, str]]:
+    """A turn that takes an input when everything was said, and the turn after it. What is stored."""
+    taken = item("started", type="userMessage", id="u", clientId="STEERED")
+    scripted(world, [delta("Hello."), message("Hello."), "steered", taken, DONE], then=then)
+    with world.start("run", "go", "--key", "k") as program:
+        program.wait_shown("Hello.")
+        world.steno("run", "and", "--session", world.only_session(), "--steer", expect=None)
+        program.end()
+    return [(one["role"], one["text"], one["state"]) for one in world.messages(world.only_session())]
+
+
+@pytest.mark.promise(9, 21)
+def test_an_input_that_codex_took_at_its_end_is_asked_about_once_more(world: World) -> None:
+    said = steer_at_the_end(world, [delta("And so on.", "n"), message("And so on.", "n"), DONE])
+    assert said[:3] == [("user", "go", "complete"), ("assistant", "Hello.", "complete"), ("user", "and", "complete")]
+    assert said[-1] == ("assistant", "And so on.", "complete")
+    [lost] = [fact for fact in facts(world) if fact["type"] == "step.lost"]
+    assert "it is asked once more" in lost["detail"]
+    [turn] = world.show(world.only_session())["turns"]
+    assert turn["outcome"] == "done"
+
+
+def test_an_input_that_codex_says_nothing_to_is_not_called_done(world: World) -> None:
+    said = steer_at_the_end(world, [DONE])
+    assert ("user", "and", "failed") in said
+    [turn] = world.show(world.only_session())["turns"]
+    assert (turn["outcome"], turn["cause"]) == ("failed", "empty")

@@ -60,9 +60,22 @@ def test_a_thread_that_another_program_has_open_is_said_to_be_busy(world: CodexW
     assert world.threads() == [thread]
 
 
+def asked_of_codex(world: CodexWorld, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What another codex, which is not ours, answers."""
+    with _another(world, (method, params)) as answer:
+        return answer
+
+
 @contextmanager
 def holding(world: CodexWorld, thread: str, *more: tuple[str, dict[str, Any]]) -> Iterator[None]:
     """Another codex, which is not ours, has the thread open, and is asked for more."""
+    with _another(world, ("thread/resume", {"threadId": thread}), *more):
+        yield
+
+
+@contextmanager
+def _another(world: CodexWorld, *more: tuple[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields its last answer."""
     environment = world.environment | {"CODEX_HOME": str(world.codex_home)}
     command = [real_codex(), "app-server"]
     with subprocess.Popen(
@@ -72,13 +85,13 @@ def holding(world: CodexWorld, thread: str, *more: tuple[str, dict[str, Any]]) -
         assert other.stdout is not None
         try:
             client = {"clientInfo": {"name": "other", "version": "0"}, "capabilities": {"experimentalApi": True}}
-            asked = [("initialize", client), ("thread/resume", {"threadId": thread}), *more]
-            for id, (method, params) in enumerate(asked):
+            answer: dict[str, Any] = {}
+            for id, (method, params) in enumerate((("initialize", client), *more)):
                 other.stdin.write(json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n")
                 other.stdin.flush()
-                while json.loads(other.stdout.readline()).get("id") != id:
-                    pass
-            yield
+                while answer.get("id") != id:
+                    answer = json.loads(other.stdout.readline())
+            yield answer.get("result", {})
         finally:
             other.kill()
 

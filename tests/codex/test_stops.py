@@ -86,6 +86,7 @@ def test_a_killed_codex_fails_the_turn_and_says_so(world: CodexWorld) -> None:
         assert program.end() == 1
         shown, errors = program.shown().rstrip("\n"), program.errors()
     assert "codex ended by itself" in errors
+    assert "codex ended by itself:" not in errors, "what it said at its start is not why"
     check_after(world, shown, "incomplete")
 
 

@@ -37,6 +37,7 @@ def test_codex_elsewhere_says_that_it_does_not_know_the_thread_and_begins_anothe
     move(world, there, world.only_session())
     said = complaint(there, "run", "and", "--key", "k", expect=1)
     assert "--new-thread" in said
+    assert "runs the prompt again" not in said, "to ask for the same thread again would not help"
     assert there.run("and", "--new-thread") == "And so on.\n"
     assert len(set(there.threads())) == 2
     assert [text for role, text, _ in there.said() if role == "assistant" and text] == ["Hello there.", "And so on."]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.codex.world import LONG, CodexWorld
 from tests.program.test_cli_terminal import terminal
+from tests.program.test_cli_views import complaint
 from tests.program.test_tools_mcp import stdio
 from tests.tools.mcp_servers import odd
 
@@ -172,3 +173,21 @@ def test_a_prompt_that_utf8_cannot_hold_is_stored_as_it_is_and_answered(world: C
     assert world.run("and") == "And so on.\n"
     assert [str(one["content"]) for one in world.requests("and")[-1]].count("hello \ufffd \ufffd") == 1
     assert len(world.threads()) == 1
+
+
+def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(world: CodexWorld) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "STENO_RUNTIME"):
+        del world.environment[name]
+    assert complaint(world, "run", "hello", "--runtime", "codex", "--key", "k", expect=0) == ""
+    assert complaint(world, "run", "and", "--key", "k", expect=0) == ""
+    greeting = world.steno("--plain", "--resume", world.only_session())
+    assert greeting.startswith("steno · codex:fake-model · session ")
+    assert "demo" not in greeting
+
+
+def test_the_plain_chat_names_the_model_that_the_session_has(world: CodexWorld) -> None:
+    world.run("hello", "--model", "scripted:echo")
+    session = world.only_session()
+    assert world.steno("--plain", "--resume", session).startswith("steno · scripted:echo · session ")
+    begun = world.steno("--plain", "--resume", session, "--runtime", "codex")
+    assert begun.startswith("steno · codex:default · session ")

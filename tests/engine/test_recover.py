@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.engine.action import Limits, RunTools, next_action
+from steno.engine.action import Ask, Limits, RunTools, next_action
 from steno.engine.recover import NEVER_RAN, close, recover, waits_for_approval
 from steno.journal import facts as f
 from steno.journal.drafts import Draft, Stream, keeps, sealed_by
@@ -187,6 +187,21 @@ def test_beside_a_call_that_waits_what_had_started_is_unknown_and_the_rest_stays
     assert closing == (f.ToolSettled(3, "b", Unknown((Text("half"),)), 6),)
     assert recover(state(*started, *closing), []) == ()
     assert [call.call for call in open_calls(*started, *closing)] == [A]
+
+
+@pytest.mark.promise(37)
+@pytest.mark.parametrize("shown", ["", "half"])
+def test_an_answer_beside_a_call_that_waits_is_closed_and_the_question_stays(shown: str) -> None:
+    """Codex asks while its model goes on speaking."""
+    speaking = [*WAITING, f.StepStarted("model")]
+    closing = recover(state(*speaking), [Draft(Stream(6, "text"), shown)] if shown else [])
+    assert closing == (
+        (f.StepSealed(6, (Text("half"),), "interrupted"),) if shown else (f.StepLost(6, "killed", sent="unknown"),)
+    )
+    assert recover(state(*speaking, *closing), []) == ()
+    assert [call.call for call in open_calls(*speaking, *closing)] == [A, B]
+    denied = [f.ToolSettled(3, call.id, Refused("no")) for call in (A, B)]
+    assert isinstance(next_action(state(*speaking, *closing, *denied), Limits()), Ask), "the turn goes on"
 
 
 @pytest.mark.promise(37)

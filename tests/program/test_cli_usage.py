@@ -33,6 +33,23 @@ def test_what_is_empty_is_refused_and_nothing_is_stored(
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("runtime", "model", "advice"),
+    [
+        ("codex", "openai-chat:one", "--model codex:one"),
+        ("codex", "one", "--model codex:one"),
+        ("native", "codex:one", "leave one out"),
+    ],
+)
+def test_a_model_that_the_runtime_does_not_ask_is_refused_and_nothing_is_stored(
+    world: World, server: ModelServer, runtime: str, model: str, advice: str
+) -> None:
+    """Whoever names a model is not answered by another one."""
+    assert advice in complaint(world, "run", "hi", "--runtime", runtime, "--model", model, expect=2)
+    assert world.sessions() == []
+    assert server.requests == []
+
+
 def test_an_empty_title_is_refused_and_the_old_one_stays(world: World) -> None:
     world.steno("run", "the title")
     id = world.only_session()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from steno import config as configuration
+from steno.choosing import RuntimeAsked
 from steno.service import Service
 from steno.tui.app import Chat
 from steno.tui.composer import Composer
@@ -107,13 +108,13 @@ def elsewhere(world: World, *words: str) -> Iterator[Program]:
                 pipe.close()
 
 
-def wiring_of(world: World, **changes: Any) -> Wiring:
+def wiring_of(world: World, asked: RuntimeAsked = RuntimeAsked(), **changes: Any) -> Wiring:  # noqa: B008 - it is frozen
     place = replace(configuration.place(world.environment), folder=world.work)
     configuration.prepare_home(place)
     config = configuration.load(place, world.environment)
     for section, values in changes.items():
         config = replace(config, **{section: replace(getattr(config, section), **values)})
-    return Wiring(config, place, None, "ask")
+    return Wiring(config, place, None, "ask", runtime=asked)
 
 
 @asynccontextmanager

@@ -85,6 +85,20 @@ def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:
     assert "killed" in found[-1].text
 
 
+def test_that_the_model_is_asked_to_go_on_is_said_once_it_is() -> None:
+    """A turn can end with an answer that broke off: then nobody is asked for the rest."""
+    broken = [*CALLED[:3], StepSealed(3, (Text("I wi"),), "incomplete")]
+    *_, told = blocks(*broken)
+    assert isinstance(told, Notice)
+    assert told.text == "the answer broke off"
+    *_, told, _ = blocks(*broken, TurnEnded(2, "failed", "codex", "it is gone"))
+    assert isinstance(told, Notice)
+    assert told.text == "the answer broke off"
+    *_, told = blocks(*broken, StepStarted("m", attempt=2))
+    assert isinstance(told, Notice)
+    assert told.text == "the answer broke off; the model is asked to go on"
+
+
 def test_an_input_that_was_taken_back_stands_behind_the_answer_that_goes_on() -> None:
     folded = Folded.empty()
     asked = (said("go"), TurnStarted(Takes(1)), StepStarted("m"), said("no"), InputWithdrawn(4))

@@ -13,7 +13,9 @@ from steno.cli.remembering import start_what_is_due
 from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.cli.wording import EPHEMERAL, IDLE, advice
+from steno.journal.facts import ContextSet
 from steno.service import Service
+from steno.service.views import View
 from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
 
@@ -29,9 +31,10 @@ COMMAND = re.compile(r"/\w*(\s|$)")
 async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     wiring.check()  # a model that cannot be used is refused before anything is stored
     session = await session_of(options, service)
-    _greet(wiring, session)
-    if session is not None:
-        await _look_back(service, session)
+    view = None if session is None else await service.views.view(session)
+    _greet(wiring, session, None if view is None else view.context())
+    if session is not None and view is not None:
+        _look_back(view, session)
     front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
     while (line := await _line(front, session)) is not None:
         match line.rstrip():
@@ -42,7 +45,8 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             case "/help":
                 show(HELP)
             case "/show":
-                await _look_back(service, session, most=10_000)
+                if session is not None:
+                    _look_back(await service.views.view(session), session, most=10_000)
             case _ if COMMAND.match(line):
                 note(
                     f"[there is no command {line.split()[0]}; nothing was said. To say it, begin with a space. {HELP}]"
@@ -155,8 +159,9 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         return admitted.session, leaving.event.is_set()
 
 
-def _greet(wiring: Wiring, session: str | None) -> None:
-    spec = wiring.model_spec()
+def _greet(wiring: Wiring, session: str | None, before: ContextSet | None) -> None:
+    """`before` is what the session had so far: a session keeps its model."""
+    spec = wiring.model_spec(before)
     show(f"steno · {spec}" + (f" · session {session}" if session else ""))
     if spec.startswith("local:"):
         show(LOCAL.format(config=wiring.where.config))
@@ -165,10 +170,7 @@ def _greet(wiring: Wiring, session: str | None) -> None:
     show(HELP)
 
 
-async def _look_back(service: Service, session: str | None, most: int = 6) -> None:
-    if session is None:
-        return
-    view = await service.views.view(session)
+def _look_back(view: View, session: str, most: int = 6) -> None:
     undone = view.turns.undone()
     for message in view.transcript.messages[-most:]:
         mark = "" if message.state == "complete" else f" ({message.state})"

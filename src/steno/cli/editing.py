@@ -71,22 +71,25 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
         complain(f"what is stored at {copy.seq} of session {copy.session} may repeat it: {how}")
     for helper in redaction.helpers:
         complain(f"the helper in session {helper} was given it, or gave it: steno show {helper}")
+    for runtime, thread in redaction.threads:
+        complain(f"{runtime} may have it in files of its own: {runtime} delete {thread} removes that thread")
     return DONE
 
 
 async def _compact(service: Service, id: str) -> int:
     with Leaving(service, id) as leaving:
         came = await service.edits.compact(id, leaving.event)
-    before, after = came.tokens
+    tokens = came.tokens
+    about = "" if tokens is None else f"about {tokens[0]} tokens"
     match came.outcome:
-        case "done" if came.detail:
-            show(came.detail)
         case "done":
-            show(f"a summary stands for the older part: about {before} tokens before, {after} after")
+            stands = "a summary stands for the older part"
+            show(came.detail if tokens is None else f"{stands}: {about} before, {tokens[1]} after")
         case "nothing":
-            show(f"{came.detail}; about {before} tokens; nothing was changed")
+            show("; ".join(filter(None, (came.detail, about, "nothing was changed"))))
         case "failed" | "stopped":
-            complain(f"no summary was made: {came.detail}; the session is as it was, with about {before} tokens")
+            kept = "the session is as it was" + (f", with {about}" if about else "")
+            complain(f"no summary was made: {came.detail or 'nobody said why'}; {kept}")
             return FAILED
     return DONE
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from steno.cli.printers import to_json
+from steno.cli.printers import plan_fields, to_json
 from steno.cli.screen import show
 from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
@@ -138,6 +138,8 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
         if turn.outcome not in (None, "done"):
             why = f"{turn.cause}: {turn.detail}" if turn.detail else turn.cause
             show(f"\nthe last turn {'failed' if turn.outcome == 'failed' else 'was interrupted'} ({why})")
+    if seen.plan is not None:
+        show("\n".join((f"\n{seen.plan.title()}", *(f"  {line}" for line in seen.plan.lines()))))
     if view.waits():
         show("\nthe last turn waits for approval")
         for one in _approvals(id, view):
@@ -170,6 +172,7 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
         "visitors": list(view.state.attending.values()),
         "delegated_by": view.delegated_by,
         "goal": view.state.goal or None,
+        "plan": None if view.transcript.plan is None else plan_fields(view.transcript.plan),
         "rules": [{"rule": rule, "verdict": verdict} for rule, verdict in view.state.rules.items()],
         "memories": _told(view),
         "distillates": [

@@ -4,17 +4,17 @@ In text, stdout is the stored text of the turn, byte for byte, and one newline w
 """
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from steno.cli import wording
-from steno.cli.screen import OutputLost, note, show
+from steno.cli.screen import OutputLost, fresh_line, note, show
 from steno.journal.facts import (
     ApprovalAsked,
     ContextSet,
+    PlanUpdated,
     Record,
     StepLost,
     StepSealed,
@@ -23,7 +23,7 @@ from steno.journal.facts import (
     ToolStarted,
     TurnEnded,
 )
-from steno.journal.parts import ToolCall, text_of
+from steno.journal.parts import Opaque, ToolCall, text_of
 from steno.journal.transcript import outcome_text
 from steno.store.protocol import Event, Piece
 from steno.wiring import Provider
@@ -76,8 +76,8 @@ class TextPrinter:
         self._calls: dict[str, ToolCall] = {}
         self._model = ""
         self._broke_off = False
+        self._cut_off = False
         self._line_open = False
-        self._cursor_in_line = False
 
     def begin(self) -> None:
         pass
@@ -87,7 +87,7 @@ class TextPrinter:
             case Piece():
                 if event.stream.kind == "text":
                     show(event.text, end="")
-                    self._line_open = self._cursor_in_line = not event.text.endswith("\n")
+                    self._line_open = not event.text.endswith("\n")
             case Record(fact=TurnEnded() as ending):
                 self.ended(ending)
             case Record():
@@ -97,24 +97,31 @@ class TextPrinter:
         match record.fact:
             case StepStarted() as started:
                 self._model = started.model
-                if self._broke_off:
+                if self._cut_off and started.takes:
+                    self._say("cut off by the next message; what was shown is kept")
+                elif self._broke_off:
                     self._say("asking the model to go on")
                 elif started.attempt > 1:
                     self._say(f"asking again (attempt {started.attempt})")
-                self._broke_off = False
+                self._broke_off = self._cut_off = False
             case StepSealed() as sealed:
                 self._calls.update(calls_in(sealed))
-                self._broke_off = sealed.ended == "incomplete"
+                items = [part for part in sealed.parts if isinstance(part, Opaque)]
+                for one in items:
+                    self._say(f"{one.runtime} item {one.kind}: {_short(one.json)}")
+                self._broke_off, self._cut_off = sealed.ended == "incomplete", sealed.ended == "interrupted"
                 if self._broke_off:
                     self._say("the answer broke off")
                 elif sealed.ended == "length":
                     self._say("the answer was cut at the length limit; what there is of it is kept")
-                elif not text_of(sealed.parts) and not calls_in(sealed):
+                elif not (text_of(sealed.parts) or calls_in(sealed) or items):
                     self._say("the model answered without a word")
             case StepLost() as lost if lost.cause != "stopped":
                 self._say(wording.lost(lost.cause, lost.detail, self._provider_of(self._model)))
             case ContextSet(instead_of=own, model=model) if own:
                 self._say(f"{model} answers the rest of this turn instead of {own}")
+            case PlanUpdated() as plan:
+                self._say(f"plan: {_short('; '.join(plan.lines()))}")
             case ToolStarted() as started:
                 self._say(f"running {_short(self.called(started.call))}")
             case ToolSettled() as settled:
@@ -126,7 +133,7 @@ class TextPrinter:
     def ended(self, ending: TurnEnded) -> None:
         if self._line_open:
             show("")
-            self._line_open = self._cursor_in_line = False
+            self._line_open = False
         if ending.outcome != "done":
             self._say(wording.ending(ending, self._session, self._model, self._provider_of(self._model)))
 
@@ -136,10 +143,7 @@ class TextPrinter:
         return call if found is None else f"{found.name} {found.arguments}"
 
     def _say(self, text: str) -> None:
-        """On a line of its own where stdout and stderr are one screen; never with a byte on stdout."""
-        fresh = "\n" if self._cursor_in_line and sys.stdout.isatty() else ""
-        note(f"{fresh}[{text}]")
-        self._cursor_in_line = False
+        note(f"{fresh_line()}[{text}]")
 
 
 class NdjsonPrinter:
@@ -169,8 +173,14 @@ class NdjsonPrinter:
                 self._put({"type": "lost", "seq": lost.step, "cause": lost.cause, "detail": lost.detail})
             case ContextSet(instead_of=own, model=model) if own:
                 self._put({"type": "fallback", "seq": record.seq, "model": model, "instead_of": own})
+            case PlanUpdated() as plan:
+                self._put({"type": "plan", "seq": record.seq} | plan_fields(plan))
             case StepSealed() as sealed:
                 self._calls.update(calls_in(sealed))
+                for one in sealed.parts:
+                    if isinstance(one, Opaque):
+                        item = {"runtime": one.runtime, "kind": one.kind, "json": one.json}
+                        self._put({"type": "item", "seq": sealed.step, **item})
                 self._put({"type": "sealed", "seq": sealed.step, "ended": sealed.ended})
             case ApprovalAsked() as asked:
                 called = self._called(asked.call)
@@ -196,6 +206,11 @@ class NdjsonPrinter:
 
     def _put(self, line: dict[str, Any]) -> None:
         show(to_json(line))
+
+
+def plan_fields(plan: PlanUpdated) -> dict[str, Any]:
+    steps = [{"step": one.step, "status": one.status} for one in plan.steps]
+    return {"explanation": plan.explanation, "steps": steps}
 
 
 def calls_in(sealed: StepSealed) -> dict[str, ToolCall]:

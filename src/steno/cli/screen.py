@@ -17,6 +17,10 @@ TERMINAL_LINE_BYTES_MAX = 4_095
 """What a terminal keeps of a line. It drops the rest in silence."""
 
 
+_in_line = False
+"""Whether stdout ends in the middle of a line, and nothing was noted since."""
+
+
 class OutputLost(Exception):
     pass
 
@@ -48,9 +52,11 @@ def _text(number: int, mode: Literal["r", "w"]) -> TextIO:
 
 def show(text: str, end: str = "\n") -> None:
     """Write to stdout, now."""
+    global _in_line
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()
+        _in_line = not (text + end).endswith("\n") if text + end else _in_line
     except OSError as error:
         _give_up(1)
         raise OutputLost(error.strerror or "closed") from error
@@ -67,10 +73,18 @@ def pour(data: bytes) -> None:
 
 
 def note(text: str, end: str = "\n") -> None:
-    """Write to stderr, if anybody reads it."""
+    """Write to stderr, if anybody reads it. A question without an end is ended by who answers it."""
+    global _in_line
     with contextlib.suppress(OSError):
         sys.stderr.write(text + end)
         sys.stderr.flush()
+    _in_line = False
+
+
+def fresh_line() -> str:
+    """What a note begins with to stand on a line of its own, where stdout and stderr are one screen; never a byte on
+    stdout."""
+    return "\n" if _in_line and sys.stdout.isatty() else ""
 
 
 def complain(text: str) -> None:

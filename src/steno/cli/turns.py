@@ -6,7 +6,7 @@ from typing import Literal
 
 from steno.cli.leaving import TWICE_S, Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
-from steno.cli.screen import Lines, complain, note
+from steno.cli.screen import Lines, complain, fresh_line, note
 from steno.config import ConfigError
 from steno.journal.facts import ApprovalAsked, ApprovalDecided, InputWithdrawn, Record, TurnEnded, TurnStarted
 from steno.journal.parts import Seq
@@ -148,7 +148,7 @@ class Questions:
                         note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")
                     return
                 question = f"allow {call} ? [y/N] (a: always in this session) "
-                answer = await self._front.lines.answer(lambda: note(question, end=""))
+                answer = await self._front.lines.answer(lambda: note(f"{fresh_line()}{question}", end=""))
                 answer = (answer or "").strip().lower()
             rule = always(waiting[asked]) if answer == "a" else ""
             if rule:

@@ -34,8 +34,11 @@ def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider
     if ended.outcome == "interrupted":
         return _interrupted(ended.cause, session)
     what, mend = _failure(ended, model, provider)
+    kept = f"the turn failed: {what}; the prompt and everything shown are kept in session {session}"
+    if ended.cause == "thread_lost":  # it says which retry helps, and that is not the plain one
+        return kept
     again = f"{mend}, then steno retry {session}" if mend else f"steno retry {session} runs the prompt again"
-    return f"the turn failed: {what}; the prompt and everything shown are kept in session {session}; {again}"
+    return f"{kept}; {again}"
 
 
 def _interrupted(cause: str, session: str) -> str:
@@ -61,7 +64,6 @@ TRUST = "have SSL_CERT_FILE name a file with the certificate of whoever signed i
 def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[str, str]:
     """What failed, and what a person can do about it."""
     address = "the model" if provider is None else provider.url
-    key_from = "the key of its provider" if provider is None else provider.key_from
     because = f" ({ended.detail})" if ended.detail else ""
     match ended.cause:
         case "unreachable":
@@ -70,7 +72,8 @@ def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[s
         case "not_trusted":
             return f"the certificate of {address} is not trusted{because}", TRUST
         case "no_key":
-            return f"{address} wants a key that it accepts{because}", f"set {key_from}"
+            mend = "" if provider is None else f"set {provider.key_from}"
+            return f"{address} wants a key that it accepts{because}", mend
         case "unknown_model" | "no_model":
             where = "" if provider is None else f" at {provider.url}"
             return f"there is no model {model or 'of this name'}{where}{because}", "choose another with --model"

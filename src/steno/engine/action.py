@@ -172,9 +172,10 @@ def _unrun(call: OpenCall) -> Outcome:
 
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
-    """Of a fallback that has just taken over, and since a summary was made, no attempt was lost yet."""
+    """Of a fallback that has just taken over, and since a summary was made, no attempt was lost yet. That a process was
+    killed beside a question to a person says nothing against another attempt."""
     lost = turn.last_lost
-    if lost is None or not turn.lost:
+    if lost is None or not turn.lost or lost.cause == "killed":
         return _ask(state, turn, goes_on=turn.broken > 0)
     worth_it = lost.cause in RETRIED and (lost.wait_ms or 0) <= WAIT_MS_MAX
     if not worth_it or turn.lost >= limits.attempts_max:

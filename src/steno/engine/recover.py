@@ -1,7 +1,7 @@
 """Recovery: the facts that close whatever the last writer left open.
 
-A turn that waits for a person to approve a call stays open: nothing of it was under way, and neither a kill nor a
-restart may answer in the person's place. Only what had started is settled.
+A turn that waits for a person to approve a call stays open: neither a kill nor a restart may answer in the person's
+place. Only what was under way beside the question is closed: an answer, calls that had started.
 
 Pure, so that a reader can apply it in memory to show what a runner will store. Applied to a session that was
 already recovered it yields nothing, so the correction is stored once.
@@ -23,12 +23,14 @@ def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
     if turn is None or not waits_for_approval(turn):
         return close(state, drafts)
     shown = {draft.stream: draft.text for draft in drafts}
-    return tuple(_settle(call, shown) for call in turn.calls.values() if call.started is not None)
+    said = () if turn.step is None else (_close_step(turn.step, shown),)
+    return (*said, *(_settle(call, shown) for call in turn.calls.values() if call.started is not None))
 
 
 def waits_for_approval(turn: OpenTurn) -> bool:
-    """Whether a person was asked about a call that has not run since, and has not asked for the turn to stop."""
-    if turn.interrupted is not None or turn.step is not None:
+    """Whether a person was asked about a call that has not run since, and has not asked for the turn to stop. Codex may
+    ask in the middle of an answer."""
+    if turn.interrupted is not None:
         return False
     return any(call.asked and call.started is None for call in turn.calls.values())
 

@@ -335,6 +335,10 @@ class State(Struct):
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}
         self.owed, self.ended, self.behind = Owed(), None, frozenset()
 
+    def knows_all(self, runtime: str, thread: str) -> bool:
+        """Whether this is the runtime's thread, and it has all that counts."""
+        return self.threads.get(runtime) == thread and runtime not in self.behind
+
     def _fall_behind(self, but: str = "") -> None:
         """No external thread knows of this, but that of the runtime which did it."""
         self.behind |= self.threads.keys() - {but}

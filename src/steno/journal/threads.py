@@ -30,3 +30,13 @@ class PlanUpdated(Fact, frozen=True, tag="plan.updated"):
 
     steps: tuple[PlanStep, ...]
     explanation: str = ""
+
+    def title(self) -> str:
+        return f"plan: {self.explanation}" if self.explanation else "plan"
+
+    def lines(self) -> list[str]:
+        """The steps as a person reads them. A status that has no sign is said in its own word."""
+        return [f"{_SIGNS.get(one.status, f'{one.status}:')} {one.step}" for one in self.steps]
+
+
+_SIGNS = {"completed": "✓", "inProgress": "▸", "pending": "·"}

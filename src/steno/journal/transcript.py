@@ -16,6 +16,7 @@ from steno.journal.facts import (
     InputAdmitted,
     InputWithdrawn,
     MessageHidden,
+    PlanUpdated,
     Record,
     SessionRenamed,
     SessionStarted,
@@ -89,6 +90,8 @@ class Turn(Struct):
 
 
 class Transcript(Struct):
+    """`plan` is the last one that an external runtime told."""
+
     title: str = ""
     turns: list[Turn] = []
     messages: list[Message] = []
@@ -98,6 +101,7 @@ class Transcript(Struct):
     _calls: dict[Seq, str] = {}
     _hidden: set[Seq] = set()
     _named: bool = False
+    plan: PlanUpdated | None = None
 
     def apply(self, record: Record) -> None:
         fact = record.fact
@@ -194,6 +198,8 @@ class Transcript(Struct):
                 self._withdraw(fact.input)
             case SessionRenamed():
                 self.title, self._named = fact.title, True
+            case PlanUpdated():
+                self.plan = fact
             case MessageHidden():
                 (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
                 for message in self.messages:

@@ -31,11 +31,11 @@ class _Failed(Exception):
 
 
 class Compaction(Struct, frozen=True):
-    """What came of it; `tokens` are before and after, about."""
+    """What came of it; `tokens` are before and after, about; None where only who makes it knows."""
 
     outcome: Literal["done", "failed", "stopped", "nothing"]
     detail: str = ""
-    tokens: tuple[int, int] = (0, 0)
+    tokens: tuple[int, int] | None = None
 
 
 def room(held: HeldSession, limits: Limits) -> Room:

@@ -52,15 +52,21 @@ async def begin(held: HeldSession, input: Seq) -> None:
 
 
 async def let_go(held: HeldSession) -> None:
-    """Let go in order: a running turn ends as terminated, unless a person asked for its end; what is pending, be it an
-    input or an approval, stays so for whoever comes next."""
+    """Let go in order: a running turn ends; what is pending, be it an input or an approval, stays so for whoever comes
+    next."""
+    await end_turn(held)
+    while not await held.release():
+        pass
+
+
+async def end_turn(held: HeldSession) -> None:
+    """A running turn ends as terminated, unless a person asked for its end. One that waits for approval goes on
+    waiting."""
     if held.state.turn is not None:
         await held.catch_up()
     turn = held.state.turn
     if turn is not None and not waits_for_approval(turn):
         await held.record(*finish(turn, "interrupted", "terminated" if turn.interrupted is None else "user").facts)
-    while not await held.release():
-        pass
 
 
 def context_of(state: State) -> ContextSet | None:

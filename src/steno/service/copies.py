@@ -21,11 +21,12 @@ class Copy(Struct, frozen=True):
 
 class Redaction(Struct, frozen=True):
     """`at` is the fact that says so; `copies` were made of the text, or repeat a word of it; `helpers` are sessions
-    that were given it or gave it."""
+    that were given it or gave it; `threads` are those of external runtimes, with the runtime, that may have it."""
 
     at: Seq
     copies: tuple[Copy, ...]
     helpers: tuple[str, ...] = ()
+    threads: tuple[tuple[str, str], ...] = ()
 
 
 def copies_of(view: View, seq: Seq, other: View) -> Iterator[Seq]:
@@ -46,6 +47,11 @@ def helpers_of(view: View, seq: Seq) -> tuple[str, ...]:
     of_turn = (one for one in view.transcript.messages if one.turn == message.turn and one.tool_call_id in calls)
     found = (_HELPER.match(one.text) for one in of_turn if one.role == "tool")
     return tuple(match[1] for match in found if match)
+
+
+def threads_with(seq: Seq, view: View) -> Iterator[tuple[str, str]]:
+    """The threads, each with its runtime, that may have been told what stands at `seq`. A fork has its parent's."""
+    yield from ((one.runtime, one.id) for one in view.threads if one.until is None or one.until > seq)
 
 
 def _removed(view: View, seq: Seq) -> tuple[str, set[str]]:

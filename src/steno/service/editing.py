@@ -21,7 +21,7 @@ from steno.runtimes.compacting import Compaction
 from steno.runtimes.held import HeldSession
 from steno.runtimes.holding import context_of, refuse_waiting
 from steno.runtimes.protocol import Runtime
-from steno.service.copies import Copy, Redaction, copies_of, helpers_of
+from steno.service.copies import Copy, Redaction, copies_of, helpers_of, threads_with
 from steno.service.misuse import Misused
 from steno.service.views import View, Views
 from steno.store.errors import NotAllowed, SessionBusy
@@ -113,13 +113,15 @@ class Edits:
         await self._settle(session)
         view = await self._views.view(session)
         copies: list[Copy] = []
+        threads: list[tuple[str, str]] = []
         holder, *forks = await self._store.sharing(session, seq)
         for one in (holder, *forks):
             theirs = await self._views.view(one)
             own = 0 if one == holder else _begins(theirs)
             copies += [Copy(one, at) for at in copies_of(view, seq, theirs) if at > own]
+            threads += threads_with(seq, theirs)
         at = await self._store.redact(session, seq)
-        return Redaction(at, tuple(copies), helpers_of(view, seq))
+        return Redaction(at, tuple(copies), helpers_of(view, seq), tuple(dict.fromkeys(threads)))
 
     async def fork(self, session: str, at: Seq) -> str:
         """A session of its own with everything up to the end of a message or of a turn; its id."""

@@ -25,6 +25,7 @@ from steno.journal.facts import (
     SessionRenamed,
     StepLost,
     StepStarted,
+    ThreadBound,
     TurnEnded,
     TurnStarted,
 )
@@ -35,6 +36,7 @@ from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
 from steno.journal.usage import UsageTotal
+from steno.runtimes.holding import context_of
 from steno.service.pages import FACTS, Page, page
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
@@ -63,10 +65,19 @@ class Approval(Struct, frozen=True):
     why: str = ""
 
 
+class Thread(Struct):
+    """A thread that an external runtime keeps of the session: it was told nothing more from the fact `until` on."""
+
+    runtime: str
+    id: str
+    until: Seq | None = None
+
+
 class View:
     """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
     `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold,
-    `beside` the titles, reasons and details: text that is no message. `delegated_by` is whose helper works in it."""
+    `beside` the titles, reasons and details: text that is no message. `threads` are all that it ever had.
+    `delegated_by` is whose helper works in it."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -83,12 +94,18 @@ class View:
         self.asked: dict[Seq, str] = {}
         self.said_of: dict[Seq, str] = {}
         self.beside: dict[Seq, str] = {}
+        self.threads: list[Thread] = []
         self.delegated_by: str | None = None
 
     def apply(self, record: Record) -> None:
         for fold in (self.state, self.transcript, self.turns, self.usage, self.history):
             fold.apply(record)
+        for thread in self.threads:
+            if thread.until is None and not self.state.knows_all(thread.runtime, thread.id):
+                thread.until = record.seq
         match record.fact:
+            case ThreadBound(runtime=runtime, thread=id):
+                self.threads.append(Thread(runtime, id))
             case InputAdmitted():
                 self.delegated_by = self.delegated_by or parent_in(record.fact)
             case ApprovalAsked(reason=text):
@@ -122,6 +139,10 @@ class View:
 
     def message(self, seq: Seq) -> Message | None:
         return next((message for message in self.transcript.messages if message.seq == seq), None)
+
+    def context(self) -> ContextSet | None:
+        """What shaped the last request; before the first one, the model that the session was begun with."""
+        return context_of(self.state)
 
     def context_tokens(self) -> int | None:
         """How long the next request will be, about; None before anything was asked."""

@@ -20,9 +20,11 @@ from msgspec import Struct
 from steno.tools import groups
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
 _COMPLAINT_BYTES_MAX = 2_000
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _EXIT_WAIT_S = 0.5
+_LOOK_S = 0.5
 _TERM_WAIT_S = 1.0
 _KILL_WAIT_S = 2.0
 
@@ -33,6 +35,10 @@ shift 2
 (read -r end < "/dev/fd/$life"; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0) </dev/null >/dev/null 2>&1 &
 exec "$@"
 """
+
+
+class Unread(ConnectionError):
+    """It runs, and takes nothing in."""
 
 
 class Command(Struct, frozen=True):
@@ -88,6 +94,10 @@ class Child:
         lines = said.strip().splitlines()
         return " / ".join(line.strip() for line in lines[-5:] if line.strip())
 
+    def forget(self) -> None:
+        """What it complained about so far is not why it will end."""
+        self._complaint.clear()
+
     async def lines(self) -> AsyncIterator[bytes]:
         """What it says, line by line, to its end or to a line that is too long."""
         output = self._process.stdout
@@ -109,6 +119,22 @@ class Child:
             raise AssertionError("it was asked for as a pipe")
         self._process.stdin.write(line)
         await self._process.stdin.drain()
+
+    def put(self, line: bytes) -> None:
+        """The same, without waiting until it is read. Raises `Unread` if too much waits already."""
+        if self._process.stdin is None:
+            raise AssertionError("it was asked for as a pipe")
+        if self._process.stdin.is_closing():
+            raise ConnectionResetError("nobody reads")
+        if self._process.stdin.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self._complaint[:] = b"it does not read what it is told"
+            raise Unread("nobody reads")
+        self._process.stdin.write(line)
+
+    async def exited(self) -> None:
+        """Returns when it has ended, also if somebody whom it started holds its output open."""
+        while self._process.returncode is None:  # noqa: ASYNC110 - asyncio tells of it with the end of the pipes
+            await asyncio.sleep(_LOOK_S)
 
     async def end(self) -> None:
         """Its input is closed, then it is asked, then it is made to end; and all of its group with it."""

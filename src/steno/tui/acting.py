@@ -196,7 +196,7 @@ class Acts:
         chat = self._chat
         attached, chat.attached = chat.attached, []
         try:
-            await self._use_asked_model()
+            await self._use_wanted()
             chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
             await chat.watched.say(text, mode, chat.model, attached)
         except BaseException:
@@ -204,17 +204,17 @@ class Acts:
             chat.query_one(Composer).put_back(text)
             raise
 
-    async def _use_asked_model(self) -> None:
-        """The model that the chat was started with answers from the first input on. While somebody runs the session,
-        the one that it has goes on."""
+    async def _use_wanted(self) -> None:
+        """Who the chat was started with answers from the first input on. While somebody runs the session, the model
+        that it has goes on."""
         chat = self._chat
-        asked = chat.asked_model
-        if chat.watched.id is not None and asked not in (None, chat.watched.row.model):
+        model = None if chat.wanted is None else chat.wanted.instead_of(chat.watched.row.model)
+        if chat.watched.id is not None and model is not None:
             try:
-                await chat.service.edits.choose_model(chat.watched.id, asked or "")
+                await chat.service.edits.choose_model(chat.watched.id, model)
             except SessionBusy:
-                chat.tell(f"the session is in use, so its own model answers this; then /model {asked}", "warn")
-        chat.asked_model = None
+                chat.tell(f"the session is in use, so its own model answers this; then /model {model}", "warn")
+        chat.wanted = None
 
     async def take_back(self) -> None:
         """The last input that waits goes back into the line, if nobody has taken it."""
@@ -257,12 +257,15 @@ class Acts:
             chat.compacting = None
         match came.outcome:
             case "done":
-                before, after = came.tokens
-                chat.tell(f"summarised: about {before:,} tokens became {after:,}; you still read everything", "good")
+                made = came.detail
+                if came.tokens is not None:
+                    before, after = came.tokens
+                    made = f"summarised: about {before:,} tokens became {after:,}"
+                chat.tell(f"{made}; you still read everything", "good")
             case "nothing":
                 chat.tell("there is nothing to summarise yet")
             case _:
-                chat.tell(f"no summary was made: {came.detail}; nothing was changed", "warn")
+                chat.tell(f"no summary was made: {came.detail or 'nobody said why'}; nothing was changed", "warn")
 
     # --- editing
 

@@ -51,7 +51,7 @@ class Chat(App[int]):
     TITLE = "steno"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "interrupt", "Stop", priority=True),
+        Binding("ctrl+c", "stop", "Stop", priority=True),
         Binding("ctrl+q", "nothing", show=False, priority=True),
         Binding("ctrl+o", "sessions", "Sessions"),
         Binding("ctrl+n", "new", "New session"),
@@ -65,8 +65,8 @@ class Chat(App[int]):
         self.wiring = wiring
         self.shade: Shade = shade
         self.model = wiring.model_spec()
-        self.asked_model = wiring.chosen_model()
-        """A model that was asked for by name, until a session has it."""
+        self.wanted = wiring.wanted()
+        """Who was asked for at the start, until a session has it."""
         self.attached: list[Attachment] = []
         self.compacting: asyncio.Event | None = None
         self.watched = Watched(service, self.changed, self.failed)
@@ -197,7 +197,8 @@ class Chat(App[int]):
         status.state, status.busy = state.word, state.busy
         status.hint = self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
         status.since_s = self._busy_since_s
-        own = self.asked_model or watched.row.model or self.model
+        wanted = None if self.wanted is None else self.wanted.instead_of(watched.row.model)
+        own = wanted or watched.row.model or self.model
         status.model = telling.answering(watched.folded.state) or own
         usage = watched.row.usage
         known = usage is not None and (usage.input is not None or usage.output is not None)
@@ -377,6 +378,13 @@ class Chat(App[int]):
         self.tell(why, "bad")
 
     # --- leaving
+
+    def action_stop(self) -> None:
+        """In its place among the keys, which wait at the input: what was typed before it comes first."""
+        if self._stands():
+            self.query_one(Composer).call_later(self.action_interrupt)
+        else:
+            self.action_interrupt()
 
     def action_interrupt(self) -> None:
         """Stop the turn; the second time within two seconds, leave."""

@@ -14,10 +14,13 @@ from steno.journal.facts import (
     Continues,
     HelperEnded,
     HelperStarted,
+    PlanUpdated,
     Record,
     SessionStarted,
     StepLost,
     StepSealed,
+    StepStarted,
+    ThreadCompacted,
     ToolSettled,
     ToolStarted,
     TurnEnded,
@@ -46,6 +49,8 @@ from steno.store.protocol import Piece
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said
 
+BROKE_OFF = "the answer broke off"
+
 
 class _Call(Struct):
     """What became of a call so far."""
@@ -70,6 +75,8 @@ class Folded(Struct):
     _streams: dict[Stream, list[str]] = {}
     _notices: list[Notice] = []
     _models: list[str] = []
+    _cut: Seq | None = None
+    """The answer that was cut off last, while its turn goes on."""
 
     @classmethod
     def empty(cls) -> "Folded":
@@ -109,6 +116,11 @@ class Folded(Struct):
                     call.decided = call.decided or call.asked == fact.asked
             case StepSealed() | StepLost():
                 self._forget(fact.step)
+                self._cut = fact.step if isinstance(fact, StepSealed) and fact.ended == "interrupted" else None
+            case StepStarted() if self._notices and self._notices[-1].text == BROKE_OFF:
+                self._notices[-1] = replace(self._notices[-1], text=f"{BROKE_OFF}; the model is asked to go on")
+            case TurnEnded():
+                self._cut = None
             case _:
                 pass
         if (notice := self._notice(record)) is not None:
@@ -230,21 +242,30 @@ class Folded(Struct):
         key, seq, fact = f"n{record.seq}", record.seq, record.fact
         match fact:
             case TurnEnded(outcome="interrupted" | "failed"):
-                return Notice(key, *wording.ending(fact), seq)
+                by_codex = bool(self._models) and self._models[-1].startswith("codex:")
+                return Notice(key, *wording.ending(fact, by_codex), seq)
             case StepLost() if fact.cause not in ("stopped", "killed"):
                 return Notice(key, wording.lost(fact), "warn", seq)
             case StepSealed(ended="incomplete"):
-                return Notice(key, "the answer broke off; the model is asked to go on", "warn", seq)
+                return Notice(key, BROKE_OFF, "warn", seq)
             case StepSealed(ended="length"):
                 return Notice(key, "the answer was cut at the length limit; what there is of it is kept", "warn", seq)
+            case StepStarted() if fact.takes and self._cut is not None:
+                return Notice(key, "cut off by the next message; what was shown is kept", "quiet", self._cut)
             case TurnStarted(origin=Continues()):
                 return Notice(key, "taken up where it was cut off", "quiet", seq)
             case Compacted():
                 return Notice(key, "summarised: the model is told a summary of everything above", "quiet", seq)
+            case ThreadCompacted(runtime=runtime):
+                return Notice(
+                    key, f"{runtime} made its own thread shorter; only {runtime} knows what it says", "quiet", seq
+                )
             case HelperStarted(purpose="summary"):
                 return None
             case HelperEnded(outcome="failed"):
                 return Notice(key, f"a summary could not be made: {fact.detail or 'no reason given'}", "warn", seq)
+            case PlanUpdated():
+                return Notice(key, "\n".join((fact.title(), *fact.lines())), "quiet", seq)
             case SessionStarted(forked_from=point) if point is not None:
                 return Notice(key, f"forked from {point.session} at {point.seq}", "quiet", seq)
             case ContextSet():

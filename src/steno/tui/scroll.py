@@ -252,6 +252,7 @@ class Scroll(ScrollView, can_focus=True):
         self.screen.clear_selection()
         self.set_reactive(Scroll.scroll_y, max(self.scroll_y + lines, 0))
         self.set_reactive(Scroll.scroll_target_y, self.scroll_y)
+        self.vertical_scrollbar.position = self.scroll_y  # nobody watches what is set silently
         self._refresh_scroll()
         self.refresh()
 

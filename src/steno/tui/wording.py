@@ -26,17 +26,19 @@ MENDS = {
     "unknown_model": _OTHER,
     "no_model": _OTHER,
     "too_long": "/compact makes it shorter, then /retry",
+    "thread_lost": "run that in another terminal and see it here; /retry alone would ask for the same thread",
 }
 """What to do about a turn that failed, where running it again is not enough."""
 
 
-def ending(ended: TurnEnded) -> tuple[str, Tone]:
-    """A turn that is not done."""
+def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
+    """A turn that is not done. Codex has a key of its own, and its detail says what to do about that."""
     if ended.outcome == "failed":
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        return f"failed: {said}. Everything is kept; {MENDS.get(ended.cause, '/retry runs it again')}", "bad"
+        mend = "" if by_codex and ended.cause == "no_key" else MENDS.get(ended.cause, "")
+        return f"failed: {said}. Everything is kept; {mend or '/retry runs it again'}", "bad"
     match ended.cause:
         case "user":
             return "stopped by you; what was shown is kept", "warn"

@@ -78,12 +78,13 @@ class Compacted(Struct, frozen=True):
 
 class End(Struct, frozen=True):
     """The turn is over. Everything open was closed by the acts before. `unheard`: codex did not say so, and may be at
-    it still."""
+    it still. `unanswered`: codex took an input that steers when it had said its last word, and said nothing to it."""
 
     status: Literal["completed", "interrupted", "failed"]
     cause: str = ""
     detail: str = ""
     unheard: bool = False
+    unanswered: bool = False
 
 
 class Skip(Struct, frozen=True):

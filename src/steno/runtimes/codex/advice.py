@@ -36,6 +36,8 @@ def on_failure(end: End) -> str:
     match end.cause:
         case "no_key":
             return f"{end.detail}; codex login signs in, or set the key that its provider wants"
+        case "too_long":
+            return f"{end.detail.rstrip('.')}; steno compact has codex make its thread shorter"
         case "sandbox":
             return f"{end.detail}; {SANDBOX}"
         case _:

@@ -8,6 +8,16 @@ MISSING = (
     "codex is not installed: pip install 'steno[codex]' brings it, or path under [codex] in {config} names one that is "
     "there; --runtime native answers without it. Nothing was stored"
 )
+ELSEWHERE = (
+    "there is no codex at {path}, which STENO_CODEX_PATH or path under [codex] in {config} names: correct it, or take "
+    "it out and have the one that pip install 'steno[codex]' brings; --runtime native answers without codex. Nothing "
+    "was stored"
+)
+
+
+def missing(path: str, config: Path) -> str:
+    """What to do where there is none."""
+    return ELSEWHERE.format(path=path, config=config) if path else MISSING.format(config=config)
 
 
 def find(path: str) -> Path | None:

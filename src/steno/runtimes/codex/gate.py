@@ -1,11 +1,14 @@
-"""Stands before what codex would do unasked: commands that its own rules files allow, tools of its own MCP servers.
+"""Stands before what codex would do unasked: what its sandbox allows, commands that its own rules files allow, tools of
+its own MCP servers.
 
-No setting of a thread turns those files off, but codex runs hooks: before each call a program of ours tells us of it
-and waits for our word. So where there are such files or servers, our question comes first.
+No setting of a thread makes codex ask about all of that, but codex runs hooks: before each call a program of ours tells
+us of it and waits for our word. So where there is a sandbox, or such files or servers, our question comes first.
 
 - Without our word a call does not run: whoever cannot ask us says no.
 - Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone.
+- A hook that answers what codex would ask us is no person's word here: for our threads it is turned off.
 - A question is taken up when codex has announced its hook: then all that came before it was heard.
+- Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of each.
 - A killed process leaves its gate behind. The next one that opens a gate removes those at which nobody listens.
 """
 
@@ -29,12 +32,14 @@ import msgspec
 
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex import waiting
+from steno.runtimes.codex.hooks import HooksListed, Over, held, over
 
 SYSTEM = Path("/etc/codex")
 WAIT_S = 365 * 24 * 60 * 60
 """A question waits for as long as it takes; a hook must have a limit."""
 _ANNOUNCED_S = 2.0
 _PREFIX = "steno-gate-"
+_PLACE_BYTES_MAX = 76
 _VISIT_S = 0.2
 _OPENED_S = 60.0
 _QUESTION_BYTES_MAX = 16 * 1024 * 1024
@@ -43,6 +48,9 @@ _SCRIPT = """\
 {ask} && exit 0
 [ $? = 2 ] || echo "not run: steno could not be asked" >&2
 exit 2
+"""
+_OVER = """\
+cat > "$0.$$" || rm -f "$0.$$"
 """
 
 
@@ -76,12 +84,23 @@ def _has_servers(config: Path) -> bool:
     return bool(settings.get("mcp_servers") or settings.get("plugins"))
 
 
+def silenced(listed: HooksListed) -> dict[str, Any]:
+    """What is said of hooks that answer codex's questions before we are asked: for our threads they are off."""
+    return {hook.key: {"enabled": False} for hook in listed.hooks() if hook.event_name == "permissionRequest"}
+
+
 def sweep() -> None:
     """Remove the gates of dead processes."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in _place().glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if _abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place() -> Path:
+    """Where gates are made: no system takes a long address of a socket."""
+    usual = tempfile.gettempdir()
+    return Path(usual if len(os.fsencode(usual)) <= _PLACE_BYTES_MAX else "/tmp")  # noqa: S108 - mkdtemp makes it ours
 
 
 def _abandoned(folder: Path) -> bool:
@@ -105,13 +124,14 @@ class Gate:
 
     def __init__(self) -> None:
         self.put: Callable[[p.ServerRequest], None] = _nobody
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._early: dict[str, p.ServerRequest] = {}
         self._runs: set[str] = set()
         self._asked = 0
         self._command = f"sh {shlex.quote(str(self._folder / 'hook'))}"
+        self._after = f"sh {shlex.quote(str(self._folder / 'over'))}"
 
     async def open(self) -> tuple[str, ...]:
         """Words to start codex with. A string of JSON is one of TOML."""
@@ -119,20 +139,28 @@ class Gate:
         address = self._folder / "socket"
         words = (sys.executable, "-I", "-S", waiting.__file__, str(address))
         (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
+        (self._folder / "over").write_text(_OVER)
         self._server = await asyncio.start_unix_server(self._hear, address, limit=_QUESTION_BYTES_MAX)
-        hook = f'{{type="command",command={json.dumps(self._command)},timeout={WAIT_S}}}'
-        return "-c", f'hooks.PreToolUse=[{{matcher="^(Bash|mcp__.*)$",hooks=[{hook}]}}]'
+        before = _hook("PreToolUse", "^(Bash|apply_patch|mcp__.*)$", self._command)
+        return "-c", before, "-c", _hook("PostToolUse", "^Bash$", self._after)
 
-    def trust(self, listed: p.HooksListed) -> dict[str, Any] | None:
-        """What a thread is opened with, so that codex runs our hook; None if it does not know of it."""
-        for hook in (hook for folder in listed.data for hook in folder.hooks):
-            if hook.command == self._command and hook.enabled:
-                return {"hooks.state": {hook.key: {"trusted_hash": hook.current_hash}}}
-        return None
+    def trust(self, listed: HooksListed) -> dict[str, Any] | None:
+        """What is said of our hooks, so that codex runs them; None if it does not know of them."""
+        ours = [hook for hook in listed.hooks() if hook.command in (self._command, self._after) and hook.enabled]
+        return {hook.key: {"trusted_hash": hook.current_hash} for hook in ours} if len(ours) == 2 else None
 
     def announced(self, run: str) -> None:
         self._runs.add(run)
         self._take_up()
+
+    def over(self) -> list[Over]:
+        """The commands that are over, once each."""
+        found: list[Over] = []
+        for file in sorted(self._folder.glob("over.*")):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                found.append(over(file.read_bytes()))
+                file.unlink()
+        return found
 
     def answer(self, request: int | str, refusal: str) -> bool:
         """Whether this was a question of ours. `refusal` is "" for yes."""
@@ -151,16 +179,16 @@ class Gate:
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            held = p.held(await reader.readline())
+            asked = held(await reader.readline())
         except (msgspec.DecodeError, ValueError, ConnectionError):
             writer.close()
             return
         self._asked += 1
         id = f"gate/{self._asked}"
         self._writers[id] = writer
-        self._early[held.call] = p.ServerRequest(id, held)
+        self._early[asked.call] = p.ServerRequest(id, asked)
         self._take_up()
-        asyncio.get_running_loop().call_later(_ANNOUNCED_S, self._give, held.call)
+        asyncio.get_running_loop().call_later(_ANNOUNCED_S, self._give, asked.call)
 
     def _take_up(self) -> None:
         for call in list(self._early):
@@ -172,6 +200,11 @@ class Gate:
     def _give(self, call: str) -> None:
         if (request := self._early.pop(call, None)) is not None:
             self.put(request)
+
+
+def _hook(event: str, tools: str, command: str) -> str:
+    hook = f'{{type="command",command={json.dumps(command)},timeout={WAIT_S}}}'
+    return f'hooks.{event}=[{{matcher="{tools}",hooks=[{hook}]}}]'
 
 
 def _nobody(request: p.ServerRequest) -> None:

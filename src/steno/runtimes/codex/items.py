@@ -46,7 +46,10 @@ class CommandExecution(Read, frozen=True):
 
 
 class ChangeKind(Read, frozen=True):
+    """`move_path` is where a file goes that is changed and moved."""
+
     type: str
+    move_path: str | None = msgspec.field(default=None, name="move_path")
 
 
 class Change(Read, frozen=True):

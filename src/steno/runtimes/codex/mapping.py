@@ -13,7 +13,6 @@ its id. Output beyond what is shown is collected up to a bound, and settled with
 
 from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.journal.facts import PlanStep, PlanUpdated, StepEnding, Usage
@@ -23,7 +22,6 @@ from steno.journal.parts import (
     Interrupted,
     Opaque,
     Outcome,
-    Reasoning,
     Refused,
     Returned,
     Text,
@@ -48,45 +46,23 @@ from steno.runtimes.codex.acts import (
     Start,
     Write,
 )
-from steno.runtimes.codex.wording import DECLINED, MORE_RIGHTS, call_of, cause_of, outcome_of, typing_call
+from steno.runtimes.codex.hooks import Over
+from steno.runtimes.codex.underway import Bounds, Promised, Running, Speech, beside, collected, part_of
+from steno.runtimes.codex.wording import (
+    MORE_RIGHTS,
+    REPLACED,
+    STOPPED,
+    UNHEARD,
+    UNRUN,
+    call_of,
+    cause_of,
+    outcome_of,
+    same_call,
+    typing_call,
+)
 
+TOO_LATE = "codex had said its last word when this input came; it is asked once more"
 _WAITS = "waitingOnApproval"
-
-
-# --- a turn under way -------------------------------------------------------------------------------------------
-
-
-class _Said(Struct):
-    """An item of text in the open step. `text` is the truth once it is completed."""
-
-    id: str
-    kind: Literal["text", "reasoning"]
-    shown: str = ""
-    text: str | None = None
-
-
-class _Running(Struct):
-    """A call without an outcome. `rest` is output beyond what is shown. `ours`: our own tools settle it."""
-
-    call: ToolCall
-    started: bool
-    ours: bool = False
-    shown: str = ""
-    rest: list[str] = []
-    rest_chars: int = 0
-
-
-class Bounds(Struct, frozen=True):
-    shown_chars_max: int = 30_000
-    kept_chars_max: int = 5_000_000
-
-
-class Promised(Struct, frozen=True):
-    """A call that a person approved before it could be run: when codex comes with the same one, it is this one."""
-
-    id: str
-    name: str
-    arguments: str
 
 
 class TurnMap:
@@ -97,16 +73,19 @@ class TurnMap:
         self.turn = ""
         self.steers: set[str] = set()
         self._bounds = bounds
-        self._promised = {(one.name, one.arguments): one.id for one in promised}
+        self._promised = list(promised)
         self._alias: dict[str, str] = {}
         self._open = True
-        self._said: list[_Said] = []
+        self._steered = False
+        self._said: list[Speech] = []
         self._usage: Usage | None = None
-        self._calls: dict[str, _Running] = {}
+        self._calls: dict[str, Running] = {}
         self._settled: set[str] = set()
         self._refused: dict[str, str] = {}
         self._gated: set[str] = set()
+        self._entitled: set[str] = set()
         self._typings = 0
+        self._unknown: dict[str, i.UnknownItem] = {}
         self._asks = False
         self._announced = ""
         self._failure = p.Failure()
@@ -132,9 +111,18 @@ class TurnMap:
         return acts
 
     def let_through(self, item: str) -> bool:
-        """Whether a call was approved at the gate and has not run yet: codex's own question about it is answered."""
+        """Whether a call was approved at the gate and codex has not run it yet, as far as it told."""
         call = self.call_of(item)
         return call in self._gated and call in self._calls and self._calls[call].started
+
+    def answered(self, item: str, more_rights: bool) -> bool:
+        """Whether the yes at the gate is also the answer to codex's own question; to one for more rights, if those were
+        approved before. It counts once: codex tells of the call from then on."""
+        call = self.call_of(item)
+        if not self.let_through(item) or (more_rights and call not in self._entitled):
+            return False
+        self._gated.discard(call)
+        return True
 
     def let_through_for(self, server: str) -> bool:
         """The same for any tool of a server: codex's question does not say about which call it is."""
@@ -149,7 +137,7 @@ class TurnMap:
         self.settled(call)
         return [Settle(call, Refused(reason))]
 
-    def asked(self, item: str) -> list[Act]:
+    def asked(self, item: str, tried: bool = False) -> list[Act]:
         """Codex wants to know whether a call may run: it does not run yet. If it did run, or was let through the gate,
         and codex wants to run it with more rights, that is another call."""
         call = self.call_of(item)
@@ -158,13 +146,24 @@ class TurnMap:
         running = self._calls.get(call)
         if running is None or not running.started:
             return []
+        unsaid = STOPPED if tried else MORE_RIGHTS if call in self._gated else ""
+        return self._again(item, running.call, collected(running) or unsaid)
+
+    def _again(self, item: str, as_told: ToolCall, said: str, started: bool = False) -> list[Act]:
+        """What codex told of as one call is another one from here on; `said` is what came of the first."""
+        call = self.call_of(item)
         self.settled(call)
-        said = _collected(running) or (MORE_RIGHTS if call in self._gated else "")
         outcome = Failed((Text(said),) if said else ())
-        again = replace(running.call, id=f"{call}/again")
+        again = replace(as_told, id=f"{call}/again")
         self._alias[item] = again.id
-        self._calls[again.id] = _Running(again, started=False)
-        return [Settle(call, outcome), *self._seal("complete"), *self._ready(), *self._seal("complete", again)]
+        self._calls[again.id] = Running(again, started)
+        runs = again.id if started else None
+        return [
+            Settle(call, outcome),
+            *self._seal("complete"),
+            *self._ready(),
+            *self._seal("complete", again, started=runs),
+        ]
 
     def settled(self, call: str) -> None:
         """Our own tools have stored the outcome of a call."""
@@ -222,7 +221,9 @@ class TurnMap:
                 return self._ended(note.turn)
             case p.Skipped():
                 return [Skip(note.method)]
-            case p.Warned() | p.Quiet() | p.HookStarted():
+            case Over():
+                return self._over(note)
+            case p.Warned() | p.Quiet() | p.HookStarted() | p.HookCompleted():
                 return []
 
     def _of_another_turn(self, note: p.Notification) -> list[Act] | None:
@@ -239,7 +240,10 @@ class TurnMap:
                 return self._echo(item)
             case i.AgentMessage() | i.PlanText():
                 return self._speak(item.id)
-            case i.ReasoningItem() | i.ContextCompaction() | i.UnknownItem():
+            case i.UnknownItem():
+                self._unknown[item.id] = item
+                return []
+            case i.ReasoningItem() | i.ContextCompaction():
                 return []
             case i.DynamicToolCall():
                 return self._call(item.id, call_of(item), ours=True)
@@ -248,9 +252,10 @@ class TurnMap:
                 self._announced = self.call_of(item.id)
                 return acts
             case i.CommandExecution():
+                acts = self._call(item.id, call_of(item), started=item.process_id is not None or not self._asks)
                 if item.process_id is not None:
                     self._gated.discard(self.call_of(item.id))
-                return self._call(item.id, call_of(item), started=item.process_id is not None or not self._asks)
+                return acts
             case _:
                 return self._call(item.id, call_of(item), started=not self._asks)
 
@@ -265,6 +270,7 @@ class TurnMap:
             case i.ContextCompaction():
                 return [Compacted()]
             case i.UnknownItem():
+                self._unknown.pop(item.id, None)
                 return self._keep(Opaque(RUNTIME, item.kind, item.json))
             case _:
                 return self._settle(item)
@@ -287,7 +293,7 @@ class TurnMap:
         acts = self._ready()
         said = next((said for said in self._said if said.id == id), None)
         if said is None:
-            self._said.append(said := _Said(id, kind))
+            self._said.append(said := Speech(id, kind))
         said.shown += text
         return [*acts, Write(kind, text)] if text else acts
 
@@ -314,9 +320,9 @@ class TurnMap:
         said, usage = self._said, self._usage
         if not self._open or not (said or more):
             return []
-        self._open, self._said, self._usage = False, [], None
-        truth = tuple(part for one in said if (part := _part(one.kind, one.shown if one.text is None else one.text)))
-        shown = tuple(part for one in said if (part := _part(one.kind, one.shown)))
+        self._open, self._steered, self._said, self._usage = False, False, [], None
+        truth = tuple(part for one in said if (part := part_of(one.kind, one.shown if one.text is None else one.text)))
+        shown = tuple(part for one in said if (part := part_of(one.kind, one.shown)))
         return [Seal(truth + more, ended, None if shown == truth else shown, usage, started)]
 
     # --- calls
@@ -324,13 +330,19 @@ class TurnMap:
     def _call(self, id: str, call: ToolCall, started: bool = False, ours: bool = False) -> list[Act]:
         known = self.call_of(id)
         if known in self._calls:
+            if known in self._gated and not same_call(self._calls[known].call, call):
+                return self._again(id, call, REPLACED, started)
             return self.begin(known) if started else []
-        promised = self._promised.pop((call.name, call.arguments), None)
+        promised = next(
+            (one for one in self._promised if (one.name, one.arguments) == (call.name, call.arguments)), None
+        )
         if promised is not None:
-            self._alias[id] = promised
-            self._calls[promised] = _Running(replace(call, id=promised), started, ours)
-            return [Start(promised)] if started else []
-        self._calls[id] = _Running(call, started, ours)
+            self._promised.remove(promised)
+            self._alias[id] = promised.id
+            self._entitled |= {promised.id} if promised.explained else set()
+            self._calls[promised.id] = Running(replace(call, id=promised.id), started, ours)
+            return [Start(promised.id)] if started else []
+        self._calls[id] = Running(call, started, ours)
         acts = self._ready()
         return [*acts, *self._seal("complete", call, started=id if started else None)]
 
@@ -348,6 +360,14 @@ class TurnMap:
             return acts
         running.shown += shown
         return [*acts, Output(call, shown)]
+
+    def _over(self, note: Over) -> list[Act]:
+        """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does not; its hook does."""
+        call = self.call_of(note.call)
+        if not self.let_through(note.call):
+            return []
+        self.settled(call)
+        return [Settle(call, Failed((Text(said),) if (said := note.said()) else ()))]
 
     def _typed(self, note: p.Typed) -> list[Act]:
         """Codex asks nobody about what it types, and tells of it afterwards: it is a call that is over."""
@@ -368,12 +388,12 @@ class TurnMap:
             return [*acts, *self._settle(item)] if self.call_of(item.id) in self._calls else acts
         if running.ours:
             return []
-        outcome = outcome_of(item, _collected(running))
+        outcome = outcome_of(item, collected(running))
         acts = [] if isinstance(outcome, Refused) else self.begin(id)
         if isinstance(outcome, Refused):
             outcome = Refused(self._refused.get(id, outcome.reason))
         self.settled(id)
-        return [*acts, Settle(id, outcome, _beside(outcome, running.shown))]
+        return [*acts, Settle(id, outcome, beside(outcome, running.shown))]
 
     # --- inputs, usage, errors, the end
 
@@ -385,7 +405,7 @@ class TurnMap:
             acts = self._seal("complete" if done else "interrupted")
             if self._open:
                 acts.append(Lose("steered", "another input came before anything was said"))
-            self._open = True
+            self._open = self._steered = True
             return [*acts, OpenStep(id)]
         return []
 
@@ -413,10 +433,12 @@ class TurnMap:
         return acts
 
     def _ended(self, turn: p.Turn) -> list[Act]:
-        status: Literal["completed", "interrupted", "failed"]
         match turn.status:
-            case "completed" | "interrupted" as status:
-                return [*self._finish(status), End(status)]
+            case "completed":
+                acts = self._finish("completed")
+                return [*acts, End("completed", unanswered=self._steered)]
+            case "interrupted":
+                return [*self._finish("interrupted"), End("interrupted")]
             case _:
                 error = turn.error or self._failure
                 return [*self._finish("failed"), End("failed", cause_of(error), error.message)]
@@ -425,33 +447,23 @@ class TurnMap:
         ended: StepEnding = "interrupted" if status == "interrupted" else "incomplete"
         whole = all(said.text is not None for said in self._said)
         acts = self._seal("complete" if whole or status == "completed" else ended)
+        for item in self._unknown.values():
+            acts += [*self._ready(), *self._seal(ended, Opaque(RUNTIME, item.kind, item.json))]
         if self._open:
             self._open = False
             cause = {"interrupted": "stopped", "failed": cause_of(self._failure), "completed": "empty"}[status]
-            acts.append(Lose(cause, self._failure.message))
+            acts.append(Lose(cause, TOO_LATE if status == "completed" and self._steered else self._failure.message))
+        unheard = {id for id in self._calls if status == "completed" and self.let_through(id)}
         for id, running in list(self._calls.items()):
             if running.ours:
                 continue
             self.settled(id)
-            said = _collected(running)
-            outcome = Interrupted((Text(said),) if said else ()) if running.started else Refused(DECLINED)
-            acts.append(Settle(id, outcome, _beside(outcome, running.shown)))
+            outcome = Failed((Text(UNHEARD),)) if id in unheard else self._left(id, running, status)
+            acts.append(Settle(id, outcome, beside(outcome, running.shown)))
         return acts
 
-
-def _part(kind: Literal["text", "reasoning"], text: str) -> Content | None:
-    if not text:
-        return None
-    return Text(text) if kind == "text" else Reasoning(text)
-
-
-def _collected(running: _Running) -> str:
-    return running.shown + "".join(running.rest)
-
-
-def _beside(outcome: Outcome, shown: str) -> str | None:
-    """What was shown, if the outcome does not begin with it."""
-    if not shown or isinstance(outcome, Refused):
-        return None
-    said = "".join(part.text for part in outcome.parts if isinstance(part, Text))
-    return None if said.startswith(shown) else shown
+    def _left(self, id: str, running: Running, status: Literal["completed", "interrupted", "failed"]) -> Outcome:
+        if not running.started:
+            return Refused(self._refused.get(id, UNRUN[status]))
+        said = collected(running)
+        return Interrupted((Text(said),) if said else ())

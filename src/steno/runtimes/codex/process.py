@@ -21,16 +21,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.gate import Gate, Need
-from steno.tools.child import Child, Command
+from steno.runtimes.codex.gate import Gate, Need, silenced
+from steno.runtimes.codex.hooks import HooksListed
+from steno.tools.child import Child, Command, Unread
 
 INBOX_MAX = 10_000
 LINE_BYTES_MAX = 128 * 1024 * 1024
 """Codex says what was said to it back in one line, images and all, and lists several of those in one."""
-ALONE = {f"features.{one}": False for one in ("multi_agent", "multi_agent_v2", "goals")} | {"agents.enabled": False}
+_OFF = ("multi_agent", "multi_agent_v2", "goals", "unbounded_connection_retries")
+ALONE = {f"features.{one}": False for one in _OFF} | {"agents.enabled": False}
 """Codex does what it is asked to, and that is in the session. Agents that it starts have threads of their own; for a
-goal of its own it begins turns that nobody asked for."""
-_TRIED = re.compile(r"/0\.16[3-6]\.")
+goal of its own it begins turns that nobody asked for. Where the provider cannot be reached it would try again without
+end; without that the turn fails, and says so."""
+_SILENCE_S = 1.0
+_TRIED = re.compile(r"/0\.16[3-9]\.")
 
 Message = p.ServerRequest | p.Notification
 Read = TypeVar("Read")
@@ -92,7 +96,10 @@ class Server:
         self._waits: dict[int, asyncio.Future[p.Answer]] = {}
         self._asked = 0
         self._over = False
+        self._lines = 0
+        self._garbled = False
         self._reader = asyncio.create_task(self._read())
+        self._watcher = asyncio.create_task(self._watch())
 
     @classmethod
     async def start(cls, command: Command, patience: Patience, version: str, need: Need = "none") -> "Server":
@@ -120,6 +127,7 @@ class Server:
         except BaseException:
             await server.end()
             raise
+        server._child.forget()
         return server
 
     async def ask(self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None) -> Read:
@@ -145,16 +153,17 @@ class Server:
         except msgspec.ValidationError as error:
             raise Unreadable(f"answered to {method} in a way that steno does not understand: {error}") from error
 
-    async def reply(self, request: int | str, result: dict[str, Any]) -> None:
-        await self._send({"id": request, "result": result})
+    def reply(self, request: int | str, result: dict[str, Any]) -> None:
+        """Not waited for, as nothing that we answer is: a codex that does not read can still be stopped."""
+        self._answer({"id": request, "result": result})
 
-    async def decide(self, request: int | str, refusal: str = "") -> None:
+    def decide(self, request: int | str, refusal: str = "") -> None:
         """Say whether a call may run; without a refusal it may."""
         if self._gate is None or not self._gate.answer(request, refusal):
-            await self.reply(request, {"decision": "decline" if refusal else "accept"})
+            self.reply(request, {"decision": "decline" if refusal else "accept"})
 
-    async def refuse(self, request: int | str, message: str) -> None:
-        await self._send({"id": request, "error": {"code": -32601, "message": message}})
+    def refuse(self, request: int | str, message: str) -> None:
+        self._answer({"id": request, "error": {"code": -32601, "message": message}})
 
     def take(self) -> list[Message]:
         """Everything that came since the last time. Raises `Gone` when nothing is left and nothing will come."""
@@ -170,11 +179,12 @@ class Server:
 
     async def end(self) -> None:
         """End it with its whole group; what it had still to say is not waited for."""
+        self._watcher.cancel()
         self._reader.cancel()
         await self._child.end()
         if self._gate is not None:
             self._gate.close()
-        await asyncio.gather(self._reader, return_exceptions=True)
+        await asyncio.gather(self._reader, self._watcher, return_exceptions=True)
         self._leave()
 
     async def _greet(self, version: str) -> None:
@@ -186,16 +196,16 @@ class Server:
         await self._send({"method": "initialized"})
 
     async def _guard(self, folder: str, need: Need) -> None:
-        if self._gate is None:
-            return
-        self._gate.put = self._deliver
-        listed = await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed)
-        trusted = self._gate.trust(listed)
+        listed = await self.ask("hooks/list", {"cwds": [folder]}, HooksListed)
+        trusted = None
+        if self._gate is not None:
+            self._gate.put = self._deliver
+            trusted = self._gate.trust(listed)
         if trusted is None and need == "all":
             if wrong := listed.wrong():
                 raise Declined(f"cannot read its configuration: {wrong}")
             raise Unguarded("does not run hooks")
-        self.opening = {"config": ALONE | (trusted or {})}
+        self.opening = {"config": ALONE | {"hooks.state": silenced(listed) | (trusted or {})}}
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -203,9 +213,18 @@ class Server:
         except ConnectionError as error:
             raise Gone(self._last_words()) from error
 
+    def _answer(self, message: dict[str, Any]) -> None:
+        try:
+            self._child.put(p.written(message))
+        except ConnectionError as error:
+            if isinstance(error, Unread):
+                self._leave()
+            raise Gone(self._last_words()) from error
+
     async def _read(self) -> None:
         try:
             async for line in self._child.lines():
+                self._lines += 1
                 self._put(line)
                 while len(self._inbox) >= INBOX_MAX and not self._waits:
                     self._room.clear()
@@ -213,18 +232,42 @@ class Server:
         finally:
             self._leave()
 
+    async def _watch(self) -> None:
+        """Whoever codex started can hold its output open. Once it has ended, the end of that is not waited for: only
+        what it had still said."""
+        await self._child.exited()
+        heard = -1
+        while heard != self._lines or len(self._inbox) >= INBOX_MAX:
+            heard = self._lines
+            await asyncio.sleep(_SILENCE_S)
+        self._reader.cancel()
+
     def _put(self, line: bytes) -> None:
         try:
             message = p.line(line)
         except (msgspec.DecodeError, RecursionError):
-            log().warning("codex wrote a line that is no message: %r", line[:200])
+            if not self._garbled:
+                log().warning("codex wrote a line that is no message, and maybe more of them: %r", line[:200])
+            self._garbled = True
             return
-        if isinstance(message, p.HookStarted) and self._gate is not None and message.run.source == "sessionFlags":
-            self._gate.announced(message.run.id)
+        if isinstance(message, p.HookStarted | p.HookCompleted):
+            self._hear_hook(message)
         elif not isinstance(message, p.Answer):
             self._deliver(message)
         elif isinstance(message.id, int) and (wait := self._waits.get(message.id)) is not None and not wait.done():
             wait.set_result(message)
+
+    def _hear_hook(self, note: p.HookStarted | p.HookCompleted) -> None:
+        if self._gate is None or note.run.source != "sessionFlags":
+            return
+        match note:
+            case p.HookStarted(run=run) if run.event_name == "preToolUse":
+                self._gate.announced(run.id)
+            case p.HookCompleted(run=run) if run.event_name == "postToolUse":
+                for over in self._gate.over():
+                    self._deliver(over)
+            case _:
+                pass
 
     def _deliver(self, message: Message) -> None:
         self._inbox.append(message)

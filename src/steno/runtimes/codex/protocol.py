@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from steno.models.wire import encode
+from steno.runtimes.codex.hooks import Held, HookRun, Over
 from steno.runtimes.codex.items import NOTHING, AgentMessage, Item, Read, UserMessage, item
 
-VERSIONS = "0.163 to 0.166"
+VERSIONS = "0.163 to 0.169"
 """Those that were tried. Another one is used all the same, and a log says so."""
 
 
@@ -144,14 +145,11 @@ class PlanUpdatedNote(Read, frozen=True):
     turn_id: str = ""
 
 
-class HookRun(Read, frozen=True):
-    """`source` says whose hook it is; the id ends with the call that it stands before."""
-
-    id: str
-    source: str = ""
-
-
 class HookStarted(Read, frozen=True):
+    run: HookRun
+
+
+class HookCompleted(Read, frozen=True):
     run: HookRun
 
 
@@ -185,6 +183,8 @@ Notification = (
     | UsageUpdated
     | PlanUpdatedNote
     | HookStarted
+    | HookCompleted
+    | Over
     | Warned
     | Quiet
     | Skipped
@@ -206,6 +206,7 @@ _NOTES: Mapping[str, type[Any]] = {
     "thread/tokenUsage/updated": UsageUpdated,
     "turn/plan/updated": PlanUpdatedNote,
     "hook/started": HookStarted,
+    "hook/completed": HookCompleted,
     "warning": Warned,
     "configWarning": Warned,
 }
@@ -215,7 +216,6 @@ _QUIET = frozenset(
         "account/updated",
         "app/list/updated",
         "deprecationNotice",
-        "hook/completed",
         "item/fileChange/patchUpdated",
         "item/mcpToolCall/progress",
         "mcpServer/startupStatus/updated",
@@ -305,34 +305,6 @@ class Elicited(Read, frozen=True):
 
     def approves(self) -> bool:
         return self.meta is not None and self.meta.codex_approval_kind == "mcp_tool_call"
-
-
-class Held(Struct, frozen=True):
-    """A call that waits at our gate: codex has not told of it yet. `tool` and `input` are codex's words for it."""
-
-    call: str = msgspec.field(name="tool_use_id")
-    turn: str = msgspec.field(name="turn_id")
-    tool: str = msgspec.field(name="tool_name")
-    input: Raw = msgspec.field(name="tool_input")
-
-    def command(self) -> str | None:
-        """None if it is no command."""
-        return _held_commands.decode(self.input).command if self.tool == "Bash" else None
-
-
-class _HeldCommand(Struct, frozen=True):
-    command: str
-
-
-_held = msgspec.json.Decoder(Held)
-_held_commands = msgspec.json.Decoder(_HeldCommand)
-
-
-def held(line: bytes) -> Held:
-    """Raises msgspec.DecodeError for what is none."""
-    read = _held.decode(line)
-    read.command()
-    return read
 
 
 class Unserved(Struct, frozen=True):
@@ -435,32 +407,11 @@ class AccountRead(Read, frozen=True):
         return self.requires_openai_auth and self.account == NOTHING
 
 
-class Hook(Read, frozen=True):
-    key: str
-    current_hash: str
-    command: str | None = None
-    enabled: bool = True
-
-
-class HooksError(Read, frozen=True):
-    message: str = ""
-
-
-class HooksOfFolder(Read, frozen=True):
-    hooks: tuple[Hook, ...] = ()
-    errors: tuple[HooksError, ...] = ()
-
-
-class HooksListed(Read, frozen=True):
-    data: tuple[HooksOfFolder, ...] = ()
-
-    def wrong(self) -> str:
-        """Why it knows of none, if it says so."""
-        return next((error.message for folder in self.data for error in folder.errors), "")
-
-
 class ThreadInfo(Read, frozen=True):
+    """`path` is the file that codex keeps of it."""
+
     id: str
+    path: str | None = None
 
 
 class ThreadOpened(Read, frozen=True):

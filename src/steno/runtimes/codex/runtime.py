@@ -4,7 +4,7 @@ The child lives as long as we hold the session: codex lets nobody else have a th
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, TypeVar, assert_never
 
@@ -45,15 +45,17 @@ from steno.models.wire import encode
 from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.mapping import Bounds, Promised, TurnMap
+from steno.runtimes.codex.mapping import TurnMap
+from steno.runtimes.codex.naming import message_id
 from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
-from steno.runtimes.codex.thread import Shape, Thread, client_id, lost_note, open_thread, said_to, unsaid
+from steno.runtimes.codex.thread import Shape, Thread, confined, lost_note, open_thread, pending, said_to, unsaid
 from steno.runtimes.codex.turn import Ending, Means, RunningTurn
+from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compacting import Compaction
 from steno.runtimes.consulting import consult
 from steno.runtimes.held import HeldSession
-from steno.runtimes.holding import begin, context_of, let_go
+from steno.runtimes.holding import begin, context_of, end_turn, let_go
 from steno.runtimes.native import payloads_told
 from steno.runtimes.offering import Excerpts, SessionTools, tools_of
 from steno.runtimes.protocol import Enough, WithMemories
@@ -131,6 +133,9 @@ class _Driven:
         self._thread: Thread | None = None
         self._tools: Mapping[str, Tool] = {}
         self._promised: tuple[Promised, ...] = ()
+        self._unanswered = False
+        self._goal = ""
+        """As it was when the thread was opened: one that is begun has it in its instructions."""
 
     async def close(self) -> None:
         server, self._server, self._thread = self._server, None, None
@@ -164,14 +169,20 @@ class _Driven:
                     assert_never(unreachable)
 
     async def _let_go(self) -> None:
-        """The child goes first: whoever takes the session next finds the thread free."""
+        """How the turn ended is stored at once: whoever leaves does not wait long. Then the child goes, before the
+        lease does: whoever takes the session next finds the thread free."""
+        await end_turn(self._held)
         await self.close()
         await let_go(self._held)
 
     def _next(self) -> Action:
-        """A call that was decided about and can only be run by codex does not stand in the way."""
+        """A call that was decided about and can only be run by codex does not stand in the way. An input that codex
+        took and did not answer to is one more thing to ask, unless the turn was stopped."""
+        turn = self._held.state.turn
         action = next_action(self._held.state, self._agent.limits, spent=self._held.spent)
         if isinstance(action, RunTools) and self._promised:
+            return Ask()
+        if self._unanswered and turn is not None and turn.interrupted is None:
             return Ask()
         return action
 
@@ -180,7 +191,7 @@ class _Driven:
     async def _ask(self, ask: Ask) -> None:
         """One turn of codex. Whatever goes wrong with it is a stored end of ours."""
         held = self._held
-        promised, self._promised = self._promised, ()
+        promised, self._promised, self._unanswered = self._promised, (), False
         try:
             await self._unless_stopped(self._ready())
         except CodexError as error:
@@ -204,15 +215,13 @@ class _Driven:
             await self._fail(error, step)
             return
         map.turn, thread.fresh, thread.answered = answer.turn.id, False, ""
-        again = unsaid(held.history.entries(), thread, held.id)
-        running = RunningTurn(held, self._means(server, thread, model), map, step)
-        await running.send(again[1:])
-        await self._end(await running.run())
+        await self._end(await RunningTurn(held, self._means(server, thread, model), map, step).run())
 
     async def _request(
         self, turn: OpenTurn, ask: Ask, thread: Thread, promised: tuple[Promised, ...], added: list[str]
     ) -> dict[str, Any]:
-        """An input that the thread has already is not said again: a note asks for what is to be done about it."""
+        """What the thread does not have is said in one message: codex has all of it or nothing, and answers to all of
+        it. An input that it has already is not said again: a note asks for what is to be done about it."""
         held = self._held
         entries = held.history.entries()
         notes = ["" if thread.fresh else lost_note(entries, thread.answered), *added]
@@ -222,11 +231,10 @@ class _Driven:
             f"The user has approved this call of {one.name}, which was not run: {one.arguments}. Run it now."
             for one in promised
         ]
-        if unsaid_inputs := unsaid(entries, thread, held.id):
-            first = unsaid_inputs[0]
+        if inputs := unsaid(entries, thread, held.id):
             asked: dict[str, Any] = {
-                "input": await self._input(first),
-                "clientUserMessageId": client_id(held.id, first),
+                "input": await self._input(inputs),
+                "clientUserMessageId": message_id(held.id, inputs),
             }
             if note := "\n\n".join(filter(None, notes)):
                 asked["additionalContext"] = {"steno": {"value": note, "kind": "application"}}
@@ -235,8 +243,8 @@ class _Driven:
             asked = {"input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]}
         return {"threadId": thread.id, **asked}
 
-    async def _input(self, entry: Said) -> list[dict[str, Any]]:
-        return said_to(entry, await self._payloads(payloads_told((entry,))))
+    async def _input(self, inputs: Sequence[Said]) -> list[dict[str, Any]]:
+        return said_to(inputs, await self._payloads(payloads_told(tuple(inputs))))
 
     async def _payloads(self, hashes: set[Hash]) -> dict[Hash, bytes]:
         return {hash: await self._store.get(hash) for hash in sorted(hashes)}
@@ -261,7 +269,9 @@ class _Driven:
         elif ending.status == "failed":
             await held.record(*finish(turn, "failed", ending.cause, advice.on_failure(ending)).facts)
             await self.close()
-        elif turn.last is None:
+        elif ending.unanswered:
+            self._unanswered = True
+        elif turn.last is None or (turn.last_lost is not None and turn.last_lost.cause == "empty"):
             await held.record(*finish(turn, "failed", "empty", "codex ended the turn without an answer").facts)
         else:
             unrun = [call for call in turn.calls.values() if call.started is None]
@@ -318,7 +328,7 @@ class _Driven:
             if isinstance(permission, Refused):
                 await asking.settle(call, permission)
             elif permission == "given":
-                promised.append(Promised(call.call.id, call.call.name, call.call.arguments))
+                promised.append(Promised(call.call.id, call.call.name, call.call.arguments, bool(call.why)))
         self._promised = tuple(promised)
 
     # --- the child and its thread
@@ -327,23 +337,24 @@ class _Driven:
         """A child that runs, and the session's thread open in it."""
         held, command = self._held, self._agent.command
         if self._server is None:
-            need = gate.needed(gate.codex_home(command.environment), command.folder)
+            home = gate.codex_home(command.environment)
+            need = "all" if confined(self._agent.sandbox) else gate.needed(home, command.folder)
             self._server = await Server.start(command, self._agent.patience, self._agent.version, need)
         if self._thread is not None and RUNTIME not in held.state.behind:
             return
         tools = None if self._agent.session_tools is None else await tools_of(held, self._agent.session_tools)
         self._tools = {name: tool for name, tool in (tools or {}).items() if name not in self._agent.own_tools}
-        turn = held.state.turn
+        turn, self._goal = held.state.turn, held.state.goal
         entries = held.history.entries()
         shape = Shape(
             folder=str(command.folder),
             sandbox=self._agent.sandbox,
             model=self._agent.context.model.partition(":")[2],
-            instructions=system_text(replace(self._agent.context, goal=held.state.goal)),
+            instructions=system_text(replace(self._agent.context, goal=self._goal)),
             tools=tuple(tool.spec for tool in self._tools.values()),
             begin_anew=self._agent.begin_anew,
         )
-        payloads = await self._payloads(payloads_told(tuple(entries)))
+        payloads = await self._payloads(payloads_told((*entries, *pending(held))))
         inputs = () if turn is None else turn.inputs
         self._thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
 
@@ -351,14 +362,14 @@ class _Driven:
         """Store what shapes this turn, if it changed. A thread has the tools and instructions that it was begun with,
         so it is told of a goal that was set since."""
         held, before = self._held, self._held.history.context
-        kept = before is not None and before.model.partition(":")[0] == RUNTIME and thread.resumed
+        kept = before is not None and before.model.partition(":")[0] == RUNTIME and not thread.fresh
         tools = before.tools if kept and before is not None else tuple(tool.spec for tool in self._tools.values())
         goal = held.state.goal
         context = replace(self._agent.context, model=f"{RUNTIME}:{thread.model}", tools=tools, goal=goal)
         if before == context:
             return []
         await held.record(context)
-        changed = kept and before is not None and before.goal != goal
+        changed = goal != (before.goal if kept and before is not None else self._goal)
         return [f"The goal of this session is now: {goal}" if goal else "This session has no goal any more."] * changed
 
     def _both(self) -> tuple[Server, Thread]:
@@ -382,6 +393,7 @@ class _Driven:
             model=model,
             output_chars_max=self._agent.bounds.shown_chars_max,
             limits=self._agent.limits,
+            confined=confined(self._agent.sandbox),
         )
 
     async def compact(self) -> Compaction:

@@ -8,13 +8,13 @@ from steno.journal.state import OpenTurn, State
 
 
 def waits(turn: OpenTurn | None) -> bool:
-    """Whether a person was asked about something, and codex says nothing meanwhile."""
-    return turn is not None and turn.step is None and any(c.asked and not c.started for c in turn.calls.values())
+    """Whether a person was asked about something."""
+    return turn is not None and any(c.asked and not c.started for c in turn.calls.values())
 
 
 def only_waits(turn: OpenTurn | None) -> bool:
     """Whether nothing is under way but a question to a person, which the end of codex does not answer."""
-    if turn is None or not waits_for_approval(turn):
+    if turn is None or turn.step is not None or not waits_for_approval(turn):
         return False
     return all(call.started is None for call in turn.calls.values())
 

@@ -12,7 +12,6 @@ resumed is said to be lost, and a new one is begun only where that was asked for
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any, TypeGuard, assert_never
 
 from msgspec import Struct
@@ -20,24 +19,40 @@ from msgspec import Struct
 from steno.engine.request import Request
 from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
 from steno.journal.history import Answered, Closed, Entry, Said, Settled
-from steno.journal.parts import File, Hash, Image, Interrupted, Seq, Unknown, outcome_parts, text_of
+from steno.journal.parts import Hash, Interrupted, Seq, Unknown, outcome_parts, text_of
 from steno.models import wording
-from steno.models.conversation import FromModel, FromTools, FromUser, Plain, Thought, Words, conversation, shown_text
+from steno.models.conversation import (
+    FromModel,
+    FromTools,
+    FromUser,
+    Message,
+    Plain,
+    Shown,
+    Thought,
+    Words,
+    conversation,
+    shown_text,
+)
 from steno.models.openai_responses import CALL_ID
 from steno.models.wire import schema
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.process import CodexError, Declined, Server
+from steno.runtimes.codex.naming import client_id, client_ids, seq_in
+from steno.runtimes.codex.process import CodexError, Declined, Server, log
+from steno.runtimes.codex.rollout import unlisted
 from steno.runtimes.held import HeldSession
 from steno.store.protocol import Store
 
 INJECTED_MAX = 200
 """Items in one request."""
-KNOWN_MAX = 40
-"""How many items back we look for inputs that the thread has."""
+KNOWN_MAX = 400
+"""How many items back we look for inputs that the thread has, at the most: the last answer is nearly always near."""
 LISTED_MAX = 4
 """Items in one answer: each can hold as many images as an input may have, and all of them come in one line."""
+SAID_CHARS_MAX = 1 << 20
+"""Codex takes no more text than this in one message."""
 LOST_CHARS_MAX = 20_000
+NEXT = "\n\n[The user said next:]\n\n"
 _WRITER_WAIT_S = 5.0
 _LOOK_AGAIN_S = 0.1
 
@@ -61,18 +76,23 @@ class Shape(Struct, frozen=True):
     begin_anew: bool = False
 
 
+def confined(sandbox: str) -> bool:
+    """Whether there is a sandbox at all."""
+    return sandbox != "danger-full-access"
+
+
 class Thread(Struct):
     """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
     its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it.
-    `answered` is the last answer that it had when it was resumed, until it has another turn."""
+    `answered` is the last answer that it had when it was resumed, until it has another turn. `path` is codex's file."""
 
     id: str
     model: str
     known: set[str]
-    resumed: bool = False
     fresh: bool = False
     answered: str = ""
     ran: dict[str, Seq] = {}
+    path: str = ""
 
 
 async def open_thread(
@@ -84,9 +104,12 @@ async def open_thread(
     if bound is not None and RUNTIME not in held.state.behind:
         try:
             thread = await _resumed(server, bound, shape, answered(held.history.entries(), held.id))
+            await _look_closer(thread, held, payloads)
             if not await _knows_more(thread, store, held):
-                return thread
-            if not shape.begin_anew:
+                if _takes(unsaid(held.history.entries(), thread, held.id), payloads):
+                    return thread
+                log().warning("codex lost more inputs than it takes in one message; it is told all in a new thread")
+            elif not shape.begin_anew:
                 raise ThreadLost(f"was told things in thread {bound} that this session does not have, by a copy of it")
         except Declined as error:
             if entries and not shape.begin_anew:
@@ -112,7 +135,7 @@ async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[st
                 raise ThreadBusy(f"says that another program has thread {id} open") from error
             await asyncio.sleep(_LOOK_AGAIN_S)
     known, last = await _known(server, id, answered)
-    return Thread(opened.thread.id, opened.model, known, resumed=True, answered=last)
+    return Thread(opened.thread.id, opened.model, known, answered=last, path=opened.thread.path or "")
 
 
 async def _known(server: Server, id: str, answered: frozenset[str]) -> tuple[set[str], str]:
@@ -122,12 +145,29 @@ async def _known(server: Server, id: str, answered: frozenset[str]) -> tuple[set
     listing: dict[str, Any] = {"threadId": id, "limit": LISTED_MAX, "sortDirection": "desc"}
     for _ in range(0, KNOWN_MAX, LISTED_MAX):
         listed = await server.ask("thread/items/list", listing, p.ItemsListed)
-        known |= listed.said()
+        known |= {id for message in listed.said() for id in client_ids(message)}
         last = last or listed.answer()
         if listed.next_cursor is None or not known.isdisjoint(answered):
             break
         listing["cursor"] = listed.next_cursor
     return known, last
+
+
+async def _look_closer(thread: Thread, held: HeldSession, payloads: Mapping[Hash, bytes]) -> None:
+    """If the last turn was cut off, codex may have been told what it does not list: also an input that steered, which
+    for us still waits."""
+    last, entries = held.state.last_turn, held.history.entries()
+    if last is None or last.ending.outcome == "done" or not thread.path:
+        return
+    messages = await asyncio.to_thread(unlisted, thread.path, answered(entries, held.id))
+    waiting = [said for said in pending(held) if client_id(held.id, said) not in thread.known]
+    for said in told_in(messages, [*unsaid(entries, thread, held.id), *waiting], payloads):
+        thread.known.add(client_id(held.id, said))
+
+
+def pending(held: HeldSession) -> list[Said]:
+    """The inputs that nobody has taken yet."""
+    return [Said(seq, input.parts) for seq, input in held.state.pending.items()]
 
 
 async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
@@ -158,29 +198,15 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
 
 
 def _policy(shape: Shape) -> dict[str, Any]:
-    """Codex asks about everything but what its own rules files allow, and before that the gate stands. We answer."""
-    asked = {"approvalPolicy": "untrusted", "approvalsReviewer": "user", "sandbox": shape.sandbox}
+    """Without a sandbox codex asks about everything but what its own rules files allow. With one it must not: what was
+    approved, and what the sandbox stops, it would run once more outside. So it asks only about what is to leave the
+    sandbox, and the gate stands before everything. We answer."""
+    policy = "on-request" if confined(shape.sandbox) else "untrusted"
+    asked = {"approvalPolicy": policy, "approvalsReviewer": "user", "sandbox": shape.sandbox}
     return asked | ({"model": shape.model} if shape.model else {})
 
 
 # --- what it is told; pure ----------------------------------------------------------------------------------------
-
-
-def client_id(session: str, said: Said) -> str:
-    """The id that an input has in codex's thread. In a copy of a session, or in a store that was restored, another
-    input can have the same seq: so the id also tells what was said."""
-    hashes = "".join(part.hash for part in said.parts if isinstance(part, Image | File))
-    digest = sha256((text_of(said.parts) + hashes).encode("utf-8", "surrogatepass")).hexdigest()
-    return f"steno/{session}/{said.seq}/{digest[:12]}"
-
-
-def seq_in(client_id: str, session: str) -> Seq | None:
-    """Which input of this session an id means; None if none."""
-    match client_id.split("/"):
-        case ["steno", of, seq, _] if of == session and seq.isdecimal():
-            return int(seq)
-        case _:
-            return None
 
 
 def before(entries: Sequence[Entry], inputs: Sequence[Seq]) -> list[Entry]:
@@ -231,18 +257,35 @@ def _answered(block: Any) -> dict[str, Any]:
     return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
 
 
-def said_to(entry: Said, payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
-    """An input as codex takes it."""
-    [message] = conversation(Request("", "", (), (entry,), ""), payloads, "", CALL_ID).lasting
-    shown = (
-        message.shown if isinstance(message, FromUser) else (Words(message.text),) if isinstance(message, Plain) else ()
-    )
-    return [
-        {"type": "text", "text": block.text}
-        if isinstance(block, Words)
-        else {"type": "image", "url": f"data:{block.media_type};base64,{block.base64}"}
-        for block in shown
-    ]
+def said_to(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
+    """Inputs as codex takes them in one message, and where each but the first begins."""
+    items: list[dict[str, Any]] = []
+    for message in conversation(Request("", "", (), tuple(inputs), ""), payloads, "", CALL_ID).lasting:
+        items += [{"type": "text", "text": NEXT}] * bool(items)
+        items += [
+            {"type": "text", "text": block.text}
+            if isinstance(block, Words)
+            else {"type": "image", "url": f"data:{block.media_type};base64,{block.base64}"}
+            for block in _shown(message)
+        ]
+    return items
+
+
+def _shown(message: Message) -> Shown:
+    match message:
+        case Plain():
+            return (Words(message.text),)
+        case FromUser():
+            return message.shown
+        case FromModel() | FromTools():
+            return ()
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _takes(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> bool:
+    """Whether codex takes these in one message. What a single input is too long for is said when it is sent."""
+    return len(inputs) < 2 or sum(len(item.get("text", "")) for item in said_to(inputs, payloads)) <= SAID_CHARS_MAX
 
 
 def answered(entries: Sequence[Entry], session: str) -> frozenset[str]:
@@ -260,6 +303,18 @@ def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]
         if isinstance(entry, Said) and client_id(session, entry) not in thread.known:
             found.append(entry)
     return found[::-1]
+
+
+def told_in(messages: Sequence[list[str]], inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[Said]:
+    """Those of the inputs that these messages say, alone or several together. They come in the same order."""
+    found: list[Said] = []
+    left = list(inputs)
+    for texts in messages:
+        for end in range(len(left), 0, -1):
+            if texts == [item["text"] for item in said_to(left[:end], payloads) if "text" in item]:
+                found, left = found + left[:end], left[end:]
+                break
+    return found
 
 
 def lost_note(entries: Sequence[Entry], answered: str = "") -> str:

@@ -7,7 +7,7 @@ of one of our own tools) puts it into the same queue.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, Literal, assert_never
 
@@ -27,17 +27,21 @@ from steno.journal.facts import (
     UsageReported,
 )
 from steno.journal.history import Said
-from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall, outcome_parts
+from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall
 from steno.models import wording
 from steno.runtimes.calls import Calls, Permission
 from steno.runtimes.codex import RUNTIME, standing
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex import wording as w
+from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
+from steno.runtimes.codex.naming import client_id, client_ids, seq_in
+from steno.runtimes.codex.patches import changes_held, is_patch
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
-from steno.runtimes.codex.thread import Thread, client_id, seq_in
-from steno.runtimes.codex.wording import SANDBOX, SHELL, edits_in, held_call, is_patch, of_the_sandbox
+from steno.runtimes.codex.rollout import folder_asked
+from steno.runtimes.codex.thread import Thread
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
@@ -49,6 +53,7 @@ LATE_S = 0.3
 REASON_CHARS_MAX = 2_000
 
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
+UNREADABLE = Refused("not run: steno cannot read this patch, so no rule for files can be applied to it")
 
 Ending = a.End | Literal["left"]
 """How a turn ended; "left": we let go of a session whose turn waits for a person."""
@@ -67,17 +72,18 @@ class _Ran(Struct, frozen=True):
 
 
 class Means(Struct, frozen=True):
-    """What a turn works with."""
+    """What a turn works with. `confined`: codex has a sandbox, and asks by itself only about what is to leave it."""
 
     server: Server
     thread: Thread
     calls: Calls
     keep: Keep
     excerpts: Excerpts
-    input: Callable[[Said], Awaitable[list[dict[str, Any]]]]
+    input: Callable[[Sequence[Said]], Awaitable[list[dict[str, Any]]]]
     model: str
     output_chars_max: int
     limits: Limits
+    confined: bool = False
 
 
 class RunningTurn:
@@ -162,7 +168,7 @@ class RunningTurn:
     def _hear_echo(self, note: p.Notification) -> None:
         """What codex says back to us is in its thread. What it only took may be lost."""
         if isinstance(note, p.ItemStarted) and isinstance(note.item, UserMessage) and note.item.client_id:
-            self._means.thread.known.add(note.item.client_id)
+            self._means.thread.known.update(client_ids(note.item.client_id))
 
     def _with_budget(self, ending: Ending) -> Ending:
         """A turn that we stopped for its budget failed of that, unless a person stopped it first."""
@@ -235,54 +241,65 @@ class RunningTurn:
             if said.mode != "steer" or id in self._map.steers or id in self._means.thread.known:
                 continue
             self._map.steers.add(id)
-            await self.send([input])
+            await self._send(input, id)
 
-    async def send(self, inputs: list[Said]) -> None:
+    async def _send(self, said: Said, id: str) -> None:
         """Say more in the turn that runs."""
-        for said in inputs:
-            asked = {
-                "threadId": self._means.thread.id,
-                "expectedTurnId": self._map.turn,
-                "clientUserMessageId": client_id(self._held.id, said),
-                "input": await self._means.input(said),
-            }
-            try:
-                await self._means.server.ask("turn/steer", asked, dict)
-            except CodexError as error:
-                log().info("an input could not be sent and waits for the next turn: codex %s", error)
+        asked = {
+            "threadId": self._means.thread.id,
+            "expectedTurnId": self._map.turn,
+            "clientUserMessageId": id,
+            "input": await self._means.input([said]),
+        }
+        try:
+            await self._means.server.ask("turn/steer", asked, dict)
+        except CodexError as error:
+            log().info("an input could not be sent and waits for the next turn: codex %s", error)
 
     # --- what codex asks of us
 
     async def _serve(self, request: p.ServerRequest) -> None:
         server = self._means.server
         match request.asked:
-            case p.Held() as held:
-                await self._hold(request.id, held_call(held), held.turn)
-            case p.CommandApproval(reason=None) if self._map.let_through(request.asked.item_id):
-                await server.decide(request.id)
+            case Held() as held:
+                await self._hold(request.id, held)
+            case p.CommandApproval() | p.FileApproval() if self._answered(request.asked):
+                server.decide(request.id)
             case p.Elicited() as elicited if elicited.approves():
                 through = self._map.let_through_for(elicited.server_name)
-                await server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
+                server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
             case p.CommandApproval() | p.FileApproval():
-                await self._do(self._map.asked(request.asked.item_id))
-                why = (request.asked.reason or "")[:REASON_CHARS_MAX]
+                await self._do(self._map.asked(request.asked.item_id, w.tried_in_vain(request.asked)))
+                why = (request.asked.reason or w.UNEXPLAINED * self._means.confined)[:REASON_CHARS_MAX]
                 self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id), why))
             case p.ToolCallAsked():
                 self._spawn(self._called(request.id, self._map.call_of(request.asked.call_id)))
             case p.Elicited(server_name=server_name):
                 log().warning("the MCP server %s of codex asks for something, which steno does not do", server_name)
-                await server.reply(request.id, {"action": "decline"})
+                server.reply(request.id, {"action": "decline"})
             case p.Unserved():
                 log().warning("codex asks for %s, which steno does not do", request.asked.method)
-                await server.refuse(request.id, "steno does not do this")
+                server.refuse(request.id, "steno does not do this")
 
-    async def _hold(self, request: int | str, call: ToolCall, turn: str) -> None:
-        """A call at the gate. Codex asks by itself about a change of files."""
-        if is_patch(call):
-            await self._means.server.decide(request)
+    def _answered(self, asked: p.CommandApproval | p.FileApproval) -> bool:
+        """Whether the yes at the gate is also the answer to codex's own question. In a sandbox it asks only about what
+        is to leave it."""
+        return self._map.answered(asked.item_id, self._means.confined or asked.reason is not None)
+
+    async def _hold(self, request: int | str, held: Held) -> None:
+        """A call at the gate. Without a sandbox codex asks by itself about a change of files."""
+        patch, call = is_patch(held), w.held_call(held)
+        if patch and not self._means.confined:
+            self._means.server.decide(request)
             return
-        await self._do(self._map.held(call) if turn == self._map.turn else [])
-        self._spawn(self._permitted(request, self._map.call_of(call.id)))
+        if patch:
+            within = await asyncio.to_thread(folder_asked, held.path, held.call)
+            call = changes_held(held, within) or call
+        await self._do(self._map.held(call) if held.turn == self._map.turn else [])
+        if held.patch() is not None and not w.edits_in(call):
+            self._tell(_Decided(request, self._map.call_of(call.id), UNREADABLE))
+        else:
+            self._spawn(self._permitted(request, self._map.call_of(call.id)))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -302,7 +319,7 @@ class RunningTurn:
         if open_call is None:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
-        permission = await self._means.calls.permission(open_call, "ask", edits_in(open_call.call), why)
+        permission = await self._means.calls.permission(open_call, "ask", w.edits_in(open_call.call), why)
         self._tell(_Decided(request, call, permission))
 
     async def _called(self, request: int | str, call: str) -> None:
@@ -322,30 +339,30 @@ class RunningTurn:
             case _Ran():
                 outcome = word.outcome or UNKNOWN_CALL
                 self._map.settled(word.call)
-                text = told_of(await self._means.excerpts.of_outcome(outcome))
+                text = w.told_of(await self._means.excerpts.of_outcome(outcome))
                 success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
                 content = [{"type": "inputText", "text": text}]
-                await self._answer(word.request, {"success": success, "contentItems": content})
+                self._answer(word.request, {"success": success, "contentItems": content})
             case _Decided(permission="left"):
                 return "left"
             case _Decided(permission="given"):
                 await self._do(self._map.begin(word.call))
-                await self._decide(word.request)
+                self._decide(word.request)
             case _Decided(permission=Refused() as refused):
                 await self._do(self._map.refuse(word.call, refused.reason))
-                await self._decide(word.request, refused.reason)
+                self._decide(word.request, refused.reason)
         server.arrived.set()
         return None
 
-    async def _answer(self, request: int | str, result: dict[str, Any]) -> None:
+    def _answer(self, request: int | str, result: dict[str, Any]) -> None:
         try:
-            await self._means.server.reply(request, result)
+            self._means.server.reply(request, result)
         except Gone as error:
             log().info("codex %s", error)
 
-    async def _decide(self, request: int | str, refusal: str = "") -> None:
+    def _decide(self, request: int | str, refusal: str = "") -> None:
         try:
-            await self._means.server.decide(request, refusal)
+            self._means.server.decide(request, refusal)
         except Gone as error:
             log().info("codex %s", error)
 
@@ -435,14 +452,14 @@ class RunningTurn:
 
     def _notice(self, part: Content) -> None:
         """Codex runs no command unasked, unless a rules file came to be while it ran, or the gate failed."""
-        if isinstance(part, ToolCall) and part.name == SHELL:
+        if isinstance(part, ToolCall) and part.name == w.SHELL:
             log().warning("codex runs a command without asking: %s", part.arguments)
 
     def _advise(self, outcome: Outcome) -> None:
         """To codex, a sandbox that cannot be built is a command that failed."""
-        if not self._advised and of_the_sandbox(outcome):
+        if not self._advised and w.of_the_sandbox(outcome):
             self._advised = True
-            log().warning("codex's sandbox does not work here, so its commands fail; %s", SANDBOX)
+            log().warning("codex's sandbox does not work here, so its commands fail; %s", w.SANDBOX)
 
     def _open_step(self) -> Seq:
         if self._step is None:
@@ -451,9 +468,9 @@ class RunningTurn:
 
     async def _listen_on(self, end: a.End, after: list[a.Act]) -> None:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
-        late. `after` came together with the end."""
+        late. `after` came together with the end. Whoever lets go ends codex, and they end with it."""
         await self._keep_late([act for act in after if isinstance(act, a.Late)])
-        if end.status != "interrupted" or not self._started:
+        if end.status != "interrupted" or not self._started or self._held.letting_go():
             return
         try:
             await self._means.server.ask(
@@ -480,9 +497,3 @@ class RunningTurn:
 def skip(method: str) -> None:
     """Say it once, however often it comes."""
     log().warning("codex sent %s, which steno does not know; it is skipped", method)
-
-
-def told_of(outcome: Outcome) -> str:
-    """What codex is told of the outcome of one of our tools."""
-    said = "\n".join(part.text for part in outcome_parts(outcome) if isinstance(part, Text))
-    return "\n".join(filter(None, (said, wording.verdict(outcome)))) or wording.NO_OUTPUT

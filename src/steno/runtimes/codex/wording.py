@@ -1,20 +1,32 @@
 """What codex does, in our words: calls, outcomes, causes of failure. Pure."""
 
 import json
-import re
+import posixpath
 import shlex
 
 import msgspec
 from msgspec import Raw
 
-from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall, text_of
+from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall, outcome_parts, text_of
+from steno.models import wording as words
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
-from steno.runtimes.codex.protocol import Failure, Held
+from steno.runtimes.codex.hooks import Held
+from steno.runtimes.codex.protocol import CommandApproval, Failure, FileApproval
 
 SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
+UNRUN = {
+    "completed": "not run: the turn ended first",
+    "interrupted": "not run: the turn was stopped first",
+    "failed": "not run: the turn failed first",
+}
+"""By how the turn ended: a call that nobody decided about was not declined."""
 MORE_RIGHTS = "not run: codex asks for more rights first"
+STOPPED = "stopped by the sandbox: codex asks to do it outside"
+UNEXPLAINED = "codex asks once more and does not say why: it may leave the sandbox"
+UNHEARD = "codex said nothing of it: it was not run, or it failed at once"
+REPLACED = "not run: a hook of codex's own put another call in its place"
 SANDBOX = "sandbox under [codex] chooses what its commands may do"
 
 
@@ -23,8 +35,7 @@ def call_of(item: i.Item) -> ToolCall:
         case i.CommandExecution():
             return command_call(item.id, plain_command(item.command))
         case i.FileChange():
-            changes = [{"path": one.path, "kind": one.kind.type, "diff": one.diff} for one in item.changes]
-            return ToolCall(item.id, PATCH, _json({"changes": changes}))
+            return patch_call(item.id, [change for one in item.changes for change in _changes(one)])
         case i.McpToolCall():
             return ToolCall(item.id, f"{item.server}__{item.tool}", _object(item.arguments))
         case i.DynamicToolCall():
@@ -41,6 +52,10 @@ def command_call(id: str, command: str) -> ToolCall:
     return ToolCall(id, SHELL, _json({"command": command}))
 
 
+def patch_call(id: str, changes: list[dict[str, str]]) -> ToolCall:
+    return ToolCall(id, PATCH, _json({"changes": changes}))
+
+
 def typing_call(id: str, into: str, text: str) -> ToolCall:
     return ToolCall(id, TYPE, _json({"call": into, "text": text}))
 
@@ -49,6 +64,13 @@ def held_call(held: Held) -> ToolCall:
     if (command := held.command()) is not None:
         return command_call(held.call, command)
     return ToolCall(held.call, held.tool.removeprefix("mcp__"), _object(held.input))
+
+
+def same_call(held: ToolCall, told: ToolCall) -> bool:
+    """Whether codex runs what was held at the gate: a hook of somebody else can change it on the way."""
+    if held.name == told.name == PATCH:
+        return _places(held) == _places(told)
+    return held.name == told.name and json.loads(held.arguments) == json.loads(told.arguments)
 
 
 def outcome_of(item: i.Item, collected: str) -> Outcome:
@@ -88,11 +110,22 @@ def of_the_sandbox(outcome: Outcome) -> bool:
     return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
 
 
+def tried_in_vain(asked: CommandApproval | FileApproval) -> bool:
+    """Whether codex has begun with what it asks about: only then it gives a reason for a change of files."""
+    return isinstance(asked, FileApproval) and asked.reason is not None
+
+
+def told_of(outcome: Outcome) -> str:
+    """What codex is told of the outcome of one of our tools."""
+    said = "\n".join(part.text for part in outcome_parts(outcome) if isinstance(part, Text))
+    return "\n".join(filter(None, (said, words.verdict(outcome)))) or words.NO_OUTPUT
+
+
 def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
     """A patch is as many edits as it changes files, and the rules for edits count."""
     if call.name != PATCH:
         return ()
-    changes = json.loads(call.arguments)["changes"]
+    changes = json.loads(call.arguments).get("changes", ())
     return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
 
 
@@ -106,27 +139,26 @@ def plain_command(command: str) -> str:
     return words[2] if shell else command
 
 
-def is_patch(call: ToolCall) -> bool:
-    """Whether codex takes a command for a change of files, which it asks about as such."""
-    return call.name == SHELL and _PATCHES.fullmatch(json.loads(call.arguments)["command"]) is not None
-
-
 def cause_of(failure: Failure) -> str:
     """Our word for what went wrong."""
     info = msgspec.json.decode(failure.codex_error_info)
-    name = next(iter(info), "") if isinstance(info, dict) else info
-    status = info[name].get("httpStatusCode") if isinstance(info, dict) and isinstance(info[name], dict) else None
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    name, more = next(iter(info.items()), ("", None)) if isinstance(info, dict) else (info, None)
+    status = more.get("httpStatusCode") if isinstance(more, dict) else None
+    if isinstance(status, int) and status >= 400:
+        return _BY_STATUS.get(status, "refused" if status < 500 else "server_error")
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
     return "dropped" if "stream disconnected" in failure.message else "server_error"
 
 
-_PATCHES = re.compile(
-    r"""\s*(cd\s+('[^']*'|"[^"$`\\]*"|[\w./~+-]+)\s*&&\s*)?apply_?patch\s*<<\s*(['"]?)(\w+)\3\n.*\n\4\s*""", re.DOTALL
-)
-_BY_STATUS = {401: "no_key", 403: "no_key", 404: "unknown_model", 429: "rate_limited", 503: "overloaded"}
+_BY_STATUS = {
+    401: "no_key",
+    403: "no_key",
+    404: "unknown_model",
+    413: "too_long",
+    429: "rate_limited",
+    503: "overloaded",
+}
 _BY_NAME = {
     "contextWindowExceeded": "too_long",
     "usageLimitExceeded": "rate_limited",
@@ -142,6 +174,18 @@ _BY_NAME = {
     "responseTooManyFailedAttempts": "server_error",
     "sessionBudgetExceeded": "budget",
 }
+
+
+def _changes(change: i.Change) -> list[dict[str, str]]:
+    """To move a file is to make another one, and the rules for that one count, too."""
+    moved = [] if change.kind.move_path is None else [{"path": change.kind.move_path, "kind": "move", "diff": ""}]
+    return [{"path": change.path, "kind": change.kind.type, "diff": change.diff}, *moved]
+
+
+def _places(patch: ToolCall) -> set[tuple[str, str]]:
+    """What a patch does where. How the change is written down differs between who tells of it."""
+    changes = json.loads(patch.arguments).get("changes", ())
+    return {(posixpath.normpath(change["path"]), change["kind"]) for change in changes}
 
 
 def _text(text: str) -> tuple[Content, ...]:

@@ -1,0 +1,326 @@
+"""In codex's sandbox: what was approved runs at most once and inside; to leave it is another question."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.codex.doings import COUNTED, own_server, told
+from tests.codex.responses_server import Item, call, message
+from tests.codex.test_items import SCRIPTING, calls
+from tests.codex.test_kills import POINTS, check, run_dying
+from tests.codex.world import PATCH, CodexWorld
+from tests.program.test_cli_terminal import terminal
+from tests.program.world import Program, wait_until
+from tests.rotating import rotating
+
+KNOWN = "gpt-5.5"
+"""A model that codex knows, and offers its own tool for changes to."""
+PLAIN = "*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch"
+
+
+@pytest.fixture
+def world(world: CodexWorld) -> CodexWorld:
+    world.environment["STENO_CODEX_SANDBOX"] = "workspace-write"
+    world.steno("sessions")  # makes the store
+    return world
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that the sandbox does not let commands write to: those for temporary files it does."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def leaving(outside: Path) -> str:
+    return f"echo ran >> ran; echo x > {outside}/made"
+
+
+def escalated(command: str, reason: str = "") -> Item:
+    why = {"justification": reason} if reason else {}
+    return call("exec_command", "c1", cmd=command, sandbox_permissions="require_escalated", **why)
+
+
+def script(body: str) -> Item:
+    return {"type": "custom_tool_call", "call_id": "x", "name": "exec", "namespace": "functions", "input": body}
+
+
+def kinds(world: CodexWorld) -> list[str]:
+    return [str(fact["type"]) for fact in world.facts()]
+
+
+def ran(world: CodexWorld) -> int:
+    return (world.work / "ran").read_text().count("ran") if (world.work / "ran").exists() else 0
+
+
+def waiting(world: CodexWorld) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(world.steno("approvals", "--json"))
+    return found
+
+
+def asked(world: CodexWorld, n: int = 1) -> None:
+    wait_until(lambda: kinds(world).count("approval.asked") == n, f"{n} questions")
+
+
+def outcomes(world: CodexWorld) -> list[tuple[str, str]]:
+    return [(one["state"], one["text"]) for one in world.messages(world.only_session(), "tool")]
+
+
+def start(world: CodexWorld) -> Program:
+    return world.start("run", "go", "--key", "k", "--ask", "wait")
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("how", rotating(["called", "scripted", "read-only"], 3))
+def test_a_command_that_the_sandbox_stops_runs_once(world: CodexWorld, outside: Path, how: str) -> None:
+    if how == "read-only":
+        world.environment["STENO_CODEX_SANDBOX"] = "read-only"
+    command = leaving(outside)
+    doing = call("exec_command", "c1", cmd=command)
+    if how == "scripted":
+        doing = script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)")
+    model = SCRIPTING if how == "scripted" else "fake-model"
+    with told(world, [doing], [message("Done.")], model=model):
+        assert world.run("go", "--yes") == "Done.\n"
+    assert ran(world) == (how != "read-only")
+    assert list(outside.iterdir()) == []
+    assert calls(world) == [("shell", {"command": command})]
+    [(state, text)] = outcomes(world)
+    assert (state, "Read-only file system" in text) == ("failed", True)
+    stored = kinds(world)
+    assert (stored.count("tool.started"), stored.count("tool.settled")) == (1, 1)
+
+
+@pytest.mark.promise(37)
+def test_who_approves_a_command_that_the_sandbox_stops_sees_it_fail_before_the_turn_ends(
+    world: CodexWorld, outside: Path
+) -> None:
+    stopped = call("exec_command", "c1", cmd=leaving(outside))
+    again = call("exec_command", "c2", cmd="echo ran >> ran")
+    with told(world, [stopped], [again], [message("Done.")]), start(world) as program:
+        asked(world)
+        assert ran(world) == 0
+        world.steno("approve", world.only_session())
+        asked(world, 2)
+        assert [state for state, _ in outcomes(world)] == ["failed"]
+        assert ran(world) == 1
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert ran(world) == 2
+    assert [state for state, _ in outcomes(world)] == ["failed", "complete"]
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("how", rotating(["called", "scripted", "commanded"], 3))
+@pytest.mark.parametrize("decision", ["approve", "deny", "rule"])
+def test_a_patch_in_the_folder_is_asked_about_once(world: CodexWorld, how: str, decision: str) -> None:
+    doing, model = {
+        "called": ({"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": PLAIN}, KNOWN),
+        "scripted": (script(f"await tools.apply_patch({json.dumps(PLAIN)})"), SCRIPTING),
+        "commanded": (call("exec_command", "c1", cmd=PATCH), "fake-model"),
+    }[how]
+    new = world.work / "new.txt"
+    if decision == "rule":
+        world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{new}" = "deny"\n')
+    with told(world, [doing], [message("Done.")], model=model), start(world) as program:
+        if decision != "rule":
+            asked(world)
+            [one] = waiting(world)
+            change = {"path": str(new), "kind": "add", "diff": "made by a patch\n"}
+            assert (one["tool"], json.loads(one["arguments"])) == ("apply_patch", {"changes": [change]})
+            assert not new.exists()
+            world.steno(decision, world.only_session())
+        assert program.end() == 0
+    assert new.exists() == (decision == "approve")
+    assert [name for name, _ in calls(world)] == ["apply_patch"]
+    [(state, text)] = outcomes(world)
+    assert state == ("complete" if decision == "approve" else "failed")
+    assert ("denies it" in text) == (decision == "rule")
+    stored = kinds(world)
+    assert stored.count("approval.asked") == (decision != "rule")
+    assert stored.count("tool.started") == (decision == "approve")
+    if decision == "approve":
+        assert stored.index("approval.decided") < stored.index("tool.started") < stored.index("tool.settled")
+
+
+@pytest.mark.promise(4)
+def test_a_patch_meets_the_rules_for_the_folder_that_its_command_runs_in(world: CodexWorld) -> None:
+    (world.work / "kept").mkdir()
+    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/kept/*" = "deny"\n')
+    within = call("exec_command", "c1", cmd=PATCH, workdir="kept")
+    with told(world, [within], [message("Done.")]):
+        world.run("go", "--yes")
+    assert list((world.work / "kept").iterdir()) == []
+    [(state, text)] = outcomes(world)
+    assert (state, "denies it" in text) == ("failed", True)
+
+
+@pytest.mark.promise(4)
+def test_a_patch_that_moves_a_file_meets_the_rules_for_where_it_goes(world: CodexWorld) -> None:
+    (world.work / "old").write_text("a\n")
+    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/kept" = "deny"\n')
+    moves = "*** Begin Patch\n*** Update File: old\n*** Move to: kept\n@@\n-a\n+b\n*** End Patch"
+    doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": moves}
+    for sandbox in ("workspace-write", "danger-full-access"):
+        world.environment["STENO_CODEX_SANDBOX"] = sandbox
+        with told(world, [doing], [message("Done.")], model=KNOWN):
+            world.run("go", "--yes")
+        assert [one.name for one in world.work.iterdir()] == ["old"]
+        assert "denies it" in outcomes(world)[-1][1]
+
+
+def test_a_patch_that_cannot_be_made_is_stored_as_failed(world: CodexWorld) -> None:
+    wrong = PLAIN.replace("Add File", "Update File").replace("+", "@@\n-")
+    doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": wrong}
+    with told(world, [doing], [message("Done.")], model=KNOWN):
+        world.run("go", "--yes")
+    assert outcomes(world) == [("failed", "codex said nothing of it: it was not run, or it failed at once")]
+
+
+def test_a_patch_that_steno_cannot_read_is_not_made(world: CodexWorld) -> None:
+    odd = f"<<EOF\n{PLAIN}\nEOF"
+    doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": odd}
+    with told(world, [doing], [message("Done.")], model=KNOWN) as provider:
+        world.run("go", "--yes")
+        assert "cannot read this patch" in json.dumps(provider.requests[-1]["input"][-1])
+    assert list(world.work.iterdir()) == []
+    [(state, text)] = outcomes(world)
+    assert (state, "cannot read this patch" in text) == ("failed", True)
+
+
+@pytest.mark.promise(37)
+def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outside: Path) -> None:
+    made = outside / "made"
+    doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch"}
+    with (
+        told(world, [doing | {"input": PLAIN.replace("new.txt", str(made))}], [message("Done.")], model=KNOWN),
+        start(world) as program,
+    ):
+        for n in (1, 2):
+            asked(world, n)
+            assert not made.exists()
+            world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert made.read_text() == "made by a patch\n"
+    assert outcomes(world) == [("failed", "not run: codex asks for more rights first"), ("complete", f"add {made}")]
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("reason", rotating(["to look", ""], 2))
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+def test_to_leave_the_sandbox_is_another_question(world: CodexWorld, outside: Path, reason: str, decision: str) -> None:
+    with told(world, [escalated(leaving(outside), reason)], [message("Done.")]), start(world) as program:
+        asked(world)
+        [first] = waiting(world)
+        assert not first.get("reason")
+        world.steno("approve", world.only_session())
+        asked(world, 2)
+        [second] = waiting(world)
+        assert second["reason"] == (reason or "codex asks once more and does not say why: it may leave the sandbox")
+        assert (ran(world), list(outside.iterdir())) == (0, [])
+        world.steno(decision, world.only_session())
+        assert program.end() == 0
+    left = decision == "approve"
+    assert (ran(world), (outside / "made").exists()) == (left, left)
+    (_, unrun), (state, _) = outcomes(world)
+    assert (unrun, state) == ("not run: codex asks for more rights first", "complete" if left else "failed")
+
+
+@pytest.mark.promise(37)
+def test_a_tool_of_a_server_that_codex_has_is_asked_about_once(world: CodexWorld) -> None:
+    with told(world, *COUNTED, more=own_server()), start(world) as program:
+        asked(world)
+        assert not (world.work / "count.txt").exists()
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert calls(world) == [("odd__count", {})]
+    assert outcomes(world) == [("complete", "count 1")]
+
+
+def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outside: Path) -> None:
+    (outside / "kept").write_text("a\n")
+    (world.work / "link").symlink_to(outside / "kept")
+    changes = "*** Begin Patch\n*** Update File: link\n@@\n-a\n+b\n*** End Patch"
+    doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": changes}
+    with told(world, [doing], [message("Done.")], model=KNOWN), start(world) as program:
+        for n, decision in ((1, "approve"), (2, "deny")):
+            asked(world, n)
+            assert (outside / "kept").read_text() == "a\n"
+            world.steno(decision, world.only_session())
+        assert program.end() == 0
+    assert (outside / "kept").read_text() == "a\n"
+    (_, first), _ = outcomes(world)
+    assert first == "stopped by the sandbox: codex asks to do it outside", "it may have changed other files"
+
+
+def test_a_command_that_codex_takes_for_dangerous_is_asked_about_twice_and_run_once(world: CodexWorld) -> None:
+    doing = call("exec_command", "c1", cmd="rm -rf none; echo ran >> ran")
+    with told(world, [doing], [message("Done.")]):
+        world.run("go", "--yes")
+    assert ran(world) == 1
+    assert [state for state, _ in outcomes(world)] == ["failed", "complete"]
+
+
+def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(world: CodexWorld, outside: Path) -> None:
+    doing = escalated(leaving(outside), "to look")
+    with told(world, [doing], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+        asked_here.wait_seen("? [y/N]")
+        asked_here.type("y\n")
+        asked_here.wait_seen('because "to look" ? [y/N]')
+        asked_here.type("n\n")
+        assert asked_here.end() == 0
+    assert (ran(world), list(outside.iterdir())) == (0, [])
+
+
+@pytest.mark.promise(37)
+@pytest.mark.parametrize("what", ["command", "patch"])
+def test_a_question_is_pending_across_a_kill(world: CodexWorld, what: str) -> None:
+    def doing(id: str) -> Item:
+        return call("exec_command", id, cmd=PATCH if what == "patch" else "echo ran >> ran")
+
+    with told(world, [doing("c1")]), start(world) as program:
+        asked(world)
+        program.kill()
+        world.wait_codex_gone()
+    session = world.only_session()
+    assert list(world.work.iterdir()) == []
+    world.steno("approve", session)
+    with told(world, [doing("c2")], [message("Done.")]):
+        assert world.steno("continue", session) == "Done.\n"
+    assert [one.name for one in world.work.iterdir()] == ["new.txt" if what == "patch" else "ran"]
+    assert [state for state, _ in outcomes(world)] == ["complete"]
+    assert (ran(world), kinds(world).count("approval.asked")) == (what == "command", 1)
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("approved", ["to run", "to leave"])
+def test_what_was_approved_before_a_kill_covers_what_was_asked(world: CodexWorld, outside: Path, approved: str) -> None:
+    """Who approved a command has not said that it may leave; who said that is not asked again."""
+    command = leaving(outside)
+    first = call("exec_command", "c1", cmd=command) if approved == "to run" else escalated(command, "to look")
+    with told(world, [first]), start(world) as program:
+        asked(world)
+        if approved == "to leave":
+            world.steno("approve", world.only_session())
+            asked(world, 2)
+        program.kill()
+        world.wait_codex_gone()
+    session = world.only_session()
+    world.steno("approve", session)
+    leaves = escalated(command, "to look") | {"call_id": "c2"}
+    with told(world, [leaves], [message("Done.")]):
+        world.steno("continue", session)
+    assert (outside / "made").exists() == (approved == "to leave")
+    assert ran(world) == (approved == "to leave")
+
+
+@pytest.mark.promise(4, 5, 6, 19, 34)
+@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 117))
+def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
+    world.run("hello")
+    check(world, run_dying(world, victim, when, n))
