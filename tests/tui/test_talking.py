@@ -232,6 +232,27 @@ def test_a_failed_turn_says_why_and_retry_runs_it_again(world: World, server: Mo
     chat_with(world, talk)
 
 
+@pytest.mark.promise(46)
+def test_how_a_turn_ended_stays_under_its_prompt_when_that_is_run_again(world: World, server: ModelServer) -> None:
+    stopped = Reply(("half of it", " all"), held=True)
+    server.replies = [Reply(status=400), stopped, Reply(("Now it works.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("try")
+        await person.sees("failed: the provider refused the request")
+        await person.say("/retry")
+        await person.sees("half of it")
+        await person.press("ctrl+c")
+        await person.sees("stopped by you")
+        await person.say("/retry")
+        await person.sees("Now it works.")
+        shown = person.screen()
+        ends = ["▌ try", "failed: the provider refused", "half of it", "stopped by you", "Now it works."]
+        assert sorted(ends, key=shown.index) == ends
+
+    chat_with(world, talk)
+
+
 def test_the_status_names_the_fallback_while_it_answers_and_then_the_sessions_own_model(
     world: World, server: ModelServer
 ) -> None:

@@ -20,6 +20,7 @@ from steno.journal.facts import (
     StepLost,
     StepSealed,
     StepStarted,
+    Takes,
     ThreadCompacted,
     ToolSettled,
     ToolStarted,
@@ -75,6 +76,8 @@ class Folded(Struct):
     _streams: dict[Stream, list[str]] = {}
     _notices: list[Notice] = []
     _models: list[str] = []
+    _taken: dict[Seq, Seq] = {}
+    """The turn that took an input first: where it stands, also if another turn runs it again."""
     _cut: Seq | None = None
     """The answer that was cut off last, while its turn goes on."""
 
@@ -101,6 +104,8 @@ class Folded(Struct):
             fold.apply(record)
         fact, seq = record.fact, record.seq
         match fact:
+            case TurnStarted(origin=Takes(input=input)):
+                self._taken.setdefault(input, seq)
             case ToolStarted():
                 call = self._call(fact.step, fact.call)
                 call.started, call.began_ms = seq, record.at_ms
@@ -149,7 +154,7 @@ class Folded(Struct):
         for message in self.transcript.messages:
             if message.state == "pending":
                 continue
-            place = max(message.seq, message.turn or 0)
+            place = max(message.seq, self._taken.get(message.seq, message.turn or 0))
             if step is not None and step < place:
                 found += self._open(step, notices)
                 step = None
