@@ -401,6 +401,7 @@ def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(world: Wo
         await person.pilot.pause(0.5)
         await person.press("y")
         await person.sees("was-2-run", "Done.")
+        assert "a tool call waits" not in person.screen()
 
     chat_with(world, answer, world.only_session())
 

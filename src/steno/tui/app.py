@@ -291,6 +291,7 @@ class Chat(App[int]):
                 self._leave_if_idle()
 
     def on_asking_decided(self, event: Asking.Decided) -> None:
+        self.forget_told()
         self.do(self.acts.decide(event.call, event.answer))
 
     def on_asking_typed(self, event: Asking.Typed) -> None:
