@@ -193,6 +193,28 @@ def test_a_patch_that_steno_cannot_read_is_not_made(world: CodexWorld) -> None:
     assert (state, "cannot read this patch" in text) == ("failed", True)
 
 
+def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) -> None:
+    def patch(n: int, body: str) -> Item:
+        text = f"*** Begin Patch\n{body}\n*** End Patch"
+        return {"type": "custom_tool_call", "call_id": f"c{n}", "name": "apply_patch", "input": text}
+
+    both = patch(1, "*** Add File: one\n+a\n*** Add File: two\n+a")
+    again = patch(2, "*** Update File: two\n@@\n-a\n+b")
+    other = patch(3, "*** Add File: three\n+a")
+    with told(world, [both], [again], [other], [message("Done.")], model=KNOWN), start(world) as program:
+        asked(world)
+        session = world.only_session()
+        world.steno("approve", session, "--always")
+        asked(world, 2)
+        assert (world.work / "two").read_text() == "b\n"
+        assert not (world.work / "three").exists()
+        rules = {one["rule"]: one["verdict"] for one in world.show(session)["rules"]}
+        assert rules == {f"edit_file:{world.work / name}": "allow" for name in ("one", "two")}
+        world.steno("deny", session, "--always")
+        assert program.end() == 0
+    assert world.show(session)["rules"][-1] == {"rule": f"edit_file:{world.work / 'three'}", "verdict": "deny"}
+
+
 @pytest.mark.promise(37)
 def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outside: Path) -> None:
     made = outside / "made"

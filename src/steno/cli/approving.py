@@ -18,9 +18,10 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
         )
     one = await service.approvals.choose(id, options.seq)
     allow = options.verb == "approve"
-    rule = "" if options.always is None else options.always or always(one)
+    asked = () if options.always is None else (options.always,)
+    rules = always(one) if asked == ("",) else asked
     first = await service.approvals.decide(
-        id, one.seq, "allow" if allow else "deny", "" if allow else options.reason.strip(), rule
+        id, one.seq, "allow" if allow else "deny", "" if allow else options.reason.strip(), rules
     )
     if not first:
         complain(f"somebody else has decided about {one.tool} at {one.seq} first; that decision stands")
@@ -28,7 +29,7 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     view = await service.views.view(id)
     waiting = await service.approvals.pending(id)
     done = f"{'approved' if allow else 'denied'} {one.tool} at {one.seq}"
-    done += f", and always {rule!r} in this session" if rule else ""
+    done += f", and always {', '.join(map(repr, rules))} in this session" if rules else ""
     if view.owner is not None:
         show(f"{done}; the turn goes on by itself")
     elif waiting:

@@ -150,9 +150,9 @@ class Questions:
                 question = f"allow {call} ? [y/N] (a: always in this session) "
                 answer = await self._front.lines.answer(lambda: note(f"{fresh_line()}{question}", end=""))
                 answer = (answer or "").strip().lower()
-            rule = always(waiting[asked]) if answer == "a" else ""
-            if rule:
-                note(f"[allowed in this session from now on: {rule}; steno rules {self._session} has all]")
-            await approvals.decide(self._session, asked, "allow" if answer in ("y", "a") else "deny", rule=rule)
+            rules = always(waiting[asked]) if answer == "a" else ()
+            if rules:
+                note(f"[allowed in this session from now on: {', '.join(rules)}; steno rules {self._session} has all]")
+            await approvals.decide(self._session, asked, "allow" if answer in ("y", "a") else "deny", rules=rules)
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")

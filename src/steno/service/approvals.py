@@ -3,12 +3,12 @@ what is decided and what rules a session has are facts, so all of it outlives ev
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from steno.engine.approval import Verdict, rule_for
 from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
-from steno.journal.parts import Seq
+from steno.journal.parts import Seq, ToolCall
 from steno.service.misuse import Misused
 from steno.service.views import Approval, Views
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
@@ -45,13 +45,12 @@ class Approvals:
         raise NotAllowed(f"nothing waits at {seq} in session {session!r}, but {there}; nothing was changed")
 
     async def decide(
-        self, session: str, asked: Seq, decision: Literal["allow", "deny"], reason: str = "", rule: str = ""
+        self, session: str, asked: Seq, decision: Literal["allow", "deny"], reason: str = "", rules: Sequence[str] = ()
     ) -> bool:
-        """Say whether a call may run, and with a `rule` the same of all later calls of this session that it meets, in
+        """Say whether a call may run, and with `rules` the same of all later calls of this session that they meet, in
         one commit. The first word counts: False if somebody had decided otherwise before; then no rule is set."""
         facts: list[FreeFact] = [ApprovalDecided(asked, decision, by="user", reason=reason)]
-        if rule:
-            facts.append(RuleSet(_checked(rule), decision))
+        facts += [RuleSet(_checked(rule), decision) for rule in rules]
         try:
             await self._store.add(session, facts, key=f"decided:{asked}")
         except KeyReused:
@@ -79,9 +78,13 @@ def asked_about(one: Approval) -> str:
     return f"{one.tool} {one.arguments}" + (f" because {json.dumps(one.why, ensure_ascii=False)}" if one.why else "")
 
 
-def always(one: Approval) -> str:
-    """The rule for this call and all that are like it: what "always" means where nobody says more."""
-    return rule_for(one.tool, one.arguments)
+def always(one: Approval) -> tuple[str, ...]:
+    """The rules for this call and all that are like it: what "always" means where nobody says more. A patch of codex is
+    as many edits as it changes files: a rule for the tool would let it change every other file, too."""
+    from steno.runtimes.codex.wording import edits_in
+
+    calls = edits_in(ToolCall(one.call, one.tool, one.arguments)) or ((one.tool, one.arguments),)
+    return tuple(dict.fromkeys(rule_for(tool, arguments) for tool, arguments in calls))
 
 
 def _checked(rule: str) -> str:

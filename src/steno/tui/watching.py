@@ -261,8 +261,8 @@ class Watched:
         if self.id is None or call.asked is None:
             return False
         approvals = self._service.approvals
-        rule = always(await approvals.choose(self.id, call.asked)) if answer == "always" else ""
-        first = await approvals.decide(self.id, call.asked, "deny" if answer == "deny" else "allow", rule=rule)
+        rules = always(await approvals.choose(self.id, call.asked)) if answer == "always" else ()
+        first = await approvals.decide(self.id, call.asked, "deny" if answer == "deny" else "allow", rules=rules)
         self.run()
         return first
 
