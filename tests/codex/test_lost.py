@@ -15,7 +15,7 @@ from steno.models.conversation import FILE_CHARS_MAX
 from steno.runtimes.codex.thread import NEXT
 from steno.store.protocol import Admission
 from tests.codex.record import between
-from tests.codex.test_stops import steers_taken
+from tests.codex.test_stops import steers_taken, turn_under_way
 from tests.codex.world import CodexWorld
 from tests.program.world import wait_until
 from tests.rotating import rotating
@@ -190,6 +190,24 @@ def test_killed_at_a_message_of_a_turn_that_was_steered(world: CodexWorld, victi
     assert told.count("hold") <= 1
     assert len(world.threads()) == 1
     assert world.run("and") == "And so on.\n"
+
+
+@pytest.mark.promise(12)
+def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(world: CodexWorld) -> None:
+    """Codex keeps nothing of it, and a person speaks of what they read."""
+    with turn_under_way(world) as program:
+        steer(world, "and one", "and two")
+        assert program.end() == 0
+    shown = next(text for _, text, state in world.said() if state == "interrupted")
+    for prompt in ("and two", "hello"):
+        if prompt == "hello":
+            world.run(prompt)
+        told = [str(one["content"]) for one in world.requests(prompt)[-1]]
+        [note] = [one for one in told if "so much of your answer was shown" in one]
+        said = note.partition(":\n")[2].removesuffix("</steno>")
+        assert said.startswith("word0 word1 ")
+        assert shown.startswith(said)
+        assert told.index(note) < told.index("and one")
 
 
 def steer(world: CodexWorld, *inputs: str) -> None:

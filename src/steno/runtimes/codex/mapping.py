@@ -170,6 +170,11 @@ class TurnMap:
         self._calls.pop(call, None)
         self._settled.add(call)
 
+    def saying(self) -> str:
+        """What was shown of an answer that is not complete. Of inputs that steer together the first cuts it off."""
+        told = len(self.steers) > 1
+        return "" if told else "".join(one.shown for one in self._said if one.kind == "text" and one.text is None)
+
     def close(self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = "") -> list[Act]:
         """End the turn without codex: it was told to and does not answer, or it is gone."""
         return [*self._finish(status), End(status, cause, detail, unheard=True)]

@@ -48,7 +48,17 @@ from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.naming import message_id
 from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
-from steno.runtimes.codex.thread import Shape, Thread, confined, lost_note, open_thread, pending, said_to, unsaid
+from steno.runtimes.codex.thread import (
+    Shape,
+    Thread,
+    confined,
+    context,
+    lost_note,
+    open_thread,
+    pending,
+    said_to,
+    unsaid,
+)
 from steno.runtimes.codex.turn import Ending, Means, RunningTurn
 from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
@@ -236,8 +246,7 @@ class _Driven:
                 "input": await self._input(inputs),
                 "clientUserMessageId": message_id(held.id, inputs),
             }
-            if note := "\n\n".join(filter(None, notes)):
-                asked["additionalContext"] = {"steno": {"value": note, "kind": "application"}}
+            asked |= context("\n\n".join(filter(None, notes)))
         else:
             note = "\n\n".join(filter(None, (*notes, "" if promised or ask.acknowledges else AGAIN)))
             asked = {"input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]}

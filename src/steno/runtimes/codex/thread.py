@@ -317,6 +317,17 @@ def told_in(messages: Sequence[list[str]], inputs: Sequence[Said], payloads: Map
     return found
 
 
+def context(note: str) -> dict[str, Any]:
+    """What goes with an input in the same request."""
+    return {"additionalContext": {"steno": {"value": note, "kind": "application"}}} if note else {}
+
+
+def cut_note(shown: str) -> str:
+    """What is told with an input that steers: codex keeps nothing of the answer that this cuts off. Whether it comes in
+    time for that is not known yet."""
+    return f"When the user said this, so much of your answer was shown:\n{shown[-LOST_CHARS_MAX:]}" if shown else ""
+
+
 def lost_note(entries: Sequence[Entry], answered: str = "") -> str:
     """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete.
     `answered` is the last answer in its thread: it may have completed one that we were killed before the end of."""

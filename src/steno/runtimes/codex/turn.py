@@ -41,7 +41,7 @@ from steno.runtimes.codex.naming import client_id, client_ids, seq_in
 from steno.runtimes.codex.patches import changes_held, is_patch
 from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
 from steno.runtimes.codex.rollout import folder_asked
-from steno.runtimes.codex.thread import Thread
+from steno.runtimes.codex.thread import Thread, context, cut_note
 from steno.runtimes.held import HeldSession
 from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
@@ -250,6 +250,7 @@ class RunningTurn:
             "expectedTurnId": self._map.turn,
             "clientUserMessageId": id,
             "input": await self._means.input([said]),
+            **context(cut_note(self._map.saying())),
         }
         try:
             await self._means.server.ask("turn/steer", asked, dict)
