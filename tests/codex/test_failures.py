@@ -142,7 +142,8 @@ def test_a_login_that_is_missing_is_said(world: CodexWorld) -> None:
     world.codex_home.joinpath("config.toml").write_text(f'openai_base_url = "http://127.0.0.1:9/v1"\n[features]{own}')
     said = failed(world, "hello")
     assert "codex is not signed in" in said
-    assert "codex login signs in" in said
+    called = f"CODEX_HOME={world.codex_home} {real_codex()} login signs in"
+    assert called in said, "this codex is not on PATH, and its home is known to steno alone"
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "no_key")
     assert world.said() == [("user", "hello", "failed"), ("assistant", "", "lost")]

@@ -1,10 +1,12 @@
 """What to tell a person when codex fails: what happened, and what to do."""
 
 from steno.runtimes.codex.acts import End
+from steno.runtimes.codex.binary import by_hand
 from steno.runtimes.codex.process import CodexError, Declined, Gone, Silent, Unguarded, Unreadable, Unstartable
 from steno.runtimes.codex.protocol import VERSIONS
 from steno.runtimes.codex.thread import ThreadBusy, ThreadLost
 from steno.runtimes.codex.wording import SANDBOX
+from steno.tools.child import Command
 
 
 def on_error(error: CodexError, session: str) -> tuple[str, str]:
@@ -32,10 +34,11 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
             return "codex", f"codex says: {error}"
 
 
-def on_failure(end: End) -> str:
+def on_failure(end: End, command: Command) -> str:
+    """`command` is what codex was started with."""
     match end.cause:
         case "no_key":
-            return f"{end.detail}; codex login signs in, or set the key that its provider wants"
+            return f"{end.detail}; {by_hand(command)} login signs in, or set the key that its provider wants"
         case "too_long":
             return f"{end.detail.rstrip('.')}; steno compact has codex make its thread shorter"
         case "sandbox":

@@ -1,8 +1,12 @@
 """Where codex is: a path that was configured, the package that carries it, or the PATH."""
 
 import importlib.util
+import os
+import shlex
 import shutil
 from pathlib import Path
+
+from steno.tools.child import Command
 
 MISSING = (
     "codex is not installed: pip install 'steno[codex]' brings it, or path under [codex] in {config} names one that is "
@@ -18,6 +22,14 @@ ELSEWHERE = (
 def missing(path: str, config: Path) -> str:
     """What to do where there is none."""
     return ELSEWHERE.format(path=path, config=config) if path else MISSING.format(config=config)
+
+
+def by_hand(command: Command) -> str:
+    """How a person calls the codex that steno runs: the one of the package is not on PATH, and a home that only steno
+    is told of must be named."""
+    program, home = str(command.words[0]), command.environment.get("CODEX_HOME", "")
+    called = "codex" if shutil.which("codex") == program else shlex.quote(program)
+    return called if home == os.environ.get("CODEX_HOME", "") else f"CODEX_HOME={shlex.quote(home)} {called}"
 
 
 def find(path: str) -> Path | None:

@@ -276,7 +276,9 @@ class _Driven:
             cause = "user" if turn.interrupted is not None else "codex"
             await held.record(*finish(turn, "interrupted", cause).facts)
         elif ending.status == "failed":
-            await held.record(*finish(turn, "failed", ending.cause, advice.on_failure(ending)).facts)
+            await held.record(
+                *finish(turn, "failed", ending.cause, advice.on_failure(ending, self._agent.command)).facts
+            )
             await self.close()
         elif ending.unanswered:
             self._unanswered = True
