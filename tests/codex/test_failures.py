@@ -1,5 +1,8 @@
 """What goes wrong with codex ends as a stored turn and a sentence that says what to do; the next turn works."""
 
+import asyncio
+import gc
+import os
 import shutil
 import subprocess
 import sys
@@ -7,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from steno.runtimes.codex.process import Patience, Server, Unstartable
+from steno.tools.child import Command
 from tests.codex.world import CONFIG, LONG, CodexWorld, real_codex
 from tests.program.test_cli_views import complaint
 from tests.rotating import rotating
@@ -94,6 +99,22 @@ def test_a_codex_that_does_not_start_fails_the_turn(world: CodexWorld, script: s
     world.wait_codex_gone()
     del world.environment["STENO_CODEX_PATH"]
     assert world.steno("retry", world.only_session()) == "Hello there.\n"
+
+
+def test_a_codex_that_ends_while_it_is_being_greeted_is_told_of_once(tmp_path: Path) -> None:
+    """And not a second time by asyncio, which complains of an error that nobody came for."""
+    heard: list[str] = []
+    leaves = Command(("sh", "-c", "exec 1>&-; sleep 0.1; exit 3"), dict(os.environ), tmp_path)
+    unread = "x" * 300_000  # more than a pipe holds: it is being sent when nothing is to be answered any more
+
+    async def greet() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told["message"]))
+        with pytest.raises(Unstartable, match="ended by itself"):
+            await Server.start(leaves, Patience(), unread)
+        gc.collect()
+
+    asyncio.run(greet())
+    assert heard == []
 
 
 def test_what_codex_complained_about_when_it_started_is_not_why_it_ended(world: CodexWorld) -> None:

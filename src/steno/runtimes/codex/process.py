@@ -278,6 +278,7 @@ class Server:
         for wait in self._waits.values():
             if not wait.done():
                 wait.set_exception(Gone(self._last_words()))
+                wait.exception()  # whoever could not even send its request says so, and does not come for the answer
         self.arrived.set()
 
     def _last_words(self) -> str:
