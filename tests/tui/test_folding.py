@@ -117,6 +117,16 @@ def test_why_a_turn_failed_is_said_once() -> None:
     assert len(blocks(*asked, lost, TurnEnded(2, "failed", "unreachable"))) == 3
 
 
+def test_what_codex_says_to_do_is_not_contradicted() -> None:
+    """A prompt that it does not take at all is no shorter after a compaction."""
+    too_long = TurnEnded(3, "failed", "too_long", "Input exceeds the maximum length. Put the text into a file.")
+    for model, mend in (("codex:m", "/retry runs it again"), ("m", "/compact makes it shorter, then /retry")):
+        asked = (ContextSet(model), said("go"), TurnStarted(Takes(2)))
+        *_, told = blocks(*asked, too_long)
+        assert isinstance(told, Notice)
+        assert told.text.endswith(f"Put the text into a file. Everything is kept; {mend}")
+
+
 @pytest.mark.promise(46)
 @given(journals())
 def test_the_screen_has_the_messages_of_the_transcript_in_its_order(journal: object) -> None:

@@ -32,13 +32,14 @@ MENDS = {
 
 
 def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
-    """A turn that is not done. Codex has a key of its own, and its detail says what to do about that."""
+    """A turn that is not done. What to do about a key of codex's own, and about a prompt or a thread that is too long
+    for it, its detail says."""
     if ended.outcome == "failed":
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        mend = "" if by_codex and ended.cause == "no_key" else MENDS.get(ended.cause, "")
-        return f"failed: {said}. Everything is kept; {mend or '/retry runs it again'}", "bad"
+        mend = "" if by_codex and ended.cause in ("no_key", "too_long") else MENDS.get(ended.cause, "")
+        return f"failed: {said.removesuffix('.')}. Everything is kept; {mend or '/retry runs it again'}", "bad"
     match ended.cause:
         case "user":
             return "stopped by you; what was shown is kept", "warn"
