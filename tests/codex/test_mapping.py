@@ -309,6 +309,31 @@ def test_text_that_was_not_streamed_is_shown_when_it_is_completed() -> None:
     assert fold(whole) == [Write("text", "Hello")]
 
 
+def cut_by_a_call(*pieces: str, whole: str) -> list[Act]:
+    """A message whose first piece is followed by a command. What comes after that began."""
+    begun, *rest = (note("item/agentMessage/delta", itemId="m", delta=piece, turnId="t") for piece in pieces)
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1", "status": "inProgress"}
+    map = TurnMap()
+    call = ToolCall("c", "shell", '{"command": "x"}')
+    sealed = [Write("text", pieces[0]), Seal((Text(pieces[0]), call), started="c")]
+    assert fold(begun, item("started", **command), map=map) == sealed
+    completed = item("completed", type="agentMessage", id="m", text=whole)
+    return fold(*rest, completed, item("started", type="agentMessage", id="n"), map=map)
+
+
+@pytest.mark.promise(9, 11)
+def test_what_a_call_came_into_is_not_said_twice() -> None:
+    rest = [OpenStep(), Write("text", "lo"), Seal((Text("lo"),))]
+    assert cut_by_a_call("Hel", "lo", whole="Hello") == rest
+    assert cut_by_a_call("Hel", whole="Hello") == rest
+    assert cut_by_a_call("Hello", whole="Hello") == []
+
+
+def test_what_a_call_came_into_and_is_completed_otherwise_is_whole_beside_what_was_shown() -> None:
+    sealed = Seal((Text("Hello"),), shown=(Text("lo"),))
+    assert cut_by_a_call("Hal", "lo", whole="Hello") == [OpenStep(), Write("text", "lo"), sealed]
+
+
 def test_two_messages_of_the_agent_are_two_answers() -> None:
     first, second = (
         (item("started", type="agentMessage", id=id, text=""), item("completed", type="agentMessage", id=id, text=text))
@@ -399,11 +424,14 @@ def test_a_call_that_is_to_run_again_with_more_rights_is_another_call() -> None:
 def test_a_retry_of_codex_closes_what_it_had_said() -> None:
     again = note("error", error={"message": "stream disconnected"}, willRetry=True, turnId="t")
     delta = note("item/agentMessage/delta", itemId="m", delta="half", turnId="t")
-    assert fold(delta, again, delta) == [
+    whole = item("completed", type="agentMessage", id="m", text="half")
+    assert fold(delta, again, delta, whole, note("turn/completed", turn={"id": "t", "status": "completed"})) == [
         Write("text", "half"),
         Seal((Text("half"),), "incomplete"),
         OpenStep(),
         Write("text", "half"),
+        Seal((Text("half"),)),
+        End("completed"),
     ]
 
 

@@ -121,6 +121,17 @@ def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept(world: World
     assert "Hello." in exported
 
 
+@pytest.mark.promise(9, 11)
+def test_an_answer_that_a_command_comes_into_is_stored_as_it_was_shown(world: World) -> None:
+    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
+    began = item("started", **command, status="inProgress")
+    ran = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="")
+    scripted(world, [delta("Hel"), began, delta("lo."), ran, message("Hello."), DONE])
+    assert run(world)[0] == "Hello.\n"
+    said = [one["text"] for one in world.messages(world.only_session(), "assistant")]
+    assert "".join(said) == "Hello."
+
+
 def test_another_version_is_used_and_said_so(world: World) -> None:
     scripted(world, [message("Hello."), DONE], agent="codex/9.9.9 (x)")
     shown, errors = run(world)

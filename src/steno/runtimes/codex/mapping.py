@@ -78,6 +78,8 @@ class TurnMap:
         self._open = True
         self._steered = False
         self._said: list[Speech] = []
+        self._cut: dict[str, str] = {}
+        """What earlier steps have of texts that were not complete when a call began."""
         self._usage: Usage | None = None
         self._calls: dict[str, Running] = {}
         self._settled: set[str] = set()
@@ -303,7 +305,9 @@ class TurnMap:
         return [*acts, Write(kind, text)] if text else acts
 
     def _whole(self, id: str, kind: Literal["text", "reasoning"], text: str) -> list[Act]:
-        """What was not streamed is shown now. What was streamed otherwise stays, beside the truth."""
+        """What was not streamed is shown now. What was streamed otherwise stays, beside the truth. What an earlier step
+        has is not said again."""
+        text = text.removeprefix(self._cut.pop(id, ""))
         said = next((said for said in self._said if said.id == id), None)
         if said is None and not text:
             return []
@@ -326,6 +330,7 @@ class TurnMap:
         if not self._open or not (said or more):
             return []
         self._open, self._steered, self._said, self._usage = False, False, [], None
+        self._cut |= {one.id: self._cut.get(one.id, "") + one.shown for one in said if one.text is None}
         truth = tuple(part for one in said if (part := part_of(one.kind, one.shown if one.text is None else one.text)))
         shown = tuple(part for one in said if (part := part_of(one.kind, one.shown)))
         return [Seal(truth + more, ended, None if shown == truth else shown, usage, started)]
@@ -432,6 +437,7 @@ class TurnMap:
         if not note.will_retry:
             return []
         acts = self._seal("incomplete")
+        self._cut.clear()
         if self._open:
             self._open = False
             acts.append(Lose(cause_of(note.error), note.error.reason()))
