@@ -209,6 +209,24 @@ def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(world
     assert sorted(texts) == ["", "not run: the turn failed first"]
 
 
+@pytest.mark.promise(19, 37)
+def test_a_command_that_was_killed_beside_a_question_is_told_with_the_answer(world: CodexWorld) -> None:
+    world.steno("sessions")
+    both = [call("exec_command", f"c{n}", cmd=f"echo ran >> ran; sleep {60 * n}") for n in (1, 0)]
+    with told(world, both, [message("Done.")]) as provider:
+        with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+            wait_until(lambda: kinds(world).count("approval.asked") == 2, "two questions")
+            session = world.only_session()
+            first, second = json.loads(world.steno("approvals", "--json"))
+            world.steno("approve", session, str(first["seq"]))
+            wait_until(lambda: "tool.started" in kinds(world), "one of them to run")
+            program.kill()
+        world.wait_codex_gone()
+        world.steno("deny", session, str(second["seq"]))
+        assert world.steno("continue", session) == "Done.\n"
+    assert f"Call {first['call']}: [The outcome of this call is unknown" in json.dumps(provider.requests[-1]["input"])
+
+
 @pytest.mark.promise(37)
 def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_another(world: CodexWorld) -> None:
     with asked(world) as program:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.codex.doings import told
 from tests.codex.record import between
+from tests.codex.responses_server import call, message
 from tests.codex.world import LONG, CodexWorld
 from tests.program.world import Program, wait_until
 from tests.rotating import rotating
@@ -32,8 +34,8 @@ def check_after(world: CodexWorld, shown: str, state: str = "interrupted") -> No
     assert [text for _, text, _ in world.said()] == ["hello", "Hello there.", "slow", partial[1], "and", "And so on."]
     assert len(world.threads()) == 1
     request = world.requests("and")[-1]
-    told = "".join(str(message["content"]) for message in request)
-    assert partial[1] in told, "the model is told what was shown"
+    said = "".join(str(one["content"]) for one in request)
+    assert partial[1] in said, "the model is told what was shown"
     assert [str(one["content"]) for one in request].count("slow") == 1, "the prompt is not said twice"
 
 
@@ -111,13 +113,13 @@ def test_a_command_that_was_cut_off_is_not_run_again(world: CodexWorld) -> None:
         program.wait_shown("line3")
         shown = outputs(program.kill())
     world.wait_codex_gone()
-    [ran] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    [ran] = world.messages(world.only_session(), "tool")
     assert ran["state"] == "interrupted"
     assert ran["text"].startswith(shown)
     assert "line3\n" in shown
     world.run("and")
-    told = "".join(str(message["content"]) for message in world.requests("and")[-1])
-    assert "The outcome of this call is unknown" in told
+    request = "".join(str(one["content"]) for one in world.requests("and")[-1])
+    assert "The outcome of this call is unknown" in request
     assert len([fact for fact in world.facts() if fact["type"] == "tool.started"]) == 1
 
 
@@ -129,12 +131,32 @@ def test_an_interrupted_command_is_stopped_and_keeps_its_output(world: CodexWorl
         assert program.end() == 130
         shown = outputs(program.shown())
     world.wait_codex_gone()
-    [ran] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    [ran] = world.messages(world.only_session(), "tool")
     assert ran["state"] == "interrupted"
     assert ran["text"] == shown
     assert "line3\n" in shown
     assert "line90" not in ran["text"]
     assert world.run("and") == "And so on.\n"
+
+
+@pytest.mark.promise(19)
+@pytest.mark.parametrize("ended", rotating(["stopped", "killed"], 2))
+def test_codex_is_told_of_each_command_that_was_cut_off(world: CodexWorld, ended: str) -> None:
+    both = [call("exec_command", f"c{n}", cmd=f"sleep 0.5; echo line | tr e {n}; sleep 60") for n in (1, 2)]
+    with told(world, both, [message("And so on.")]) as provider:
+        with world.start("run", "go", "--key", "k", "--yes", "--output", "ndjson") as program:
+            program.wait_shown("lin1")
+            program.wait_shown("lin2")
+            if ended == "killed":
+                program.kill()
+            else:
+                world.steno("interrupt", world.only_session())
+                assert program.end() == 130
+        world.wait_codex_gone()
+        world.run("and")
+    note = next(text for text in map(json.dumps, provider.requests[-1]["input"]) if "<steno>" in text)
+    assert [note.count(f"Call c{n}: [") for n in (1, 2)] == [1, 1]
+    assert [note.count(f"lin{n}") for n in (1, 2)] == [1, 1], "with what it had said"
 
 
 @pytest.mark.promise(20, 35)

@@ -234,7 +234,7 @@ class _Driven:
         it. An input that it has already is not said again: a note asks for what is to be done about it."""
         held = self._held
         entries = held.history.entries()
-        notes = ["" if thread.fresh else lost_note(entries, thread.answered), *added]
+        notes = ["" if thread.fresh else lost_note(entries, turn.seq, thread.answered), *added]
         if ask.acknowledges is not None and held.state.cut_off is not None:
             notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
         notes += [

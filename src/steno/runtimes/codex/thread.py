@@ -328,16 +328,16 @@ def cut_note(shown: str) -> str:
     return f"When the user said this, so much of your answer was shown:\n{shown[-LOST_CHARS_MAX:]}" if shown else ""
 
 
-def lost_note(entries: Sequence[Entry], answered: str = "") -> str:
-    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete.
-    `answered` is the last answer in its thread: it may have completed one that we were killed before the end of."""
+def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
+    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete. `turn`
+    is the one under way. `answered` is the last answer in its thread: it may have completed one that we were killed
+    before the end of."""
     lines: list[str] = []
+    end = max((at for at, one in enumerate(entries, start=1) if _is_whole(one)), default=0)
     whole = next((text_of(one.parts) for one in reversed(entries) if _is_whole(one)), "")
     kept = "" if answered == whole else answered
-    for entry in reversed(entries):
+    for entry in reversed(entries[end:]):
         match entry:
-            case Answered(ended="complete" | "length"):
-                break
             case Answered() if kept and kept.startswith(text_of(entry.parts)):
                 shown = len(text_of(entry.parts))
                 lines.append(f"Of your last message the user was shown {shown} characters." * (shown < len(kept)))
@@ -347,15 +347,26 @@ def lost_note(entries: Sequence[Entry], answered: str = "") -> str:
                 if text:
                     lines.append(f"You had said, and the user was shown:\n{text}\n{wording.ending(entry.ended)}")
             case Settled(outcome=Interrupted() | Unknown()):
-                output = text_of(outcome_parts(entry.outcome))[-LOST_CHARS_MAX:]
-                lines.append(
-                    f"Call {entry.call}: {wording.verdict(entry.outcome)}\nIts output so far:\n{output}".rstrip()
-                )
+                lines.append(_lost_call(entry))
             case Closed():
                 lines.append(wording.closing(entry))
             case _:
                 pass
-    return "\n\n".join(filter(None, reversed(lines)))
+    return "\n\n".join(filter(None, (*_lost_beside(entries, end, turn), *reversed(lines))))
+
+
+def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq) -> list[str]:
+    """Calls that ran beside the last whole answer, which ends there, and were cut off with its turn; or while that
+    waited for a person, and still does."""
+    closed = next((entry for entry in entries[end:] if isinstance(entry, Closed)), None)
+    since, lost = (turn, Unknown) if closed is None else (closed.seq, Interrupted | Unknown)
+    calls = (entry for entry in entries[:end] if isinstance(entry, Settled) and entry.seq > since)
+    return [_lost_call(call) for call in calls if isinstance(call.outcome, lost)]
+
+
+def _lost_call(call: Settled) -> str:
+    output = text_of(outcome_parts(call.outcome))[-LOST_CHARS_MAX:]
+    return f"Call {call.call}: {wording.verdict(call.outcome)}\nIts output so far:\n{output}".rstrip()
 
 
 def _is_whole(entry: Entry) -> TypeGuard[Answered]:
