@@ -272,6 +272,47 @@ def test_a_stop_is_heeded_while_codex_takes_long_to_begin(world: World, silent: 
     assert run(world)[0] == "Hello.\n"
 
 
+def steer(world: World, said: str) -> None:
+    world.steno("run", said, "--session", world.only_session(), "--steer", "--detach")
+
+
+@pytest.mark.promise(6, 22)
+def test_a_stop_is_heeded_while_codex_does_not_answer_to_an_input_that_steers(world: World) -> None:
+    scripted(world, [delta("Hello.")], stopped=[STOPPED], silent="turn/steer")
+    with world.start("run", "go", "--key", "k") as program:
+        program.wait_shown("Hello.")
+        steer(world, "and")
+        time.sleep(0.5)
+        began_s = time.monotonic()
+        program.signal(signal.SIGINT)
+        assert program.end() == 130
+        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+    said = [(one["text"], one["state"]) for one in world.messages(world.only_session())]
+    assert said == [("go", "complete"), ("Hello.", "interrupted"), ("and", "pending")]
+
+
+@pytest.mark.promise(21, 37)
+def test_an_answer_to_codex_does_not_wait_for_codex_to_take_an_input(world: World) -> None:
+    """The stand-in reads nothing but the answer to its question."""
+    command = {"type": "commandExecution", "id": "c", "command": "x", "status": "inProgress"}
+    waits = ["thread/status/changed", {"status": {"type": "active", "activeFlags": ["waitingOnApproval"]}}]
+    asks = ["item/commandExecution/requestApproval", {"itemId": "c"}, 7]
+    scripted(world, [waits, item("started", **command), asks, message("Hello."), DONE])
+    world.steno("sessions")
+    with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
+        wait_until(lambda: "approval.asked" in [fact["type"] for fact in facts(world)], "a question")
+        steer(world, "and one")
+        time.sleep(0.5)
+        steer(world, "and two")
+        began_s = time.monotonic()
+        world.steno("approve", world.only_session())
+        program.wait_shown("Hello.")
+        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+        program.end()
+    users = [one["text"] for one in world.messages(world.only_session(), "user")]
+    assert users == ["go", "and one", "and two"]
+
+
 @pytest.mark.promise(46)
 def test_the_reason_of_a_question_is_on_the_screen(world: World) -> None:
     change = {"path": "a.txt", "kind": {"type": "add"}, "diff": "x"}

@@ -87,8 +87,7 @@ class Means(Struct, frozen=True):
 
 
 class RunningTurn:
-    """`step` is the open one. `_heard`: an input may have come since we looked. `_signed_in`: somebody did, or
-    nobody must."""
+    """`step` is the open one. `_signed_in`: somebody did, or nobody must."""
 
     def __init__(self, held: HeldSession, means: Means, map: TurnMap, step: Seq) -> None:
         self._held = held
@@ -105,7 +104,6 @@ class RunningTurn:
         self._broken: BaseException | None = None
         self._signed_in = False
         self._spent = ""
-        self._heard = True
         turn = held.state.turn
         for call in () if turn is None else turn.calls.values():
             self._steps[call.call.id] = call.step
@@ -113,7 +111,8 @@ class RunningTurn:
     async def run(self) -> Ending:
         """To its end, or until we leave while it waits for a person."""
         server = self._means.server
-        rousers = [asyncio.create_task(self._rouse(event)) for event in (self._held.stopped, self._held.said)]
+        self._spawn(self._rouse())
+        self._spawn(self._steer())
         try:
             while True:
                 ending = await self._go_on()
@@ -123,9 +122,9 @@ class RunningTurn:
                     async with asyncio.timeout(self._patience()):
                         await server.arrived.wait()
         finally:
-            for task in (*rousers, *self._tasks):
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*rousers, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _go_on(self) -> Ending | None:
         """Everything that can be done now."""
@@ -160,9 +159,6 @@ class RunningTurn:
         self._spent = self._spent or standing.budget_reached(self._held.state, self._means.limits, self._held.spent)
         if self._held.asked_to_stop() or self._spent:
             return await self._stop()
-        if self._heard:
-            self._heard = False
-            await self._steer()
         return None
 
     def _hear_echo(self, note: p.Notification) -> None:
@@ -193,14 +189,9 @@ class RunningTurn:
             return None
         return await self._do(self._map.close("failed", "no_key", f"codex is not signed in: {again.reason()}"))
 
-    async def _rouse(self, event: asyncio.Event) -> None:
-        while True:
-            await event.wait()
-            self._means.server.arrived.set()
-            if event is self._held.stopped:
-                return
-            self._heard = True
-            event.clear()
+    async def _rouse(self) -> None:
+        await self._held.stopped.wait()
+        self._means.server.arrived.set()
 
     def _tell(self, word: _Decided | _Ran) -> None:
         self._told.append(word)
@@ -233,18 +224,24 @@ class RunningTurn:
         return None
 
     async def _steer(self) -> None:
-        """Send inputs that steer. They are facts already; they are taken when codex has them."""
-        await self._held.catch_up()
-        for seq, said in self._held.state.pending.items():
-            input = Said(seq, said.parts)
-            id = client_id(self._held.id, input)
-            if said.mode != "steer" or id in self._map.steers or id in self._means.thread.known:
-                continue
-            self._map.steers.add(id)
-            await self._send(input, id)
+        """Send inputs that steer, one by one. They are facts already; they are taken when codex has them. The turn does
+        not wait for that: a codex that does not answer can still be stopped."""
+        while self._interrupted_s is None:
+            self._held.said.clear()
+            await self._held.catch_up()
+            if (said := self._unsent()) is None:
+                await self._held.said.wait()
+            else:
+                await self._send(said, client_id(self._held.id, said))
+
+    def _unsent(self) -> Said | None:
+        inputs = (Said(seq, one.parts) for seq, one in self._held.state.pending.items() if one.mode == "steer")
+        sent = self._map.steers | self._means.thread.known
+        return next((said for said in inputs if client_id(self._held.id, said) not in sent), None)
 
     async def _send(self, said: Said, id: str) -> None:
         """Say more in the turn that runs."""
+        self._map.steers.add(id)
         asked = {
             "threadId": self._means.thread.id,
             "expectedTurnId": self._map.turn,
