@@ -4,10 +4,11 @@
 
 SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is opened, `turn` are
 the notifications of a turn as [method, params]; "TURN" in them is the turn's id. [method, params, id] is a request of
-its own: it goes on when that is answered. "dies" in place of a notification ends it; from "deaf" on it reads nothing;
-"steered" waits for an input that steers, whose id is "STEERED" from then on. As with the real one, a turn that did not
-end takes what another one is begun with. `then` is said in the turns after the first, if it is there. A request named
-by `silent` gets no answer.
+its own: it goes on when that is answered. With several ids it asks as often, at once; the texts of the answers are
+"ANSWERS" from then on. "dies" in place of a notification ends it; from "deaf" on it reads nothing; "steered" waits for
+an input that steers, whose id is "STEERED" from then on. As with the real one, a turn that did not end takes what
+another one is begun with. `then` is said in the turns after the first, if it is there. A request named by `silent` gets
+no answer.
 """
 
 import json
@@ -47,21 +48,32 @@ def main() -> None:
 
 
 def say(notes: list[Any], turn: str) -> None:
-    steered, deaf = "", False
+    steered, deaf, answers = "", False, ""
     for note, then in zip(notes, [*notes[1:], None], strict=False):
         if note == "dies":
             os._exit(0)
         if note in ("steered", "deaf"):
             steered, deaf = hear_steer() if note == "steered" else steered, deaf or note == "deaf"
             continue
-        method, params, *id = note
+        method, params, *ids = note
         text = json.dumps({"threadId": "thread", "turnId": turn, **params}).replace("TURN", turn)
-        text = text.replace("STEERED", steered)
-        write({"method": method, "params": json.loads(text)} | ({"id": id[0]} if id else {}))
-        while id and not deaf and then != "dies" and json.loads(sys.stdin.readline()).get("id") != id[0]:
-            pass
+        text = text.replace("STEERED", steered).replace("ANSWERS", answers)
+        for id in ids or [None]:
+            write({"method": method, "params": json.loads(text)} | ({} if id is None else {"id": id}))
+        if ids and not deaf and then != "dies":
+            answers = ", ".join(hear_answers(ids))
     if deaf:
         signal.pause()
+
+
+def hear_answers(ids: list[Any]) -> list[str]:
+    texts: dict[Any, str] = {}
+    while len(texts) < len(ids):
+        answer = json.loads(sys.stdin.readline())
+        if answer.get("id") in ids and "method" not in answer:
+            said = answer.get("result", {}).get("contentItems", [])
+            texts[answer["id"]] = "".join(one["text"] for one in said)
+    return list(texts.values())
 
 
 def hear_steer() -> str:

@@ -373,6 +373,21 @@ def test_a_request_about_a_call_that_nobody_knows_is_answered_and_the_turn_goes_
     assert "item/tool/requestUserInput, which steno does not do" in errors
 
 
+@pytest.mark.promise(4)
+def test_a_tool_of_ours_that_codex_asks_for_twice_is_run_once_and_both_get_its_outcome(world: World) -> None:
+    called = item("started", type="dynamicToolCall", id="c", tool="odd__count", arguments={})
+    asks = ["item/tool/call", {"callId": "c", "tool": "odd__count", "arguments": {}}, 1, 2]
+    scripted(world, [called, asks, message("It says: ANSWERS."), DONE])
+    world.steno("sessions")
+    world.home.joinpath("config.toml").write_text(stdio("odd", odd()))
+    with world.start("run", "go", "--key", "k", "--yes") as program:
+        assert program.end() == 0
+        assert program.shown() == "It says: count 1, count 1.\n"
+    assert (world.work / "count.txt").read_text() == "run\n"
+    kinds = [fact["type"] for fact in facts(world)]
+    assert (kinds.count("tool.started"), kinds.count("tool.settled")) == (1, 1)
+
+
 def test_an_answer_that_cannot_be_read_fails_the_turn_and_says_so(world: World) -> None:
     scripted(world, [], opened={"thread": "none"})
     _, errors = run(world)

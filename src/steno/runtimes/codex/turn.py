@@ -7,6 +7,7 @@ of one of our own tools) puts it into the same queue.
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, Literal, assert_never
@@ -98,6 +99,7 @@ class RunningTurn:
         self._started: dict[str, Seq] = {}
         self._last_step = step
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._told: list[_Decided | _Ran] = []
         self._interrupted_s: float | None = None
         self._advised = False
@@ -321,10 +323,12 @@ class RunningTurn:
         self._tell(_Decided(request, call, permission))
 
     async def _called(self, request: int | str, call: str) -> None:
-        turn = self._held.state.turn
-        open_call = None if turn is None else turn.calls.get(call)
-        if open_call is not None:
-            await self._means.calls.run((open_call,))
+        """However often codex asks for a call, it is run once, and each gets its outcome."""
+        async with self._running[call]:
+            turn = self._held.state.turn
+            open_call = None if turn is None else turn.calls.get(call)
+            if open_call is not None:
+                await self._means.calls.run((open_call,))
         settled = () if self._held.state.turn is None else self._held.state.turn.settled
         outcome = next((fact.outcome for fact in reversed(settled) if fact.call == call), None)
         self._tell(_Ran(request, call, outcome))
