@@ -388,6 +388,20 @@ def test_a_tool_of_ours_that_codex_asks_for_twice_is_run_once_and_both_get_its_o
     assert (kinds.count("tool.started"), kinds.count("tool.settled")) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [({"turn": {"status": "completed"}}, "done"), ({"turn": {"id": 7}}, "failed"), ({"turn": None}, "failed")],
+)
+def test_an_end_that_does_not_say_of_which_turn_ends_the_one_that_runs(world: World, end: Any, outcome: str) -> None:
+    scripted(world, [message("Hello."), ["turn/completed", end]])
+    assert run(world)[0] == "Hello.\n"
+    [turn] = world.show(world.only_session())["turns"]
+    assert turn["outcome"] == outcome
+    if outcome == "failed":
+        [ended] = [fact for fact in facts(world) if fact["type"] == "turn.ended"]
+        assert ended["detail"] == "it ended in a way that steno cannot read"
+
+
 def test_an_answer_that_cannot_be_read_fails_the_turn_and_says_so(world: World) -> None:
     scripted(world, [], opened={"thread": "none"})
     _, errors = run(world)

@@ -258,20 +258,24 @@ def notification(method: str, params: Raw) -> Notification:
 
 
 class _Ended(Read, frozen=True):
-    id: str
+    id: str = ""
     status: str = ""
 
 
 class _EndedNote(Read, frozen=True):
-    turn: _Ended
+    turn: _Ended = _Ended()
 
 
 _ended_notes = msgspec.json.Decoder(_EndedNote)
 
 
 def _ended(params: Raw) -> TurnCompleted:
-    """The end of a turn counts even if it says more than we can read."""
-    turn = _ended_notes.decode(params).turn
+    """The end of a turn counts even if it says more than we can read, or less. One that does not say which turn is over
+    is about the one that runs: a thread has no other."""
+    try:
+        turn = _ended_notes.decode(params).turn
+    except msgspec.ValidationError:
+        turn = _Ended()
     return TurnCompleted(Turn(turn.id, turn.status, Failure("it ended in a way that steno cannot read")))
 
 
