@@ -8,7 +8,7 @@ its own: it goes on when that is answered. With several ids it asks as often, at
 "ANSWERS" from then on. "dies" in place of a notification ends it; from "deaf" on it reads nothing; "steered" waits for
 an input that steers, whose id is "STEERED" from then on. As with the real one, a turn that did not end takes what
 another one is begun with. `then` is said in the turns after the first, if it is there. A request named by `silent` gets
-no answer.
+no answer. What it is told it keeps in a file beside SCRIPT, and lists the ids of that.
 """
 
 import json
@@ -17,6 +17,8 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any
+
+TOLD = Path(sys.argv[1]).with_name("told")
 
 
 def main() -> None:
@@ -32,7 +34,11 @@ def main() -> None:
             case "thread/start" | "thread/resume":
                 opened = {"thread": {"id": "thread"}, "model": "scripted"}
                 write({"id": asked["id"], "result": script.get("opened", opened)})
+            case "thread/items/list":
+                items = [{"item": {"type": "userMessage", "id": "u", "clientId": id}} for id in told()[::-1]]
+                write({"id": asked["id"], "result": {"data": items}})
             case "turn/start":
+                keep(asked)
                 goes_on, turns = running, turns + (not running)
                 write({"id": asked["id"], "result": {"turn": {"id": f"turn{turns}", "status": "inProgress"}}})
                 if not goes_on:
@@ -80,7 +86,18 @@ def hear_steer() -> str:
     while (asked := json.loads(sys.stdin.readline())).get("method") != "turn/steer":
         pass
     write({"id": asked["id"], "result": {}})
-    return str(asked["params"]["clientUserMessageId"])
+    return keep(asked)
+
+
+def keep(asked: dict[str, Any]) -> str:
+    id = str(asked["params"].get("clientUserMessageId", ""))
+    with TOLD.open("a") as file:
+        file.write(f"{id}\n")
+    return id
+
+
+def told() -> list[str]:
+    return TOLD.read_text().splitlines() if TOLD.exists() else []
 
 
 def write(message: dict[str, Any]) -> None:

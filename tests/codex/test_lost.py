@@ -17,6 +17,7 @@ from steno.store.protocol import Admission
 from tests.codex.record import between
 from tests.codex.test_stops import steers_taken, turn_under_way
 from tests.codex.world import CodexWorld
+from tests.program.test_cli_views import complaint
 from tests.program.world import wait_until
 from tests.rotating import rotating
 
@@ -60,6 +61,17 @@ def lose(world: CodexWorld, text: str, kept: int = 0) -> None:
     first = next(at for at, line in enumerate(lines) if text in line)
     assert text in lines[first + 1]
     rollout.write_text("".join(lines[: first + kept]))
+    _forget_lists(world)
+
+
+def lose_all(world: CodexWorld) -> None:
+    """Codex's file of the thread has nothing but its first line, which says whose it is."""
+    [rollout] = world.codex_home.rglob("rollout-*.jsonl")
+    rollout.write_text(rollout.read_text().partition("\n")[0] + "\n")
+    _forget_lists(world)
+
+
+def _forget_lists(world: CodexWorld) -> None:
     for made_from_it in world.codex_home.glob("thread_history*"):
         made_from_it.unlink()
 
@@ -116,6 +128,41 @@ def test_what_was_said_again_is_not_said_a_third_time(world: CodexWorld) -> None
     world.wait_codex_gone()
     assert world.run("hello") == "Hello there.\n"
     assert users(world) == ["hello", "hold", NEXT.join(("slow one", "slow two", "and")), "hello"]
+    assert len(world.threads()) == 1
+
+
+@pytest.mark.promise(32)
+@pytest.mark.parametrize(("said", "left"), rotating([(2, "hello"), (2, ""), (1, "")], 3))
+def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
+    world: CodexWorld, said: int, left: str
+) -> None:
+    """The power went, or codex's folder is an older copy."""
+    for prompt in ("hello", "and one")[:said]:
+        world.run(prompt)
+    if left:
+        lose(world, "and one")
+    else:
+        lose_all(world)
+    assert "codex has lost the end of thread" in complaint(world, "run", "and two", "--key", "k", expect=1)
+    session = world.only_session()
+    assert world.show(session)["turns"][-1]["cause"] == "thread_lost"
+    assert world.steno("retry", session, "--new-thread") == "And so on.\n"
+    assert users(world) == [*("hello", "and one")[:said], "and two"]
+    assert world.run("hello") == "Hello there.\n"
+    assert len(world.threads()) == 2
+
+
+@pytest.mark.promise(32)
+def test_an_input_that_codex_does_not_list_and_answered_later_is_not_taken_for_lost(world: CodexWorld) -> None:
+    world.run("hello")
+    with world.start("run", "slow", "--key", "k") as program:
+        program.wait_shown("word3")
+        program.kill()
+    world.wait_codex_gone()
+    lose(world, '"slow"', kept=1)
+    world.steno("continue", world.only_session())
+    assert world.said()[-1][1:] == ("Taken up.", "complete")
+    assert world.run("and") == "And so on.\n"
     assert len(world.threads()) == 1
 
 

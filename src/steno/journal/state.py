@@ -134,8 +134,9 @@ class CutOff(Struct):
 
 class State(Struct):
     """`stopping` is an open helper call that somebody wants to stop. `rules` are those of this session alone, in the
-    order in which they were set. `threads` are those that external runtimes keep, by runtime; those in `behind` do not
-    know all that counts: a model of another runtime answered since, or what was said before was edited."""
+    order in which they were set. `threads` are those that external runtimes keep, by runtime, and `bound` says where
+    each was bound; those in `behind` do not know all that counts: a model of another runtime answered since, or what
+    was said before was edited."""
 
     head: Seq = 0
     started: SessionStarted | None = None
@@ -148,6 +149,7 @@ class State(Struct):
     compacted: Seq | None = None
     helpers: dict[Seq, HelperStarted] = {}
     threads: dict[str, str] = {}
+    bound: dict[str, Seq] = {}
     behind: frozenset[str] = frozenset()
     deliveries: dict[Seq, DeliveryOwed] = {}
     owed: Owed = field(default_factory=Owed)
@@ -306,7 +308,7 @@ class State(Struct):
                 if self.turn is not None and failed:
                     self.turn.compaction = "failed"
             case ThreadBound():
-                self.threads[fact.runtime] = fact.thread
+                self.threads[fact.runtime], self.bound[fact.runtime] = fact.thread, seq
                 self.behind -= {fact.runtime}
             case DeliveryOwed():
                 self.deliveries[seq] = fact
@@ -333,7 +335,7 @@ class State(Struct):
         self.turn = self.cut_off = self.stopping = None
         self.rules = {rule: verdict for rule, verdict in self.rules.items() if verdict != "allow"}
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}
-        self.owed, self.ended, self.behind = Owed(), None, frozenset()
+        self.owed, self.ended, self.bound, self.behind = Owed(), None, {}, frozenset()
 
     def knows_all(self, runtime: str, thread: str) -> bool:
         """Whether this is the runtime's thread, and it has all that counts."""

@@ -4,8 +4,8 @@ A thread that knows all that counts is resumed. One that fell behind (another mo
 edited) is left, and a new one is begun from our history: that follows from what a person did. A thread that cannot be
 resumed is said to be lost, and a new one is begun only where that was asked for.
 
-    ThreadLost   codex does not have the thread any more, or it is another copy's by now; the message says how to begin
-                 a new one
+    ThreadLost   codex does not have the thread any more, or not all of it, or it is another copy's by now; the message
+                 says how to begin a new one
     ThreadBusy   another program has the thread open; nothing is lost
 """
 
@@ -84,7 +84,8 @@ def confined(sandbox: str) -> bool:
 class Thread(Struct):
     """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
     its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it.
-    `answered` is the last answer that it had when it was resumed, until it has another turn. `path` is codex's file."""
+    `answered` is the last answer that it had when it was resumed, until it has another turn. `path` is codex's file.
+    `empty`: it has nothing; `seen`: back to an input that was answered, or to its beginning, we know what it has."""
 
     id: str
     model: str
@@ -93,6 +94,8 @@ class Thread(Struct):
     answered: str = ""
     ran: dict[str, Seq] = {}
     path: str = ""
+    empty: bool = False
+    seen: bool = True
 
 
 async def open_thread(
@@ -105,12 +108,13 @@ async def open_thread(
         try:
             thread = await _resumed(server, bound, shape, answered(held.history.entries(), held.id))
             await _look_closer(thread, held, payloads)
-            if not await _knows_more(thread, store, held):
-                if _takes(unsaid(held.history.entries(), thread, held.id), payloads):
-                    return thread
+            if why := await _unlike(thread, store, held):
+                if not shape.begin_anew:
+                    raise ThreadLost(why)
+            elif _takes(unsaid(held.history.entries(), thread, held.id), payloads):
+                return thread
+            else:
                 log().warning("codex lost more inputs than it takes in one message; it is told all in a new thread")
-            elif not shape.begin_anew:
-                raise ThreadLost(f"was told things in thread {bound} that this session does not have, by a copy of it")
         except Declined as error:
             if entries and not shape.begin_anew:
                 raise ThreadLost(f"cannot resume thread {bound}: {error}") from error
@@ -134,40 +138,58 @@ async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[st
             if time.monotonic() > deadline_s:
                 raise ThreadBusy(f"says that another program has thread {id} open") from error
             await asyncio.sleep(_LOOK_AGAIN_S)
-    known, last = await _known(server, id, answered)
-    return Thread(opened.thread.id, opened.model, known, answered=last, path=opened.thread.path or "")
+    thread = Thread(opened.thread.id, opened.model, set(), path=opened.thread.path or "")
+    await _read(server, thread, answered)
+    return thread
 
 
-async def _known(server: Server, id: str, answered: frozenset[str]) -> tuple[set[str], str]:
-    """The ids of what was said last in a thread, back to an input that was answered; and its last answer."""
-    known: set[str] = set()
-    last = ""
-    listing: dict[str, Any] = {"threadId": id, "limit": LISTED_MAX, "sortDirection": "desc"}
+async def _read(server: Server, thread: Thread, answered: frozenset[str]) -> None:
+    """Take in the ids of what was said last in a thread, back to an input that was answered; and its last answer."""
+    listing: dict[str, Any] = {"threadId": thread.id, "limit": LISTED_MAX, "sortDirection": "desc"}
+    thread.empty = True
     for _ in range(0, KNOWN_MAX, LISTED_MAX):
         listed = await server.ask("thread/items/list", listing, p.ItemsListed)
-        known |= {id for message in listed.said() for id in client_ids(message)}
-        last = last or listed.answer()
-        if listed.next_cursor is None or not known.isdisjoint(answered):
-            break
+        thread.known |= {id for message in listed.said() for id in client_ids(message)}
+        thread.answered = thread.answered or listed.answer()
+        thread.empty = thread.empty and not listed.data
+        if listed.next_cursor is None or not thread.known.isdisjoint(answered):
+            return
         listing["cursor"] = listed.next_cursor
-    return known, last
+    thread.seen = False
 
 
 async def _look_closer(thread: Thread, held: HeldSession, payloads: Mapping[Hash, bytes]) -> None:
     """If the last turn was cut off, codex may have been told what it does not list: also an input that steered, which
-    for us still waits."""
+    for us still waits, and one that a later turn took up and answered."""
     last, entries = held.state.last_turn, held.history.entries()
-    if last is None or last.ending.outcome == "done" or not thread.path:
+    missed = _missed(thread, held)
+    if last is None or (last.ending.outcome == "done" and not missed) or not thread.path:
         return
     messages = await asyncio.to_thread(unlisted, thread.path, answered(entries, held.id))
     waiting = [said for said in pending(held) if client_id(held.id, said) not in thread.known]
-    for said in told_in(messages, [*unsaid(entries, thread, held.id), *waiting], payloads):
+    for said in told_in(messages, [*missed, *unsaid(entries, thread, held.id), *waiting], payloads):
         thread.known.add(client_id(held.id, said))
+
+
+def _missed(thread: Thread, held: HeldSession) -> list[Said]:
+    """The last input that was both said and answered since the thread was bound, if it does not list that."""
+    said = said_since(held.history.entries(), held.state.bound[RUNTIME])[-1:]
+    return [one for one in said if thread.seen and client_id(held.id, one) not in thread.known]
 
 
 def pending(held: HeldSession) -> list[Said]:
     """The inputs that nobody has taken yet."""
     return [Said(seq, input.parts) for seq, input in held.state.pending.items()]
+
+
+async def _unlike(thread: Thread, store: Store, held: HeldSession) -> str:
+    """How a thread differs from this session, if it does: then it is not gone on with."""
+    if await _knows_more(thread, store, held):
+        return f"was told things in thread {thread.id} that this session does not have, by a copy of it"
+    entries, bound = held.history.entries(), held.state.bound[RUNTIME]
+    if _missed(thread, held) or (thread.empty and any(_is_whole(one) and one.seq > bound for one in entries)):
+        return f"has lost the end of thread {thread.id}, or all of it"
+    return ""
 
 
 async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
@@ -292,6 +314,13 @@ def answered(entries: Sequence[Entry], session: str) -> frozenset[str]:
     """The ids of inputs that stand before a whole answer."""
     whole = [at for at, entry in enumerate(entries) if isinstance(entry, Answered) and entry.ended == "complete"]
     return frozenset(client_id(session, one) for one in entries[: whole[-1] if whole else 0] if isinstance(one, Said))
+
+
+def said_since(entries: Sequence[Entry], bound: Seq) -> list[Said]:
+    """The inputs that stand before a whole answer and came after the thread was bound. One that it was bound for may
+    have been told without its id."""
+    whole = [at for at, entry in enumerate(entries) if isinstance(entry, Answered) and entry.ended == "complete"]
+    return [one for one in entries[: whole[-1] if whole else 0] if isinstance(one, Said) and one.seq > bound]
 
 
 def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]:
