@@ -1,6 +1,7 @@
 """In codex's sandbox: what was approved runs at most once and inside; to leave it is another question."""
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.codex.doings import COUNTED, own_server, told
-from tests.codex.responses_server import Item, call, message
+from tests.codex.responses_server import Answer, Item, call, message
 from tests.codex.test_items import SCRIPTING, calls
 from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.world import PATCH, CodexWorld
@@ -43,6 +44,21 @@ def leaving(outside: Path) -> str:
 def escalated(command: str, reason: str = "") -> Item:
     why = {"justification": reason} if reason else {}
     return call("exec_command", "c1", cmd=command, sandbox_permissions="require_escalated", **why)
+
+
+def terminal_outside(*typed: str) -> tuple[Answer, ...]:
+    """A shell that runs outside the sandbox, and what is typed into it."""
+
+    def types(text: str, id: str) -> Answer:
+        def answer(returned: str) -> list[Item]:
+            session = int(re.findall(r"session ID (\d+)", returned)[0])
+            return [call("write_stdin", id, session_id=session, chars=text, yield_time_ms=500)]
+
+        return answer
+
+    why = {"sandbox_permissions": "require_escalated", "justification": "to look"}
+    shell = call("exec_command", "c1", cmd="sh", tty=True, yield_time_ms=300, **why)
+    return [shell], *(types(text, f"t{n}") for n, text in enumerate(typed)), [message("Done.")]
 
 
 def script(body: str) -> Item:
@@ -251,6 +267,40 @@ def test_to_leave_the_sandbox_is_another_question(world: CodexWorld, outside: Pa
     assert (ran(world), (outside / "made").exists()) == (left, left)
     (_, unrun), (state, _) = outcomes(world)
     assert (unrun, state) == ("not run: codex asks for more rights first", "complete" if left else "failed")
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(world: CodexWorld, decision: str) -> None:
+    """It is asked about as what it is; the command that it is typed into runs on."""
+    text = """echo "ran" '$0' >> ran; echo it\\'s\n"""
+    with told(world, *terminal_outside(text)), start(world) as program:
+        for n in (1, 2):
+            asked(world, n)
+            world.steno("approve", world.only_session())
+        asked(world, 3)
+        [one] = waiting(world)
+        assert (one["tool"], json.loads(one["arguments"])) == ("write_stdin", {"call": "c1/again", "text": text})
+        assert "This terminal was launched outside the sandbox" in one["reason"]
+        assert ran(world) == 0
+        assert [state for state, _ in outcomes(world)] == ["failed"], "the shell that was first to stay inside, alone"
+        world.steno(decision, world.only_session())
+        assert program.end() == 0
+    assert ran(world) == (decision == "approve")
+    assert [name for name, _ in calls(world)] == ["shell", "shell", "write_stdin"]
+    shell, typed = sorted(outcomes(world)[1:], key=lambda one: one[0] != "interrupted")
+    assert shell[0] == "interrupted", "it ran until the turn ended"
+    assert typed == (("complete", "") if decision == "approve" else ("failed", "not run: the user denied it"))
+
+
+def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside_the_sandbox(world: CodexWorld) -> None:
+    with told(world, *terminal_outside("echo ran >> ran\n")):
+        world.run("go", "--allow", "shell")
+    assert ran(world) == 0
+    assert any(text.startswith("not run: it needs approval") for _, text in outcomes(world))
+    with told(world, *terminal_outside("echo ran >> ran\n", "echo ran >> ran\n")):
+        world.run("go", "--allow", "shell", "--allow", "write_stdin")
+    assert ran(world) == 2
 
 
 @pytest.mark.promise(37)

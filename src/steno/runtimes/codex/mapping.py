@@ -380,9 +380,14 @@ class TurnMap:
         return [Settle(call, Failed((Text(said),) if (said := note.said()) else ()))]
 
     def _typed(self, note: p.Typed) -> list[Act]:
-        """Codex asks nobody about what it types, and tells of it afterwards: it is a call that is over."""
+        """Codex tells of what it types afterwards: it is a call that is over, whether it asked first or not."""
         if not note.stdin:
             return []
+        typed = typing_call("", self.call_of(note.item_id), note.stdin)
+        for id, running in self._calls.items():
+            if self.let_through(id) and same_call(running.call, typed):
+                self.settled(id)
+                return [Settle(id, Returned(()))]
         self._typings += 1
         call = typing_call(f"{note.item_id}/typed{self._typings}", self.call_of(note.item_id), note.stdin)
         acts = [*(self._seal("complete") if self._said else []), *self._ready()]

@@ -283,8 +283,16 @@ def _ended(params: Raw) -> TurnCompleted:
 
 
 class CommandApproval(Read, frozen=True):
+    """`kind` "writeStdin" asks about what is to be typed into a command that runs, and `item_id` is that command."""
+
     item_id: str
     reason: str | None = None
+    kind: str = "command"
+    command: str | None = None
+    approval_id: str | None = None
+
+    def types(self) -> bool:
+        return self.kind == "writeStdin"
 
 
 class FileApproval(Read, frozen=True):

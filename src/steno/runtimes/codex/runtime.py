@@ -46,6 +46,7 @@ from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import TurnMap
+from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import message_id
 from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
 from steno.runtimes.codex.thread import (
@@ -59,7 +60,7 @@ from steno.runtimes.codex.thread import (
     said_to,
     unsaid,
 )
-from steno.runtimes.codex.turn import Ending, Means, RunningTurn
+from steno.runtimes.codex.turn import Ending, RunningTurn
 from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compacting import Compaction

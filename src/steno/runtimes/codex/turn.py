@@ -8,13 +8,11 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
-from steno.engine.action import Limits
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     OutputLate,
@@ -30,7 +28,7 @@ from steno.journal.facts import (
 from steno.journal.history import Said
 from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall
 from steno.models import wording
-from steno.runtimes.calls import Calls, Permission
+from steno.runtimes.calls import Permission
 from steno.runtimes.codex import RUNTIME, standing
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
@@ -38,15 +36,15 @@ from steno.runtimes.codex import wording as w
 from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
+from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import client_id, client_ids, seq_in
 from steno.runtimes.codex.patches import changes_held, is_patch
-from steno.runtimes.codex.process import CodexError, Gone, Message, Server, log
+from steno.runtimes.codex.process import CodexError, Gone, Message, log
 from steno.runtimes.codex.rollout import folder_asked
-from steno.runtimes.codex.thread import Thread, context, cut_note
+from steno.runtimes.codex.thread import context, cut_note
 from steno.runtimes.held import HeldSession
-from steno.runtimes.offering import Excerpts
 from steno.store.errors import NotPending
-from steno.tools.output import Keep, kept
+from steno.tools.output import kept
 
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
@@ -70,21 +68,6 @@ class _Ran(Struct, frozen=True):
     request: int | str
     call: str
     outcome: Outcome | None
-
-
-class Means(Struct, frozen=True):
-    """What a turn works with. `confined`: codex has a sandbox, and asks by itself only about what is to leave it."""
-
-    server: Server
-    thread: Thread
-    calls: Calls
-    keep: Keep
-    excerpts: Excerpts
-    input: Callable[[Sequence[Said]], Awaitable[list[dict[str, Any]]]]
-    model: str
-    output_chars_max: int
-    limits: Limits
-    confined: bool = False
 
 
 class RunningTurn:
@@ -263,6 +246,8 @@ class RunningTurn:
         match request.asked:
             case Held() as held:
                 await self._hold(request.id, held)
+            case p.CommandApproval() as typing if typing.types():
+                await self._ask_typing(request.id, typing)
             case p.CommandApproval() | p.FileApproval() if self._answered(request.asked):
                 server.decide(request.id)
             case p.Elicited() as elicited if elicited.approves():
@@ -300,6 +285,18 @@ class RunningTurn:
             self._tell(_Decided(request, self._map.call_of(call.id), UNREADABLE))
         else:
             self._spawn(self._permitted(request, self._map.call_of(call.id)))
+
+    async def _ask_typing(self, request: int | str, asked: p.CommandApproval) -> None:
+        """Codex would type into a command that runs outside its sandbox. That one runs on, whatever is decided."""
+        text = w.typed_in(asked)
+        if text is None or not asked.approval_id:
+            log().warning("codex asks to type something that steno cannot read: %s", asked.command)
+            self._means.server.decide(request, UNKNOWN_CALL.reason)
+            return
+        call = w.typing_call(asked.approval_id, self._map.call_of(asked.item_id), text)
+        await self._do(self._map.held(call))
+        why = (asked.reason or "")[:REASON_CHARS_MAX]
+        self._spawn(self._permitted(request, self._map.call_of(call.id), why))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -60,6 +60,15 @@ def typing_call(id: str, into: str, text: str) -> ToolCall:
     return ToolCall(id, TYPE, _json({"call": into, "text": text}))
 
 
+def typed_in(asked: CommandApproval) -> str | None:
+    """What codex asks to type. It says it as words of a command: `write_stdin --session-id N TEXT`."""
+    try:
+        words = shlex.split(asked.command or "")
+    except ValueError:
+        return None
+    return words[3] if len(words) == 4 and words[:2] == [TYPE, "--session-id"] else None
+
+
 def held_call(held: Held) -> ToolCall:
     if (command := held.command()) is not None:
         return command_call(held.call, command)
