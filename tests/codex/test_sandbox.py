@@ -259,7 +259,7 @@ def test_to_leave_the_sandbox_is_another_question(world: CodexWorld, outside: Pa
         world.steno("approve", world.only_session())
         asked(world, 2)
         [second] = waiting(world)
-        assert second["reason"] == (reason or "codex asks once more and does not say why: it may leave the sandbox")
+        assert second["reason"] == f"{reason}; it is to run outside the sandbox".removeprefix("; ")
         assert (ran(world), list(outside.iterdir())) == (0, [])
         world.steno(decision, world.only_session())
         assert program.end() == 0
@@ -330,12 +330,76 @@ def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outsi
     assert first == "stopped by the sandbox: codex asks to do it outside", "it may have changed other files"
 
 
-def test_a_command_that_codex_takes_for_dangerous_is_asked_about_twice_and_run_once(world: CodexWorld) -> None:
-    doing = call("exec_command", "c1", cmd="rm -rf none; echo ran >> ran")
-    with told(world, [doing], [message("Done.")]):
-        world.run("go", "--yes")
-    assert ran(world) == 1
-    assert [state for state, _ in outcomes(world)] == ["failed", "complete"]
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("how", ["called", "scripted"])
+def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
+    world: CodexWorld, outside: Path, how: str
+) -> None:
+    """Who said yes to it is not asked again, unless nobody can tell whether it is to leave the sandbox."""
+    command = f"rm -rf none; {leaving(outside)}"
+    doing, model = call("exec_command", "c1", cmd=command), "fake-model"
+    if how == "scripted":
+        doing, model = script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"), SCRIPTING
+    with told(world, [doing], [message("Done.")], model=model), start(world) as program:
+        for n in range(1, 2 + (how == "scripted")):
+            asked(world, n)
+            assert ran(world) == 0
+            world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert (ran(world), list(outside.iterdir())) == (1, [])
+    *unrun, _ = outcomes(world)
+    assert unrun == [("failed", "not run: codex asks once more first")] * (how == "scripted")
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("leaves", [False, True])
+def test_why_a_rules_file_of_codex_wants_to_be_asked_is_told_with_where_it_runs(
+    world: CodexWorld, outside: Path, leaves: bool
+) -> None:
+    prompting(world)
+    command = f"touch {outside}/made"
+    doing = escalated(command, "to look") if leaves else call("exec_command", "c1", cmd=command)
+    with told(world, [doing], [message("Done.")]), start(world) as program:
+        asked(world)
+        world.steno("approve", world.only_session())
+        asked(world, 2)
+        [second] = waiting(world)
+        where = "it is to run outside the sandbox" if leaves else "it stays in the sandbox"
+        assert second["reason"].endswith(f"requires approval: mind the dust; {where}")
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert (outside / "made").exists() == leaves
+    first, _ = outcomes(world)
+    assert first == ("failed", f"not run: codex asks {'for more rights' if leaves else 'once more'} first")
+
+
+def prompting(world: CodexWorld) -> None:
+    """A rules file of codex wants `touch` to be asked about."""
+    (world.codex_home / "rules").mkdir()
+    rule = 'prefix_rule(pattern=["touch"], decision="prompt", justification="mind the dust")\n'
+    (world.codex_home / "rules" / "default.rules").write_text(rule)
+
+
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_approved_a_command_inside_before_a_kill_is_asked_whether_it_may_leave(
+    world: CodexWorld, leaves: bool
+) -> None:
+    """The reason that was told then was that of a rules file."""
+    prompting(world)
+    inside = call("exec_command", "c1", cmd="touch made")
+    with told(world, [inside]), start(world) as program:
+        asked(world)
+        world.steno("approve", world.only_session())
+        asked(world, 2)
+        program.kill()
+        world.wait_codex_gone()
+    session = world.only_session()
+    world.steno("approve", session)
+    again = escalated("touch made", "to look") if leaves else inside
+    with told(world, [again | {"call_id": "c2"}], [message("Done.")]):
+        world.steno("continue", session)
+    assert (world.work / "made").exists() == (not leaves)
 
 
 def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(world: CodexWorld, outside: Path) -> None:
@@ -343,7 +407,7 @@ def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(world: Codex
     with told(world, [doing], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
         asked_here.wait_seen("? [y/N]")
         asked_here.type("y\n")
-        asked_here.wait_seen('because "to look" ? [y/N]')
+        asked_here.wait_seen('because "to look; it is to run outside the sandbox" ? [y/N]')
         asked_here.type("n\n")
         assert asked_here.end() == 0
     assert (ran(world), list(outside.iterdir())) == (0, [])

@@ -47,11 +47,10 @@ from steno.runtimes.codex.acts import (
     Write,
 )
 from steno.runtimes.codex.hooks import Over
+from steno.runtimes.codex.rights import STOPPED
 from steno.runtimes.codex.underway import Bounds, Promised, Running, Speech, beside, collected, part_of
 from steno.runtimes.codex.wording import (
-    MORE_RIGHTS,
     REPLACED,
-    STOPPED,
     UNHEARD,
     UNRUN,
     call_of,
@@ -85,7 +84,7 @@ class TurnMap:
         self._settled: set[str] = set()
         self._refused: dict[str, str] = {}
         self._gated: set[str] = set()
-        self._entitled: set[str] = set()
+        self._kept: dict[str, Promised] = {}
         self._typings = 0
         self._unknown: dict[str, i.UnknownItem] = {}
         self._asks = False
@@ -117,11 +116,13 @@ class TurnMap:
         call = self.call_of(item)
         return call in self._gated and call in self._calls and self._calls[call].started
 
-    def answered(self, item: str, more_rights: bool) -> bool:
-        """Whether the yes at the gate is also the answer to codex's own question; to one for more rights, if those were
-        approved before. It counts once: codex tells of the call from then on."""
+    def answered(self, item: str, explained: bool, leaves: bool) -> bool:
+        """Whether the yes at the gate is also the answer to codex's own question; to one that says why, or is to leave
+        the sandbox, if that was approved before. It counts once: codex tells of the call from then on."""
         call = self.call_of(item)
-        if not self.let_through(item) or (more_rights and call not in self._entitled):
+        kept = self._kept.get(call)
+        known = kept is not None and kept.explained >= explained and kept.leaves >= leaves
+        if not self.let_through(item) or ((explained or leaves) and not known):
             return False
         self._gated.discard(call)
         return True
@@ -139,17 +140,17 @@ class TurnMap:
         self.settled(call)
         return [Settle(call, Refused(reason))]
 
-    def asked(self, item: str, tried: bool = False) -> list[Act]:
+    def asked(self, item: str, unrun: str = "") -> list[Act]:
         """Codex wants to know whether a call may run: it does not run yet. If it did run, or was let through the gate,
-        and codex wants to run it with more rights, that is another call."""
+        it is another call from here on; `unrun` says what came of the first one, if codex did not."""
         call = self.call_of(item)
         if self._announced == call:
             self._announced = ""
         running = self._calls.get(call)
         if running is None or not running.started:
             return []
-        unsaid = STOPPED if tried else MORE_RIGHTS if call in self._gated else ""
-        return self._again(item, running.call, collected(running) or unsaid)
+        said = unrun if call in self._gated or unrun == STOPPED else ""
+        return self._again(item, running.call, collected(running) or said)
 
     def _again(self, item: str, as_told: ToolCall, said: str, started: bool = False) -> list[Act]:
         """What codex told of as one call is another one from here on; `said` is what came of the first."""
@@ -349,7 +350,7 @@ class TurnMap:
         if promised is not None:
             self._promised.remove(promised)
             self._alias[id] = promised.id
-            self._entitled |= {promised.id} if promised.explained else set()
+            self._kept[promised.id] = promised
             self._calls[promised.id] = Running(replace(call, id=promised.id), started, ours)
             return [Start(promised.id)] if started else []
         self._calls[id] = Running(call, started, ours)

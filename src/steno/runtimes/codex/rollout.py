@@ -1,9 +1,9 @@
 """The end of the file that codex keeps of a thread.
 
-Codex's hooks do not say in which folder a command is to run; the file does, and codex writes it before it runs a hook.
-Codex writes what was said to it twice: for its model, and then as an item that it lists. If it is killed in between,
-its model is told what it does not list, and only the file says so. The file is codex's own and may look otherwise one
-day: what cannot be read here says nothing.
+Codex's hooks do not say in which folder and with which rights a command is to run; the file does, and codex writes it
+before it runs a hook. Codex writes what was said to it twice: for its model, and then as an item that it lists. If it
+is killed in between, its model is told what it does not list, and only the file says so. The file is codex's own and
+may look otherwise one day: what cannot be read here says nothing.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import msgspec
 from steno.runtimes.codex.naming import client_ids
 
 TAIL_BYTES_MAX = 32 * 1024 * 1024
+_arguments = msgspec.json.Decoder(dict[str, Any])
 
 
 def unlisted(path: str, answered: frozenset[str]) -> list[list[str]]:
@@ -37,16 +38,21 @@ def unlisted(path: str, answered: frozenset[str]) -> list[list[str]]:
 
 
 def folder_asked(path: str | None, call: str) -> str | None:
-    """The folder in which a command is to run, as its model asked for; "" if it did not. None if the file says nothing
-    of this call: then nobody knows."""
+    """The folder in which a command is to run, as its model asked for; "" if it did not. None if nobody knows."""
+    arguments = arguments_of(path, call)
+    return None if arguments is None else str(arguments.get("workdir") or "")
+
+
+def arguments_of(path: str | None, call: str) -> dict[str, Any] | None:
+    """What a command was called with. None if the file says nothing of this call: then nobody knows."""
     for line in () if path is None else _from_the_end(path):
         if b'"function_call"' not in line:
             continue
         try:
             match msgspec.json.decode(line):
                 case {"payload": {"type": "function_call", "call_id": id, "arguments": str(arguments)}} if id == call:
-                    return str(msgspec.json.decode(arguments).get("workdir") or "")
-        except (msgspec.DecodeError, RecursionError, AttributeError):
+                    return _arguments.decode(arguments)
+        except (msgspec.DecodeError, RecursionError):
             return None
     return None
 

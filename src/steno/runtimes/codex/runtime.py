@@ -49,6 +49,7 @@ from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import message_id
 from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
+from steno.runtimes.codex.rights import lets_leave
 from steno.runtimes.codex.thread import (
     Shape,
     Thread,
@@ -340,7 +341,8 @@ class _Driven:
             if isinstance(permission, Refused):
                 await asking.settle(call, permission)
             elif permission == "given":
-                promised.append(Promised(call.call.id, call.call.name, call.call.arguments, bool(call.why)))
+                one = call.call
+                promised.append(Promised(one.id, one.name, one.arguments, bool(call.why), lets_leave(call.why)))
         self._promised = tuple(promised)
 
     # --- the child and its thread

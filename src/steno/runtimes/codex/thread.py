@@ -216,7 +216,7 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
     for at in range(0, len(items), INJECTED_MAX):
         injected = {"threadId": opened.thread.id, "items": items[at : at + INJECTED_MAX]}
         await server.ask("thread/inject_items", injected, dict)
-    return Thread(opened.thread.id, opened.model, set(), fresh=True)
+    return Thread(opened.thread.id, opened.model, set(), fresh=True, path=opened.thread.path or "")
 
 
 def _policy(shape: Shape) -> dict[str, Any]:

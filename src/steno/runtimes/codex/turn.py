@@ -29,7 +29,7 @@ from steno.journal.history import Said
 from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall
 from steno.models import wording
 from steno.runtimes.calls import Permission
-from steno.runtimes.codex import RUNTIME, standing
+from steno.runtimes.codex import RUNTIME, rights, standing
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex import wording as w
@@ -40,7 +40,7 @@ from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import client_id, client_ids, seq_in
 from steno.runtimes.codex.patches import changes_held, is_patch
 from steno.runtimes.codex.process import CodexError, Gone, Message, log
-from steno.runtimes.codex.rollout import folder_asked
+from steno.runtimes.codex.rollout import arguments_of, folder_asked
 from steno.runtimes.codex.thread import context, cut_note
 from steno.runtimes.held import HeldSession
 from steno.store.errors import NotPending
@@ -48,8 +48,6 @@ from steno.tools.output import kept
 
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
-
-REASON_CHARS_MAX = 2_000
 
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
 UNREADABLE = Refused("not run: steno cannot read this patch, so no rule for files can be applied to it")
@@ -248,15 +246,11 @@ class RunningTurn:
                 await self._hold(request.id, held)
             case p.CommandApproval() as typing if typing.types():
                 await self._ask_typing(request.id, typing)
-            case p.CommandApproval() | p.FileApproval() if self._answered(request.asked):
-                server.decide(request.id)
             case p.Elicited() as elicited if elicited.approves():
                 through = self._map.let_through_for(elicited.server_name)
                 server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
             case p.CommandApproval() | p.FileApproval():
-                await self._do(self._map.asked(request.asked.item_id, w.tried_in_vain(request.asked)))
-                why = (request.asked.reason or w.UNEXPLAINED * self._means.confined)[:REASON_CHARS_MAX]
-                self._spawn(self._permitted(request.id, self._map.call_of(request.asked.item_id), why))
+                await self._ask_again(request.id, request.asked)
             case p.ToolCallAsked():
                 self._spawn(self._called(request.id, self._map.call_of(request.asked.call_id)))
             case p.Elicited(server_name=server_name):
@@ -266,10 +260,16 @@ class RunningTurn:
                 log().warning("codex asks for %s, which steno does not do", request.asked.method)
                 server.refuse(request.id, "steno does not do this")
 
-    def _answered(self, asked: p.CommandApproval | p.FileApproval) -> bool:
-        """Whether the yes at the gate is also the answer to codex's own question. In a sandbox it asks only about what
-        is to leave it."""
-        return self._map.answered(asked.item_id, self._means.confined or asked.reason is not None)
+    async def _ask_again(self, request: int | str, asked: p.CommandApproval | p.FileApproval) -> None:
+        """The yes at the gate is also the answer to codex's own question, unless that says more."""
+        item, confined, leaves = asked.item_id, self._means.confined, None
+        if isinstance(asked, p.CommandApproval) and self._map.let_through(item):
+            leaves = rights.leaves(await asyncio.to_thread(arguments_of, self._means.thread.path, item))
+        if self._map.answered(item, asked.reason is not None, confined and leaves is not False):
+            self._means.server.decide(request)
+            return
+        await self._do(self._map.asked(item, rights.unrun(asked, leaves)))
+        self._spawn(self._permitted(request, self._map.call_of(item), rights.why(asked, leaves, confined)))
 
     async def _hold(self, request: int | str, held: Held) -> None:
         """A call at the gate. Without a sandbox codex asks by itself about a change of files."""
@@ -295,7 +295,7 @@ class RunningTurn:
             return
         call = w.typing_call(asked.approval_id, self._map.call_of(asked.item_id), text)
         await self._do(self._map.held(call))
-        why = (asked.reason or "")[:REASON_CHARS_MAX]
+        why = (asked.reason or "")[: rights.REASON_CHARS_MAX]
         self._spawn(self._permitted(request, self._map.call_of(call.id), why))
 
     def _spawn(self, work: Any) -> None:

@@ -34,12 +34,13 @@ class Bounds(Struct, frozen=True):
 
 class Promised(Struct, frozen=True):
     """A call that a person approved before it could be run: when codex comes with the same one, it is this one.
-    `explained`: codex had asked for more rights, and that is what was approved."""
+    `explained`: codex had said why it asks. `leaves`: it was approved to leave the sandbox."""
 
     id: str
     name: str
     arguments: str
     explained: bool = False
+    leaves: bool = False
 
 
 def part_of(kind: Literal["text", "reasoning"], text: str) -> Content | None:

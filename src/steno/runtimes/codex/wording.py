@@ -12,7 +12,7 @@ from steno.models import wording as words
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex.hooks import Held
-from steno.runtimes.codex.protocol import CommandApproval, Failure, FileApproval
+from steno.runtimes.codex.protocol import CommandApproval, Failure
 
 SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
@@ -22,9 +22,6 @@ UNRUN = {
     "failed": "not run: the turn failed first",
 }
 """By how the turn ended: a call that nobody decided about was not declined."""
-MORE_RIGHTS = "not run: codex asks for more rights first"
-STOPPED = "stopped by the sandbox: codex asks to do it outside"
-UNEXPLAINED = "codex asks once more and does not say why: it may leave the sandbox"
 UNHEARD = "codex said nothing of it: it was not run, or it failed at once"
 REPLACED = "not run: a hook of codex's own put another call in its place"
 SANDBOX = "sandbox under [codex] chooses what its commands may do"
@@ -117,11 +114,6 @@ def of_the_sandbox(outcome: Outcome) -> bool:
     command."""
     said = text_of(outcome.parts) if isinstance(outcome, Failed) else ""
     return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
-
-
-def tried_in_vain(asked: CommandApproval | FileApproval) -> bool:
-    """Whether codex has begun with what it asks about: only then it gives a reason for a change of files."""
-    return isinstance(asked, FileApproval) and asked.reason is not None
 
 
 def told_of(outcome: Outcome) -> str:

@@ -1,0 +1,24 @@
+"""Whether a command that codex asks about is to leave its sandbox: what is not known to stay inside may leave."""
+
+from typing import Any
+
+import pytest
+
+from steno.runtimes.codex.rights import leaves
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (None, None),
+        ({"cmd": "ls"}, False),
+        ({"cmd": "ls", "sandbox_permissions": "use_default"}, False),
+        ({"cmd": "ls", "sandbox_permissions": None}, False),
+        ({"cmd": "ls", "sandbox_permissions": "require_escalated"}, True),
+        ({"cmd": "ls", "sandbox_permissions": "something else"}, True),
+        ({"cmd": "ls", "additional_permissions": {"network": {"enabled": True}}}, True),
+        ({"cmd": "ls", "with_escalated_permissions": True}, True),
+    ],
+)
+def test_only_a_command_that_asks_for_no_rights_is_known_to_stay(arguments: Any, expected: bool | None) -> None:
+    assert leaves(arguments) is expected
