@@ -347,8 +347,9 @@ def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
             world.steno("approve", world.only_session())
         assert program.end() == 0
     assert (ran(world), list(outside.iterdir())) == (1, [])
-    *unrun, _ = outcomes(world)
+    *unrun, (state, text) = outcomes(world)
     assert unrun == [("failed", "not run: codex asks once more first")] * (how == "scripted")
+    assert (state, "Read-only file system" in text) == ("failed", True)
 
 
 @pytest.mark.promise(4, 37)

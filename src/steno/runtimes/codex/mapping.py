@@ -85,6 +85,8 @@ class TurnMap:
         self._refused: dict[str, str] = {}
         self._gated: set[str] = set()
         self._kept: dict[str, Promised] = {}
+        self._questioned: set[str] = set()
+        self._overs: dict[str, str] = {}
         self._typings = 0
         self._unknown: dict[str, i.UnknownItem] = {}
         self._asks = False
@@ -107,7 +109,7 @@ class TurnMap:
 
     def held(self, call: ToolCall) -> list[Act]:
         """A call waits at the gate; codex tells of it when it is let through."""
-        acts = self._call(call.id, call)
+        acts = [*self._untold(), *self._call(call.id, call)]
         self._gated.add(self.call_of(call.id))
         return acts
 
@@ -125,6 +127,7 @@ class TurnMap:
         if not self.let_through(item) or ((explained or leaves) and not known):
             return False
         self._gated.discard(call)
+        self._questioned.add(call)
         return True
 
     def let_through_for(self, server: str) -> bool:
@@ -147,10 +150,12 @@ class TurnMap:
         if self._announced == call:
             self._announced = ""
         running = self._calls.get(call)
-        if running is None or not running.started:
-            return []
-        said = unrun if call in self._gated or unrun == STOPPED else ""
-        return self._again(item, running.call, collected(running) or said)
+        acts: list[Act] = []
+        if running is not None and running.started:
+            said = unrun if call in self._gated or unrun == STOPPED else ""
+            acts = self._again(item, running.call, collected(running) or said)
+        self._questioned.add(self.call_of(item))
+        return acts
 
     def _again(self, item: str, as_told: ToolCall, said: str, started: bool = False) -> list[Act]:
         """What codex told of as one call is another one from here on; `said` is what came of the first."""
@@ -199,7 +204,7 @@ class TurnMap:
     def _applied(self, note: p.Notification) -> list[Act]:
         match note:
             case p.ItemStarted():
-                return self._started(note.item)
+                return [*self._untold(), *self._started(note.item)]
             case p.ItemCompleted():
                 return self._completed(note.item)
             case p.AgentDelta() | p.PlanDelta():
@@ -373,12 +378,23 @@ class TurnMap:
         return [*acts, Output(call, shown)]
 
     def _over(self, note: Over) -> list[Act]:
-        """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does not; its hook does."""
+        """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does not; its hook does. Of
+        one that codex asked about it tells only when it is over, so that is waited for."""
         call = self.call_of(note.call)
-        if not self.let_through(note.call):
+        running = self._calls.get(call)
+        if call in self._questioned and running is not None and running.started and not running.shown:
+            self._overs[call] = note.said()
             return []
+        return self._stopped(call, note.said()) if self.let_through(note.call) else []
+
+    def _untold(self) -> list[Act]:
+        """When codex begins something else, what it has not told of by then was stopped."""
+        overs, self._overs = self._overs, {}
+        return [act for call, said in overs.items() if call in self._calls for act in self._stopped(call, said)]
+
+    def _stopped(self, call: str, said: str) -> list[Act]:
         self.settled(call)
-        return [Settle(call, Failed((Text(said),) if (said := note.said()) else ()))]
+        return [Settle(call, Failed((Text(said),) if said else ()))]
 
     def _typed(self, note: p.Typed) -> list[Act]:
         """Codex tells of what it types afterwards: it is a call that is over, whether it asked first or not."""
@@ -463,7 +479,7 @@ class TurnMap:
     def _finish(self, status: Literal["completed", "interrupted", "failed"]) -> list[Act]:
         ended: StepEnding = "interrupted" if status == "interrupted" else "incomplete"
         whole = all(said.text is not None for said in self._said)
-        acts = self._seal("complete" if whole or status == "completed" else ended)
+        acts = [*self._untold(), *self._seal("complete" if whole or status == "completed" else ended)]
         for item in self._unknown.values():
             acts += [*self._ready(), *self._seal(ended, Opaque(RUNTIME, item.kind, item.json))]
         if self._open:
