@@ -16,17 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from steno.journal.facts import PlanStep, PlanUpdated, StepEnding, Usage
-from steno.journal.parts import (
-    Content,
-    Failed,
-    Interrupted,
-    Opaque,
-    Outcome,
-    Refused,
-    Returned,
-    Text,
-    ToolCall,
-)
+from steno.journal.parts import Content, Failed, Interrupted, Opaque, Outcome, Refused, Returned, Text, ToolCall
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex import protocol as p
