@@ -14,7 +14,9 @@ from steno.journal.parts import Text
 from steno.models.conversation import FILE_CHARS_MAX
 from steno.runtimes.codex.thread import NEXT
 from steno.store.protocol import Admission
+from tests.codex.doings import told
 from tests.codex.record import between
+from tests.codex.responses_server import call, message
 from tests.codex.test_stops import steers_taken, turn_under_way
 from tests.codex.world import CodexWorld
 from tests.program.test_cli_views import complaint
@@ -255,6 +257,18 @@ def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(wor
         assert said.startswith("word0 word1 ")
         assert shown.startswith(said)
         assert told.index(note) < told.index("and one")
+
+
+def test_a_command_that_codex_left_running_is_told_to_have_ended_with_its_process(world: CodexWorld) -> None:
+    """Else it would look after it for ever: in the thread it runs."""
+    leaves = call("exec_command", "c1", cmd="sleep 60", yield_time_ms=300)
+    with told(world, [leaves], [message("It runs.")], [message("Ended.")], [message("Fine.")]) as provider:
+        world.run("go", "--yes")
+        world.wait_codex_gone()
+        world.run("and then?")
+        world.run("and then again?")
+    notes = ["Call c1: [Stopped while it ran." in json.dumps(request["input"][-2]) for request in provider.requests]
+    assert notes == [False, False, True, False]
 
 
 def steer(world: CodexWorld, *inputs: str) -> None:

@@ -359,8 +359,9 @@ def cut_note(shown: str) -> str:
 
 def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
     """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete. `turn`
-    is the one under way. `answered` is the last answer in its thread: it may have completed one that we were killed
-    before the end of."""
+    is the one under way. `answered` is the last answer in its thread, "" if it was not resumed: it may have completed
+    one that we were killed before the end of. A command that it left running at the end of a turn ended with the
+    process that it resumes."""
     lines: list[str] = []
     end = max((at for at, one in enumerate(entries, start=1) if _is_whole(one)), default=0)
     whole = next((text_of(one.parts) for one in reversed(entries) if _is_whole(one)), "")
@@ -381,16 +382,24 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
                 lines.append(wording.closing(entry))
             case _:
                 pass
-    return "\n\n".join(filter(None, (*_lost_beside(entries, end, turn), *reversed(lines))))
+    return "\n\n".join(filter(None, (*_lost_beside(entries, end, turn, bool(answered)), *reversed(lines))))
 
 
-def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq) -> list[str]:
+def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq, resumed: bool) -> list[str]:
     """Calls that ran beside the last whole answer, which ends there, and were cut off with its turn; or while that
-    waited for a person, and still does."""
+    waited for a person, and still does; or that it left running."""
     closed = next((entry for entry in entries[end:] if isinstance(entry, Closed)), None)
     since, lost = (turn, Unknown) if closed is None else (closed.seq, Interrupted | Unknown)
-    calls = (entry for entry in entries[:end] if isinstance(entry, Settled) and entry.seq > since)
-    return [_lost_call(call) for call in calls if isinstance(call.outcome, lost)]
+    said = max((at for at, entry in enumerate(entries[:end]) if isinstance(entry, Said)), default=0)
+    return [
+        _lost_call(call)
+        for at, call in enumerate(entries[:end])
+        if isinstance(call, Settled)
+        and (
+            (call.seq > since and isinstance(call.outcome, lost))
+            or (resumed and at > said and isinstance(call.outcome, Interrupted))
+        )
+    ]
 
 
 def _lost_call(call: Settled) -> str:
