@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -272,8 +274,13 @@ def test_a_stop_is_heeded_while_codex_takes_long_to_begin(world: World, silent: 
     assert run(world)[0] == "Hello.\n"
 
 
-def steer(world: World, said: str) -> None:
-    world.steno("run", said, "--session", world.only_session(), "--steer", "--detach")
+@contextmanager
+def steering(world: World, said: str) -> Iterator[Program]:
+    """Somebody who says this to the turn that runs, and waits for the answer."""
+    with world.start("run", said, "--session", world.only_session(), "--steer") as program:
+        wait_until(lambda: said in json.dumps(facts(world)), "the input to be stored")
+        time.sleep(0.5)
+        yield program
 
 
 @pytest.mark.promise(6, 22)
@@ -281,14 +288,15 @@ def test_a_stop_is_heeded_while_codex_does_not_answer_to_an_input_that_steers(wo
     scripted(world, [delta("Hello.")], stopped=[STOPPED], silent="turn/steer")
     with world.start("run", "go", "--key", "k") as program:
         program.wait_shown("Hello.")
-        steer(world, "and")
-        time.sleep(0.5)
-        began_s = time.monotonic()
-        program.signal(signal.SIGINT)
-        assert program.end() == 130
-        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+        with steering(world, "more") as second:
+            began_s = time.monotonic()
+            program.signal(signal.SIGINT)
+            assert program.end() == 130
+            assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+            second.wait_shown("Hello.")
+            second.kill()
     said = [(one["text"], one["state"]) for one in world.messages(world.only_session())]
-    assert said == [("go", "complete"), ("Hello.", "interrupted"), ("and", "pending")]
+    assert said[:3] == [("go", "complete"), ("Hello.", "interrupted"), ("more", "complete")]
 
 
 @pytest.mark.promise(21, 37)
@@ -301,16 +309,14 @@ def test_an_answer_to_codex_does_not_wait_for_codex_to_take_an_input(world: Worl
     world.steno("sessions")
     with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
         wait_until(lambda: "approval.asked" in [fact["type"] for fact in facts(world)], "a question")
-        steer(world, "and one")
-        time.sleep(0.5)
-        steer(world, "and two")
-        began_s = time.monotonic()
-        world.steno("approve", world.only_session())
-        program.wait_shown("Hello.")
-        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
-        program.end()
+        with steering(world, "more one"), steering(world, "more two"):
+            began_s = time.monotonic()
+            world.steno("approve", world.only_session())
+            program.wait_shown("Hello.")
+            assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+            program.end()
     users = [one["text"] for one in world.messages(world.only_session(), "user")]
-    assert users == ["go", "and one", "and two"]
+    assert users == ["go", "more one", "more two"]
 
 
 @pytest.mark.promise(46)
