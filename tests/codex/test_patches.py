@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.items import Change, ChangeKind, FileChange
-from steno.runtimes.codex.patches import changes_held, is_patch
+from steno.runtimes.codex.patches import changes_held, is_patch, may_be_patch
 from steno.runtimes.codex.wording import call_of, edits_in, same_call
 
 ADD = "*** Begin Patch\n*** Add File: new\n+one\n+*** Add File: none\n*** End Patch"
@@ -69,6 +69,7 @@ def test_what_is_no_patch_is_not_read(patch: str) -> None:
         (given(ADD, "cd sub && "), "x", "/folder/x/sub/new"),
         (given(ADD, "cd 'a b' && ", '<<"END"'), "", "/folder/a b/new"),
         (given(ADD, opens="<<END", after="\nEND"), "", "/folder/new"),
+        (given(ADD, "cd a@b && ", "<<'END' "), "", "/folder/a@b/new"),
     ],
 )
 def test_a_command_changes_files_where_it_runs(text: str, within: str, path: str) -> None:
@@ -90,6 +91,33 @@ def test_a_command_changes_files_where_it_runs(text: str, within: str, path: str
 def test_a_command_that_does_more_is_no_patch(text: str) -> None:
     assert not is_patch(command(text))
     assert read(command(text), "") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        given(ADD, "X=1 "),
+        given(ADD, "cd a\\ b && "),
+        given(ADD, "cd a && \\\n"),
+        given(ADD, opens="\\\n<<'END'"),
+        given(ADD, opens="<<-'END'"),
+        given(ADD, opens="<<'END-IT'", after="\nEND-IT\n"),
+        given(ADD.replace("\n", "\r\n"), opens="<<'END'\r", after="\r\nEND\r\n"),
+        given(ADD.replace("one", "$(touch x)"), opens="<<END"),
+        given(ALL.replace("@@", "@@\n END of it")),
+        given(f"<<EOF\n{ADD}\nEOF"),
+        given(ADD.replace("*** Add", "*** Environment ID: local\n*** Add", 1)),
+    ],
+)
+def test_a_command_that_codex_may_take_for_a_patch_and_that_is_not_plain_is_known_for_that(text: str) -> None:
+    assert may_be_patch(command(text))
+    assert not is_patch(command(text))
+    assert read(command(text), "") is None
+
+
+@pytest.mark.parametrize("text", ["ls", "rg 'apply_patch <<'", "cd a && rg 'apply_patch <<' b", "apply_patch x"])
+def test_a_command_that_only_speaks_of_patches_is_none(text: str) -> None:
+    assert not may_be_patch(command(text))
 
 
 def test_what_codex_tells_of_a_patch_is_the_same_call_if_it_is_about_the_same_files() -> None:

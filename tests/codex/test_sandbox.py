@@ -231,6 +231,35 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
     assert world.show(session)["rules"][-1] == {"rule": f"edit_file:{world.work / 'three'}", "verdict": "deny"}
 
 
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("how", ["another mark", "an assignment", "scripted"])
+def test_a_command_that_codex_takes_for_a_patch_does_not_get_round_a_rule_for_files(
+    world: CodexWorld, how: str
+) -> None:
+    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/*" = "deny"\n')
+    command = {"another mark": PATCH.replace("END", "END-IT"), "an assignment": f"X=1 {PATCH}"}.get(how, PATCH)
+    doing, model = call("exec_command", "c1", cmd=command), "fake-model"
+    if how == "scripted":
+        doing, model = script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"), SCRIPTING
+    with told(world, [doing], [message("Done.")], model=model):
+        world.run("go", "--yes")
+    assert list(world.work.iterdir()) == []
+    [(state, text)] = outcomes(world)
+    assert (state, "cannot read this patch" in text) == ("failed", True)
+
+
+@pytest.mark.promise(4)
+def test_who_approves_a_patch_does_not_approve_a_command_in_it(world: CodexWorld) -> None:
+    """Codex takes the end of the patch where a line begins like its mark, and what follows for a command."""
+    (world.work / "old").write_text("a\n")
+    changes = "*** Begin Patch\n*** Update File: old\n@@\n END\n-$(touch made)\n+b\n*** End Patch"
+    doing = call("exec_command", "c1", cmd=f"apply_patch <<END\n{changes}\nEND\n")
+    with told(world, [doing], [message("Done.")]):
+        world.run("go", "--allow", "edit_file:*", "--allow", "apply_patch")
+    assert [one.name for one in world.work.iterdir()] == ["old"]
+    assert [state for state, _ in outcomes(world)] == ["failed"]
+
+
 @pytest.mark.promise(37)
 def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outside: Path) -> None:
     made = outside / "made"

@@ -8,6 +8,8 @@
 
 A patch comes alone, to codex's own tool for it; or as what is given to a command `apply_patch`, which codex takes for
 the same. Whoever reads it otherwise than codex would have the wrong files approved: what is not plain is no patch here.
+So codex may take for a patch what is none here, and the other way round: what a shell would expand in a patch, it would
+run if codex took it for a command.
 """
 
 import posixpath
@@ -18,16 +20,31 @@ from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.wording import patch_call
 
 _COMMAND = re.compile(
-    r"""\s*(?:cd\s+(?:'([^']*)'|"([^"$`\\]*)"|([\w./~+-]+))\s*&&\s*)?apply_?patch\s*<<\s*(['"]?)(\w+)\4\n(.*)""",
+    r"""\s*(?:cd\s+(?:'([^']*)'|"([^"$`\\]*)"|([\w./~@+-]+))\s*&&\s*)?apply_?patch\s*<<\s*(['"]?)(\w+)\4[ \t]*\n(.*)""",
     re.DOTALL,
 )
+_EXPANDED = re.compile(r"[$`\\]")
+_GIVEN_SOMETHING = re.compile(r"\bapply_?patch[\s\\]*\d*<<")
+_ASSIGNS = re.compile(r"(?:^|\s)\w+=")
 _HEADERS = {"*** Add File: ": "add", "*** Delete File: ": "delete", "*** Update File: ": "update"}
 _MOVE = "*** Move to: "
 
 
 def is_patch(held: Held) -> bool:
     """Whether codex takes a call for a change of files."""
-    return held.patch() is not None or _given(held.command() or "") is not None
+    given = _given(held.command() or "")
+    return held.patch() is not None or (given is not None and _read(given[1], "") is not None)
+
+
+def may_be_patch(held: Held) -> bool:
+    """Whether codex could take a call for a change of files, though it may be none that can be read here."""
+    if is_patch(held):
+        return True
+    command = held.command() or ""
+    if (found := _GIVEN_SOMETHING.search(command)) is None:
+        return False
+    before = command[: found.start()].rstrip()
+    return not before or before.endswith(("&&", "\\")) or _ASSIGNS.search(before) is not None
 
 
 def changes_held(held: Held, within: str | None) -> ToolCall | None:
@@ -45,13 +62,16 @@ def changes_held(held: Held, within: str | None) -> ToolCall | None:
 
 
 def _given(command: str) -> tuple[str, str] | None:
-    """The folder that a command goes to first, and the patch that it gives to `apply_patch`, if that is all it does."""
+    """The folder that a command goes to first, and the patch that it gives to `apply_patch`, if that is all it does.
+    Codex takes the end of it also where more stands before or after the mark."""
     if (found := _COMMAND.fullmatch(command)) is None:
         return None
-    *to, _, mark, text = found.groups()
+    *to, quote, mark, text = found.groups()
     lines = text.split("\n")
-    end = lines.index(mark) if mark in lines else None
-    if end is None or any(line.strip() for line in lines[end + 1 :]):
+    end = next((at for at, line in enumerate(lines) if line.lstrip().startswith(mark)), None)
+    if end is None or lines[end] != mark or any(line.strip() for line in lines[end + 1 :]):
+        return None
+    if not quote and _EXPANDED.search(text) is not None:
         return None
     return next(filter(None, to), ""), "\n".join(lines[:end])
 

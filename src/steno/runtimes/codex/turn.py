@@ -38,7 +38,7 @@ from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import client_id, client_ids, seq_in
-from steno.runtimes.codex.patches import changes_held, is_patch
+from steno.runtimes.codex.patches import changes_held, is_patch, may_be_patch
 from steno.runtimes.codex.process import CodexError, Gone, Message, log
 from steno.runtimes.codex.rollout import arguments_of, folder_asked
 from steno.runtimes.codex.thread import context, cut_note
@@ -281,7 +281,7 @@ class RunningTurn:
             within = await asyncio.to_thread(folder_asked, held.path, held.call)
             call = changes_held(held, within) or call
         await self._do(self._map.held(call) if held.turn == self._map.turn else [])
-        if held.patch() is not None and not w.edits_in(call):
+        if self._means.confined and may_be_patch(held) and not w.edits_in(call):
             self._tell(_Decided(request, self._map.call_of(call.id), UNREADABLE))
         else:
             self._spawn(self._permitted(request, self._map.call_of(call.id)))
