@@ -54,7 +54,17 @@ def test_each_file_of_a_patch_is_a_change() -> None:
     ]
 
 
-@pytest.mark.parametrize("patch", ["", "words", ADD.replace("*** End Patch", ""), "*** Begin Patch\n*** End Patch"])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "",
+        "words",
+        ADD.replace("*** End Patch", ""),
+        "*** Begin Patch\n*** End Patch",
+        ADD.replace("new", "new\x1c"),
+        ALL.replace("Move to: d", "Move to: d\x1f"),
+    ],
+)
 def test_what_is_no_patch_is_not_read(patch: str) -> None:
     assert read(tool(patch)) is None
     assert is_patch(tool(patch)), "codex may still take it for one"

@@ -28,6 +28,8 @@ _GIVEN_SOMETHING = re.compile(r"\bapply_?patch[\s\\]*\d*<<")
 _ASSIGNS = re.compile(r"(?:^|\s)\w+=")
 _HEADERS = {"*** Add File: ": "add", "*** Delete File: ": "delete", "*** Update File: ": "update"}
 _MOVE = "*** Move to: "
+_BLANK_HERE_ALONE = re.compile("[\x1c-\x1f]")
+"""Python takes these for blanks, and codex takes them for part of a name."""
 
 
 def is_patch(held: Held) -> bool:
@@ -86,6 +88,8 @@ def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
         updates = bool(changes) and changes[-1]["kind"] == "update"
         head = line.rstrip() if updates else line.strip()
         header = next((one for one in _HEADERS if head.startswith(one)), None)
+        if (header is not None or head.startswith(_MOVE)) and _BLANK_HERE_ALONE.search(line) is not None:
+            return None
         if header is not None:
             changes.append(_change(folder, head.removeprefix(header), _HEADERS[header]))
         elif updates and head.startswith(_MOVE) and not changes[-1]["diff"]:
