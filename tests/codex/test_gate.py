@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from steno.runtimes.codex.gate import Gate, needed
+from steno.runtimes.codex.protocol import ServerRequest
 from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.test_sharing import asked_of_codex
 from tests.codex.world import CONFIG, CodexWorld
@@ -283,6 +284,29 @@ def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
         runner.run(closed(gate))
     assert (said.returncode, b"not run: steno" in said.stderr) == (2, True), "2 is how a hook of codex says no"
     assert not hook.parent.exists()
+
+
+async def heard_of_two_alike() -> list[int | str]:
+    gate = Gate()
+    _, setting, *_ = await gate.open()
+    [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
+    heard: asyncio.Queue[ServerRequest] = asyncio.Queue()
+    gate.put = heard.put_nowait
+    asks = {"tool_use_id": "c", "turn_id": "t", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        for waiting in (first, second):
+            waiting.connect(str(hook.with_name("socket")))
+            waiting.sendall(json.dumps(asks).encode() + b"\n")
+        try:
+            async with asyncio.timeout(10):
+                return [(await heard.get()).id for _ in range(2)]
+        finally:
+            gate.close()
+
+
+def test_two_calls_with_one_id_are_both_asked_about() -> None:
+    """Whoever is not heard waits for ever."""
+    assert asyncio.run(heard_of_two_alike()) == ["gate/1", "gate/2"]
 
 
 def test_a_gate_of_a_dead_process_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

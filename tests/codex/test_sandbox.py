@@ -332,6 +332,23 @@ def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside
     assert ran(world) == 2
 
 
+@pytest.mark.promise(4, 37)
+@pytest.mark.parametrize("second", ["echo ran >> ran", "echo ran too >> ran"])
+def test_of_two_calls_with_one_id_at_once_one_yes_runs_one(world: CodexWorld, second: str) -> None:
+    """There are servers that give each call of an answer the same id."""
+    both = [call("exec_command", "c1", cmd=command) for command in ("echo ran >> ran", second)]
+    with told(world, both, [message("Done.")], model=KNOWN), start(world) as program:
+        asked(world)
+        wait_until(lambda: len(outcomes(world)) == 1, "the other one to be refused")
+        world.steno("approve", world.only_session())
+        assert program.end() == 0
+    assert ran(world) == 1
+    assert len(calls(world)) == 2
+    told_of = [text for _, text in outcomes(world)]
+    assert sum(text.startswith("not run: another call with the same id") for text in told_of) == 1
+    assert kinds(world).count("tool.started") == 1
+
+
 @pytest.mark.promise(37)
 def test_a_tool_of_a_server_that_codex_has_is_asked_about_once(world: CodexWorld) -> None:
     with told(world, *COUNTED, more=own_server()), start(world) as program:

@@ -127,7 +127,7 @@ class Gate:
         self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
-        self._early: dict[str, p.ServerRequest] = {}
+        self._early: dict[str, tuple[str, p.ServerRequest]] = {}
         self._runs: set[str] = set()
         self._asked = 0
         self._command = f"sh {shlex.quote(str(self._folder / 'hook'))}"
@@ -186,20 +186,20 @@ class Gate:
         self._asked += 1
         id = f"gate/{self._asked}"
         self._writers[id] = writer
-        self._early[asked.call] = p.ServerRequest(id, asked)
+        self._early[id] = asked.call, p.ServerRequest(id, asked)
         self._take_up()
-        asyncio.get_running_loop().call_later(_ANNOUNCED_S, self._give, asked.call)
+        asyncio.get_running_loop().call_later(_ANNOUNCED_S, self._give, id)
 
     def _take_up(self) -> None:
-        for call in list(self._early):
+        for id, (call, _) in list(self._early.items()):
             run = next((run for run in self._runs if run.endswith(f":{call}")), None)
             if run is not None:
                 self._runs.discard(run)
-                self._give(call)
+                self._give(id)
 
-    def _give(self, call: str) -> None:
-        if (request := self._early.pop(call, None)) is not None:
-            self.put(request)
+    def _give(self, id: str) -> None:
+        if (early := self._early.pop(id, None)) is not None:
+            self.put(early[1])
 
 
 def _hook(event: str, tools: str, command: str) -> str:

@@ -89,6 +89,10 @@ class TurnMap:
         """The call that an item stands for."""
         return self._alias.get(item, item)
 
+    def is_open(self, item: str) -> bool:
+        """Whether a call with this id has no outcome yet."""
+        return self.call_of(item) in self._calls
+
     def begin(self, call: str) -> list[Act]:
         """A call was approved and runs from now on."""
         running = self._calls.get(call)

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
@@ -50,6 +51,7 @@ LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
 
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
+TWIN = Refused("not run: another call with the same id is under way, and codex could not tell them apart")
 UNREADABLE = Refused("not run: steno cannot read this patch, so no rule for files can be applied to it")
 
 Ending = a.End | Literal["left"]
@@ -280,9 +282,11 @@ class RunningTurn:
         if patch:
             within = await asyncio.to_thread(folder_asked, held.path, held.call)
             call = changes_held(held, within) or call
+        twin = self._map.is_open(call.id)
+        call = replace(call, id=f"{call.id}/{request}") if twin else call
         await self._do(self._map.held(call) if held.turn == self._map.turn else [])
-        if self._means.confined and may_be_patch(held) and not w.edits_in(call):
-            self._tell(_Decided(request, self._map.call_of(call.id), UNREADABLE))
+        if twin or (self._means.confined and may_be_patch(held) and not w.edits_in(call)):
+            self._tell(_Decided(request, self._map.call_of(call.id), TWIN if twin else UNREADABLE))
         else:
             self._spawn(self._permitted(request, self._map.call_of(call.id)))
 
