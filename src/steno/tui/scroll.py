@@ -318,6 +318,7 @@ class Scroll(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        self.vertical_scrollbar.position = new_value  # also while it is not shown: nobody tells it when it comes
         if self.size.height and new_value != old_value:
             at_end = self._hi >= len(self._blocks) and new_value >= self.max_scroll_y
             self.following = at_end
