@@ -1,6 +1,7 @@
 """Style that is itself a test: each rule names the offenders when it fails."""
 
 import ast
+import gc
 import re
 import subprocess
 from functools import cache
@@ -52,7 +53,12 @@ def place(file: Path) -> str:
 
 @cache
 def nodes(file: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(file.read_text(), filename=str(file))))
+    """Python up to 3.11.7 can fail to make a tree while the garbage collector runs code of others."""
+    gc.disable()
+    try:
+        return tuple(ast.walk(ast.parse(file.read_text(), filename=str(file))))
+    finally:
+        gc.enable()
 
 
 def line_count(file: Path) -> int:

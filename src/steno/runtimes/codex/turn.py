@@ -8,44 +8,30 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from functools import cache
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.journal.drafts import Stream
-from steno.journal.facts import (
-    OutputLate,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    ThreadCompacted,
-    ToolSettled,
-    ToolStarted,
-    TurnFact,
-    UsageReported,
-)
 from steno.journal.history import Said
-from steno.journal.parts import Content, Outcome, Refused, Seq, Text, ToolCall
+from steno.journal.parts import Outcome, Refused, Seq
 from steno.models import wording
 from steno.runtimes.calls import Permission
-from steno.runtimes.codex import RUNTIME, rights, standing
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex import rights, standing
 from steno.runtimes.codex import wording as w
 from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.means import Means
-from steno.runtimes.codex.naming import client_id, client_ids, seq_in
+from steno.runtimes.codex.naming import client_id, client_ids
 from steno.runtimes.codex.patches import changes_held, is_patch, may_be_patch
 from steno.runtimes.codex.process import CodexError, Gone, Message, log
+from steno.runtimes.codex.recording import Recording
 from steno.runtimes.codex.rollout import arguments_of, folder_asked
 from steno.runtimes.codex.thread import context, cut_note
 from steno.runtimes.held import HeldSession
-from steno.store.errors import NotPending
-from steno.tools.output import kept
 
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
@@ -71,27 +57,20 @@ class _Ran(Struct, frozen=True):
 
 
 class RunningTurn:
-    """`step` is the open one. `_signed_in`: somebody did, or nobody must."""
+    """`step` is open when it begins. `_signed_in`: somebody did, or nobody must."""
 
     def __init__(self, held: HeldSession, means: Means, map: TurnMap, step: Seq) -> None:
         self._held = held
         self._means = means
         self._map = map
-        self._step: Seq | None = step
-        self._steps: dict[str, Seq] = {}
-        self._started: dict[str, Seq] = {}
-        self._last_step = step
+        self._recording = Recording(held, means, step)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._told: list[_Decided | _Ran] = []
         self._interrupted_s: float | None = None
-        self._advised = False
         self._broken: BaseException | None = None
         self._signed_in = False
         self._spent = ""
-        turn = held.state.turn
-        for call in () if turn is None else turn.calls.values():
-            self._steps[call.call.id] = call.step
 
     async def run(self) -> Ending:
         """To its end, or until we leave while it waits for a person."""
@@ -372,108 +351,15 @@ class RunningTurn:
     # --- what is stored
 
     async def _do(self, acts: list[a.Act]) -> Ending | None:
-        """Carry acts out in order. Pieces of one stream go out together, and so do facts that need not wait."""
-        facts: list[TurnFact] = []
-        together = a.joined(acts)
-        for at, act in enumerate(together):
-            match act:
-                case a.Seal() | a.Lose() | a.Report() | a.Plan() | a.Compacted() | a.Settle() | a.Start() | a.Late():
-                    if isinstance(act, a.Settle | a.Late) and act.call not in self._started:
-                        await self._store(facts)
-                    facts += await self._facts(act)
-                    continue
-                case _:
-                    await self._store(facts)
-            match act:
-                case a.OpenStep():
-                    taken = None if act.takes is None else seq_in(act.takes, self._held.id)
-                    self._step = await self._open(() if taken is None else (taken,))
-                case a.Write():
-                    await self._held.draft(Stream(self._open_step(), act.kind), act.text)
-                case a.Output():
-                    await self._held.draft(Stream(self._started[act.call], "output"), act.text)
-                case a.Skip():
-                    skip(act.method)
-                case a.End():
-                    await self._listen_on(act, together[at + 1 :])
-                    return act
-                case unreachable:
-                    assert_never(unreachable)
-        await self._store(facts)
-        return None
+        end = await self._recording.do(acts)
+        if end is not None:
+            await self._listen_on(end)
+        return end
 
-    async def _open(self, takes: tuple[Seq, ...]) -> Seq:
-        """A step. An input that was taken back while codex was being given it stays taken back."""
-        try:
-            return await self._held.record(StepStarted(self._means.model, takes=takes))
-        except NotPending:
-            await self._held.catch_up()
-            return await self._held.record(StepStarted(self._means.model))
-
-    async def _store(self, facts: list[TurnFact]) -> None:
-        if not facts:
-            return
-        first = await self._held.record(*facts)
-        for seq, fact in enumerate(facts, start=first):
-            if isinstance(fact, ToolStarted):
-                self._started[fact.call] = self._means.thread.ran[fact.call] = seq
-        facts.clear()
-
-    async def _facts(self, act: a.Act) -> list[TurnFact]:
-        match act:
-            case a.Seal():
-                step, self._step = self._open_step(), None
-                self._last_step = step
-                facts: list[TurnFact] = [StepSealed(step, act.parts, act.ended, act.usage, act.shown)]
-                self._steps |= {part.id: step for part in act.parts if isinstance(part, ToolCall)}
-                if act.started is not None:
-                    facts.append(ToolStarted(step, act.started, self._means.server.group))
-                    self._notice(act.parts[-1])
-                return facts
-            case a.Lose():
-                step, self._step = self._open_step(), None
-                return [StepLost(step, act.cause, "yes", act.detail)]
-            case a.Start():
-                return [ToolStarted(self._steps[act.call], act.call, self._means.server.group)]
-            case a.Settle():
-                outcome = await kept(act.outcome, self._means.output_chars_max, self._means.keep)
-                shown = None if act.shown is None else (Text(act.shown),)
-                self._advise(outcome)
-                started = self._started.get(act.call)
-                return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
-            case a.Late():
-                started = self._means.thread.ran.get(act.call)
-                return [] if started is None else [OutputLate(started, act.text)]
-            case a.Report():
-                return [UsageReported(self._last_step, act.usage)]
-            case a.Plan():
-                return [act.plan]
-            case a.Compacted():
-                return [ThreadCompacted(RUNTIME, self._means.thread.id)]
-            case _:
-                return []
-
-    def _notice(self, part: Content) -> None:
-        """Codex runs no command unasked, unless a rules file came to be while it ran, or the gate failed."""
-        if isinstance(part, ToolCall) and part.name == w.SHELL:
-            log().warning("codex runs a command without asking: %s", part.arguments)
-
-    def _advise(self, outcome: Outcome) -> None:
-        """To codex, a sandbox that cannot be built is a command that failed."""
-        if not self._advised and w.of_the_sandbox(outcome):
-            self._advised = True
-            log().warning("codex's sandbox does not work here, so its commands fail; %s", w.SANDBOX)
-
-    def _open_step(self) -> Seq:
-        if self._step is None:
-            raise AssertionError("a step is open whenever something is said")
-        return self._step
-
-    async def _listen_on(self, end: a.End, after: list[a.Act]) -> None:
+    async def _listen_on(self, end: a.End) -> None:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
-        late. `after` came together with the end. Whoever lets go ends codex, and they end with it."""
-        await self._keep_late([act for act in after if isinstance(act, a.Late)])
-        if end.status != "interrupted" or not self._started or self._held.letting_go():
+        late. Whoever lets go ends codex, and they end with it."""
+        if end.status != "interrupted" or not self._recording.started or self._held.letting_go():
             return
         try:
             await self._means.server.ask(
@@ -487,16 +373,4 @@ class RunningTurn:
         except Gone:
             return
         late = [note for note in messages if isinstance(note, p.OutputDelta)]
-        await self._keep_late([a.Late(self._map.call_of(note.item_id), note.delta) for note in late])
-
-    async def _keep_late(self, late: list[a.Late]) -> None:
-        facts: list[TurnFact] = []
-        for act in a.joined(list(late)):
-            facts += await self._facts(act)
-        await self._store(facts)
-
-
-@cache
-def skip(method: str) -> None:
-    """Say it once, however often it comes."""
-    log().warning("codex sent %s, which steno does not know; it is skipped", method)
+        await self._recording.keep_late([a.Late(self._map.call_of(note.item_id), note.delta) for note in late])
