@@ -274,6 +274,18 @@ def test_a_stop_is_heeded_while_codex_takes_long_to_begin(world: World, silent: 
     assert run(world)[0] == "Hello.\n"
 
 
+@pytest.mark.promise(6)
+def test_a_stop_is_heeded_while_codex_does_not_say_who_is_signed_in(world: World) -> None:
+    again = ["error", {"error": {"message": "no answer"}, "willRetry": True}]
+    scripted(world, [delta("Hel"), again, delta("lo.")], stopped=[STOPPED], silent="account/read")
+    with world.start("run", "go", "--key", "k") as program:
+        program.wait_shown("lo.")
+        began_s = time.monotonic()
+        program.signal(signal.SIGINT)
+        assert program.end() == 130
+        assert time.monotonic() - began_s < 15, "codex has 30 s to answer"
+
+
 @contextmanager
 def steering(world: World, said: str) -> Iterator[Program]:
     """Somebody who says this to the turn that runs, and waits for the answer."""

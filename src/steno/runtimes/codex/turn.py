@@ -56,8 +56,15 @@ class _Ran(Struct, frozen=True):
     outcome: Outcome | None
 
 
+class _SignedOut(Struct, frozen=True):
+    reason: str
+
+
+_Word = _Decided | _Ran | _SignedOut
+
+
 class RunningTurn:
-    """`step` is open when it begins. `_signed_in`: somebody did, or nobody must."""
+    """`step` is open when it begins. `_doubted`: codex was asked whether somebody is signed in."""
 
     def __init__(self, held: HeldSession, means: Means, map: TurnMap, step: Seq) -> None:
         self._held = held
@@ -66,10 +73,10 @@ class RunningTurn:
         self._recording = Recording(held, means, step)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._told: list[_Decided | _Ran] = []
+        self._told: list[_Word] = []
         self._interrupted_s: float | None = None
         self._broken: BaseException | None = None
-        self._signed_in = False
+        self._doubted = False
         self._spent = ""
 
     async def run(self) -> Ending:
@@ -118,8 +125,7 @@ class RunningTurn:
         for word in told:
             if (ending := await self._heed(word)) is not None:
                 return ending
-        if (ending := await self._check_login(messages)) is not None:
-            return ending
+        self._doubt_login(messages)
         self._spent = self._spent or standing.budget_reached(self._held.state, self._means.limits, self._held.spent)
         if self._held.asked_to_stop() or self._spent:
             return await self._stop()
@@ -138,26 +144,29 @@ class RunningTurn:
             return ending
         return a.End("failed", "budget", self._spent)
 
-    async def _check_login(self, messages: list[Message]) -> Ending | None:
+    def _doubt_login(self, messages: list[Message]) -> None:
         """Codex tries again for long, or without end, also where nobody signed in."""
         again = next((one.error for one in messages if isinstance(one, p.ErrorNote) and one.will_retry), None)
-        if again is None or self._signed_in:
-            return None
+        if again is not None and not self._doubted:
+            self._doubted = True
+            self._spawn(self._check_login(again))
+
+    async def _check_login(self, again: p.Failure) -> None:
+        """Beside the turn: a codex that does not answer can still be stopped."""
         try:
             account = await self._means.server.ask("account/read", {}, p.AccountRead)
         except CodexError as error:
             log().info("codex %s", error)
-            return None
-        self._signed_in = not account.missing()
-        if self._signed_in:
-            return None
-        return await self._do(self._map.close("failed", "no_key", f"codex is not signed in: {again.reason()}"))
+            self._doubted = False
+            return
+        if account.missing():
+            self._tell(_SignedOut(again.reason()))
 
     async def _rouse(self) -> None:
         await self._held.stopped.wait()
         self._means.server.arrived.set()
 
-    def _tell(self, word: _Decided | _Ran) -> None:
+    def _tell(self, word: _Word) -> None:
         self._told.append(word)
         self._means.server.arrived.set()
 
@@ -313,7 +322,7 @@ class RunningTurn:
         outcome = next((fact.outcome for fact in reversed(settled) if fact.call == call), None)
         self._tell(_Ran(request, call, outcome))
 
-    async def _heed(self, word: _Decided | _Ran) -> Ending | None:
+    async def _heed(self, word: _Word) -> Ending | None:
         server = self._means.server
         match word:
             case _Ran(outcome=None) if self._held.letting_go():
@@ -325,6 +334,8 @@ class RunningTurn:
                 success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
                 content = [{"type": "inputText", "text": text}]
                 self._answer(word.request, {"success": success, "contentItems": content})
+            case _SignedOut():
+                return await self._do(self._map.close("failed", "no_key", f"codex is not signed in: {word.reason}"))
             case _Decided(permission="left"):
                 return "left"
             case _Decided(permission="given"):
