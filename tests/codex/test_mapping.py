@@ -334,6 +334,15 @@ def test_what_a_call_came_into_and_is_completed_otherwise_is_whole_beside_what_w
     assert cut_by_a_call("Hal", "lo", whole="Hello") == [OpenStep(), Write("text", "lo"), sealed]
 
 
+def test_of_inputs_that_steer_together_the_first_says_what_was_shown() -> None:
+    map = TurnMap()
+    fold(note("item/agentMessage/delta", itemId="m", delta="Hel", turnId="t"), map=map)
+    map.steers.add("one")
+    assert map.saying() == "Hel"
+    map.steers.add("two")
+    assert map.saying() == ""
+
+
 def test_two_messages_of_the_agent_are_two_answers() -> None:
     first, second = (
         (item("started", type="agentMessage", id=id, text=""), item("completed", type="agentMessage", id=id, text=text))
