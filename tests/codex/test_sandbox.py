@@ -25,7 +25,11 @@ PLAIN = "*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch
 
 @pytest.fixture
 def world(world: CodexWorld) -> CodexWorld:
-    world.environment["STENO_CODEX_SANDBOX"] = "workspace-write"
+    """Codex makes no programs of its own in a home among temporary files, and with a bwrap of the system that is older
+    than 0.9 its sandbox needs them."""
+    temporary = world.home.parent / "tmp"
+    temporary.mkdir()
+    world.environment |= {"STENO_CODEX_SANDBOX": "workspace-write", "TMPDIR": str(temporary)}
     world.steno("sessions")  # makes the store
     return world
 
