@@ -10,7 +10,6 @@ from steno.runtimes.codex.rights import leaves
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (None, None),
         ({"cmd": "ls"}, False),
         ({"cmd": "ls", "sandbox_permissions": "use_default"}, False),
         ({"cmd": "ls", "sandbox_permissions": None}, False),
@@ -21,4 +20,9 @@ from steno.runtimes.codex.rights import leaves
     ],
 )
 def test_only_a_command_that_asks_for_no_rights_is_known_to_stay(arguments: Any, expected: bool | None) -> None:
-    assert leaves(arguments) is expected
+    assert leaves([arguments]) is expected
+    assert leaves([{"cmd": "ls"}, arguments]) is expected, "each may be the one"
+
+
+def test_of_a_call_that_nobody_knows_it_is_not_known_whether_it_stays() -> None:
+    assert leaves([]) is None

@@ -28,17 +28,17 @@ def written(folder: Path, *entries: Any) -> str:
     return str(path)
 
 
-OTHER = {"type": "event_msg", "payload": {"type": "task_started"}}
+BEGUN = {"type": "event_msg", "payload": {"type": "task_started"}}
 
 
 CASES: list[tuple[list[Any], list[list[str]]]] = [
     ([], []),
-    ([model("a"), item("1"), OTHER], []),
-    ([model("a"), item("1"), model("b"), OTHER], [["b"]]),
-    ([model("a"), OTHER, model("b"), item("2"), model("c", NEXT, "d")], [["a"], ["c", NEXT, "d"]]),
+    ([model("a"), item("1"), BEGUN], []),
+    ([model("a"), item("1"), model("b"), BEGUN], [["b"]]),
+    ([model("a"), BEGUN, model("b"), item("2"), model("c", NEXT, "d")], [["a"], ["c", NEXT, "d"]]),
     ([model("a"), model("b"), item("answered"), model("c")], [["c"]]),
     ([model("a"), model("b"), item("0+answered"), model("c")], [["c"]]),
-    ([model("a"), item(None), OTHER], []),
+    ([model("a"), item(None), BEGUN], []),
     ([model("told before", kind="unknown"), model("<env>", kind="environments.environment_context")], []),
     (
         [model("a"), "no json that says UserMessage", '{"payload": ["user."]}', '{"payload": {"type": "mess'],
@@ -61,12 +61,16 @@ def called(id: str, **arguments: Any) -> dict[str, Any]:
     return {"type": "response_item", "payload": payload}
 
 
-def test_the_folder_of_a_command_is_what_its_last_call_asked_for(tmp_path: Path) -> None:
-    path = written(tmp_path, called("a", workdir="old"), called("a", workdir="sub"), called("b", cmd="ls"), OTHER)
+def test_the_folder_of_a_command_is_what_its_call_in_the_last_turn_asked_for(tmp_path: Path) -> None:
+    last = (called("a", workdir="sub"), called("b", cmd="ls"))
+    path = written(tmp_path, called("a", workdir="old"), BEGUN, *last)
     assert folder_asked(path, "a") == "sub"
     assert folder_asked(path, "b") == ""
     for unknown in (folder_asked(path, "c"), folder_asked(None, "a"), folder_asked(str(tmp_path / "none"), "a")):
         assert unknown is None, "nobody knows"
+    assert folder_asked(written(tmp_path, BEGUN, called("a", workdir="old"), *last), "a") is None, "either one"
+    said = written(tmp_path, BEGUN, called("a", workdir="old"), called("c", cmd='"task_started"'), *last)
+    assert folder_asked(said, "a") is None, "no turn begins there"
     garbled = written(tmp_path, called("a", workdir="sub"), '{"payload": {"type": "function_call"')
     assert folder_asked(garbled, "a") is None, "the last line may be the call"
 

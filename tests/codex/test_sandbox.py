@@ -353,6 +353,24 @@ def test_of_two_calls_with_one_id_at_once_one_yes_runs_one(world: CodexWorld, se
     assert kinds(world).count("tool.started") == 1
 
 
+@pytest.mark.promise(4, 37)
+def test_a_second_call_with_its_id_does_not_hide_that_a_command_is_to_leave(world: CodexWorld, outside: Path) -> None:
+    """Whichever of them comes to the gate first: the other one is refused."""
+    both = [escalated(f"echo x > {outside}/made"), call("exec_command", "c1", cmd="true")]
+    with told(world, both, [message("Done.")], model=KNOWN), start(world) as program:
+        asked(world)
+        wait_until(lambda: len(outcomes(world)) == 1, "the other one to be refused")
+        leaves = "made" in waiting(world)[0]["arguments"]
+        world.steno("approve", world.only_session())
+        if leaves:
+            asked(world, 2)
+            assert waiting(world)[0]["reason"] == "it is to run outside the sandbox"
+            assert list(outside.iterdir()) == []
+            world.steno("deny", world.only_session())
+        assert program.end() == 0
+    assert list(outside.iterdir()) == []
+
+
 @pytest.mark.promise(37)
 def test_a_tool_of_a_server_that_codex_has_is_asked_about_once(world: CodexWorld) -> None:
     with told(world, *COUNTED, more=own_server()), start(world) as program:

@@ -4,7 +4,7 @@ Codex asks in the same words about a command that it takes for dangerous, one th
 about, and one that is to leave the sandbox. Only what its model called the command with tells them apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steno.runtimes.codex.protocol import CommandApproval, FileApproval
@@ -19,11 +19,11 @@ PERHAPS = "it may leave the sandbox"
 INSIDE = "it stays in the sandbox"
 
 
-def leaves(arguments: Mapping[str, Any] | None) -> bool | None:
-    """Whether a command that was called with these wants more than the sandbox gives it. None if nobody knows."""
-    if arguments is None:
-        return None
-    return any(value not in (None, "use_default") for name, value in arguments.items() if "permission" in name)
+def leaves(calls: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether a command that was called with one of these may want more than the sandbox gives it. None if nobody
+    knows."""
+    given = [value for arguments in calls for name, value in arguments.items() if "permission" in name]
+    return any(value not in (None, "use_default") for value in given) if calls else None
 
 
 def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> str:

@@ -39,22 +39,26 @@ def unlisted(path: str, answered: frozenset[str]) -> list[list[str]]:
 
 def folder_asked(path: str | None, call: str) -> str | None:
     """The folder in which a command is to run, as its model asked for; "" if it did not. None if nobody knows."""
-    arguments = arguments_of(path, call)
-    return None if arguments is None else str(arguments.get("workdir") or "")
+    folders = {str(arguments.get("workdir") or "") for arguments in arguments_of(path, call)}
+    return folders.pop() if len(folders) == 1 else None
 
 
-def arguments_of(path: str | None, call: str) -> dict[str, Any] | None:
-    """What a command was called with. None if the file says nothing of this call: then nobody knows."""
+def arguments_of(path: str | None, call: str) -> list[dict[str, Any]]:
+    """What a command was called with: each call of the last turn that has this id, since nobody could tell them apart.
+    None of them if the file says nothing of it, or something that cannot be read: then nobody knows."""
+    found: list[dict[str, Any]] = []
     for line in () if path is None else _from_the_end(path):
-        if b'"function_call"' not in line:
+        if b'"function_call"' not in line and b'"task_started"' not in line:
             continue
         try:
             match msgspec.json.decode(line):
+                case {"type": "event_msg", "payload": {"type": "task_started"}}:
+                    break
                 case {"payload": {"type": "function_call", "call_id": id, "arguments": str(arguments)}} if id == call:
-                    return _arguments.decode(arguments)
+                    found.append(_arguments.decode(arguments))
         except (msgspec.DecodeError, RecursionError):
-            return None
-    return None
+            return []
+    return found
 
 
 def _from_the_end(path: str) -> Iterator[bytes]:
