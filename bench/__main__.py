@@ -1,4 +1,5 @@
-"""`python -m bench`: measure, print the table, write the figures. A missed target is a figure, not a failure."""
+"""`python -m bench`: measure, print the table, write the figures. A missed target is a figure, not
+a failure."""
 
 import argparse
 import subprocess
@@ -35,7 +36,8 @@ from bench.result import Plan, Result, failed, table
 from steno.store.errors import StoreError
 
 DRIFT_MAX = 2
-"""How far a bare sync may drift during a run before the reader is told that the figures are of a busy machine."""
+"""How far a bare sync may drift during a run before the reader is told that the figures are of a
+busy machine."""
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -67,7 +69,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="stores-", dir=options.dir) as folder:
         place = Path(folder)
         if machine.in_memory(place):
-            sys.exit(f"{options.dir} is in memory, where a sync costs nothing; name a folder on a disk with --dir")
+            sys.exit(
+                f"{options.dir} is in memory, where a sync costs nothing; name a folder on a disk "
+                "with --dir"
+            )
         before_s = time.perf_counter()
         facts = machine.describe(place)
         _say("  ".join(f"{name}={value}" for name, value in msgspec.to_builtins(facts).items()))
@@ -80,9 +85,15 @@ def main() -> None:
     print(table(results))
     if max(syncs_ms) > DRIFT_MAX * min(syncs_ms):
         print(
-            f"Not a quiet machine: p50 of a bare fdatasync went from {min(syncs_ms)} to {max(syncs_ms)} ms meanwhile."
+            f"Not a quiet machine: p50 of a bare fdatasync went from {min(syncs_ms)} to "
+            f"{max(syncs_ms)} ms meanwhile."
         )
-    report = {"machine": facts, "fdatasync_p50_ms": syncs_ms, "quick": options.quick, "took_s": took_s}
+    report = {
+        "machine": facts,
+        "fdatasync_p50_ms": syncs_ms,
+        "quick": options.quick,
+        "took_s": took_s,
+    }
     report["results"] = results
     options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
     _say(f"{took_s:.0f} s; figures in {options.json}")
@@ -102,10 +113,14 @@ def _measure(name: str, place: Path, quick: bool) -> list[Result]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run this one; may be given again")
+    parser.add_argument(
+        "--only", action="append", choices=BENCHMARKS, help="run this one; may be given again"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, under a minute")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", metavar="FILE")
-    parser.add_argument("--dir", type=Path, default=RESULTS, help="where stores are made: a folder on a disk")
+    parser.add_argument(
+        "--dir", type=Path, default=RESULTS, help="where stores are made: a folder on a disk"
+    )
     return parser.parse_args()
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from bench.words import TEXTS
 
 WARM_ROWS = 9_000
-"""More than a thousand pages: the log has been through its first checkpoint and is written over from then on."""
+"""More than a thousand pages: the log has been through its first checkpoint and is written over
+from then on."""
 
 
 class Raw:
@@ -14,7 +15,9 @@ class Raw:
         self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.connection.execute("pragma journal_mode = wal")
         self.connection.execute("pragma synchronous = full")
-        self.connection.execute("create table messages (id integer primary key, session integer, body text)")
+        self.connection.execute(
+            "create table messages (id integer primary key, session integer, body text)"
+        )
         self._warm()
 
     def _warm(self) -> None:
@@ -27,7 +30,9 @@ class Raw:
 
     def append(self, i: int) -> None:
         self.connection.execute("begin immediate")
-        self.connection.execute("insert into messages (session, body) values (1, ?)", (TEXTS[i % len(TEXTS)],))
+        self.connection.execute(
+            "insert into messages (session, body) values (1, ?)", (TEXTS[i % len(TEXTS)],)
+        )
         self.connection.execute("commit")
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Makes sessions: many at once through the store's own verbs, and single ones that are ready to be written to."""
+"""Makes sessions: many at once through the store's own verbs, and single ones that are ready to be
+written to."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,13 +80,20 @@ def add_turns(store: BlockingStore, id: str, turns: int) -> None:
     head = store.glance(id).head
     lease = store.acquire(id)
     for start in range(0, turns, _TURNS_PER_COMMIT):
-        [head] = store.pipeline.run(_turns([lease], [head], min(_TURNS_PER_COMMIT, turns - start), store.moment()))
+        [head] = store.pipeline.run(
+            _turns([lease], [head], min(_TURNS_PER_COMMIT, turns - start), store.moment())
+        )
     store.release(lease, head)
 
 
-def _turns(leases: list[Lease], heads: list[Seq], count: int, moment: Moment) -> Callable[[Transaction], list[Seq]]:
+def _turns(
+    leases: list[Lease], heads: list[Seq], count: int, moment: Moment
+) -> Callable[[Transaction], list[Seq]]:
     def verb(tx: Transaction) -> list[Seq]:
-        return [_session_turns(tx, lease, head, count, moment) for lease, head in zip(leases, heads, strict=True)]
+        return [
+            _session_turns(tx, lease, head, count, moment)
+            for lease, head in zip(leases, heads, strict=True)
+        ]
 
     return verb
 
@@ -100,7 +108,8 @@ def _session_turns(tx: Transaction, lease: Lease, head: Seq, count: int, moment:
 
 
 def warm(store: BlockingStore) -> None:
-    """Write more than a thousand pages at once, so that the log is past its first checkpoint, as the baseline's is."""
+    """Write more than a thousand pages at once, so that the log is past its first checkpoint, as
+    the baseline's is."""
     lease = store.acquire(store.create(SessionStarted("bench")))
     store.pipeline.run(_turns([lease], [1], WARM_TURNS, store.moment()))
     ready = Writer(store)
@@ -134,7 +143,12 @@ class AsyncWriter:
     def __init__(self, store: SqliteStore) -> None:
         ready = Writer(store.blocking)
         self.store = store
-        self.session, self.lease, self.head, self.step = ready.session, ready.lease, ready.head, ready.step
+        self.session, self.lease, self.head, self.step = (
+            ready.session,
+            ready.lease,
+            ready.head,
+            ready.step,
+        )
         self.stream = Stream(self.step, "text")
 
     async def append(self, i: int) -> None:
@@ -147,7 +161,9 @@ class AsyncWriter:
         return await self.store.draft(self.lease, self.stream, piece)
 
     async def seal(self, whole: str) -> None:
-        self.head = (await self.store.append(self.lease, (StepSealed(self.step, (Text(whole),)),), self.head)).last
+        self.head = (
+            await self.store.append(self.lease, (StepSealed(self.step, (Text(whole),)),), self.head)
+        ).last
 
 
 def some(ids: Sequence[str], i: int) -> str:

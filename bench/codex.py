@@ -1,4 +1,5 @@
-"""A turn by codex, from its notification to what is shown: what the journal costs a stream of another runtime."""
+"""A turn by codex, from its notification to what is shown: what the journal costs a stream of
+another runtime."""
 
 import asyncio
 import os
@@ -37,7 +38,8 @@ async def _measure(plan: Plan, store: BlockingStore) -> list[Result]:
 
 
 async def _paced(plan: Plan, store: SqliteStore) -> Result:
-    """From the first notification to the last, over from the first notification to the last piece shown."""
+    """From the first notification to the last, over from the first notification to the last piece
+    shown."""
     count = plan.pick(10, 3) * PER_SECOND
     shown = await _turn(store, plan, count, PER_SECOND)
     said_s = [float(moment) for moment in "".join(piece.text for piece in shown).split()]
@@ -45,9 +47,17 @@ async def _paced(plan: Plan, store: SqliteStore) -> Result:
         raise TimeoutError(f"{count - len(said_s)} of {count} pieces were not shown")
     alone_s, ours_s = said_s[-1] - said_s[0], shown[-1].at_s - said_s[0]
     late_ms = [(piece.at_s - float(piece.text.split()[-1])) * 1000 for piece in shown]
-    spread = f"a piece is shown {median(late_ms):.2f} ms after it was said (p50), {percentile(late_ms, 0.95):.2f} (p95)"
-    detail = f"{alone_s:.3f} s said, {ours_s:.3f} s stored and shown; N={count:,} in {len(shown):,} commits; {spread}"
-    return at_least(NAME, f"{PER_SECOND} notifications/s: in time", alone_s / ours_s, 0.98, "of 1", detail)
+    spread = (
+        f"a piece is shown {median(late_ms):.2f} ms after it was said (p50), "
+        f"{percentile(late_ms, 0.95):.2f} (p95)"
+    )
+    detail = (
+        f"{alone_s:.3f} s said, {ours_s:.3f} s stored and shown; N={count:,} in {len(shown):,} "
+        f"commits; {spread}"
+    )
+    return at_least(
+        NAME, f"{PER_SECOND} notifications/s: in time", alone_s / ours_s, 0.98, "of 1", detail
+    )
 
 
 async def _first(plan: Plan, store: SqliteStore) -> Result:
@@ -65,9 +75,12 @@ async def _first(plan: Plan, store: SqliteStore) -> Result:
     commit_ms, beyond_ms = median(commits_ms), median(late_ms) - median(commits_ms)
     spread = f"p50 {median(late_ms):.2f}, p95 {percentile(late_ms, 0.95):.2f} ms"
     detail = (
-        f"{spread}, from when it was said {median(said_ms):.2f}; a commit alone takes {commit_ms:.2f} ms; N={rounds}"
+        f"{spread}, from when it was said {median(said_ms):.2f}; a commit alone takes "
+        f"{commit_ms:.2f} ms; N={rounds}"
     )
-    return at_most(NAME, "first piece, notified to shown, beyond one commit", beyond_ms, 2, "ms", detail)
+    return at_most(
+        NAME, "first piece, notified to shown, beyond one commit", beyond_ms, 2, "ms", detail
+    )
 
 
 @contextmanager
@@ -93,7 +106,9 @@ async def _turn(store: SqliteStore, plan: Plan, pieces: int, per_second: int) ->
     words = (sys.executable, str(SERVER), str(pieces), str(per_second))
     command = Command(words, dict(os.environ) | {"CODEX_HOME": str(plan.folder)}, Path(plan.folder))
     context = ContextSet("codex:bench")
-    agent = CodexAgent(command=command, version="bench", context=context, sandbox="danger-full-access")
+    agent = CodexAgent(
+        command=command, version="bench", context=context, sandbox="danger-full-access"
+    )
     codex = Codex(store, lambda _: agent)
     session, input = await admitted(store)
     return await driven(store, codex, session, input)

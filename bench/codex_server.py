@@ -1,4 +1,5 @@
-"""Stands in for codex's app-server: says as many pieces as it is told, at an even pace, each with its moment.
+"""Stands in for codex's app-server: says as many pieces as it is told, at an even pace, each with
+its moment.
 
 python codex_server.py PIECES PER_SECOND
 """
@@ -31,7 +32,8 @@ def main() -> None:
 
 
 def speak(pieces: int, per_second: int) -> None:
-    """The text of each piece is the moment at which it is written, by the clock that all processes share."""
+    """The text of each piece is the moment at which it is written, by the clock that all processes
+    share."""
     tell("turn/started", turn={"id": TURN, "status": "inProgress"})
     tell("item/started", turnId=TURN, item={"type": "agentMessage", "id": "m", "text": ""})
     began_s, said = time.monotonic(), []
@@ -39,7 +41,11 @@ def speak(pieces: int, per_second: int) -> None:
         time.sleep(max(began_s + n / per_second - time.monotonic(), 0))
         said.append(f"{time.monotonic():.6f} ")
         tell("item/agentMessage/delta", turnId=TURN, itemId="m", delta=said[-1])
-    tell("item/completed", turnId=TURN, item={"type": "agentMessage", "id": "m", "text": "".join(said)})
+    tell(
+        "item/completed",
+        turnId=TURN,
+        item={"type": "agentMessage", "id": "m", "text": "".join(said)},
+    )
     tell("turn/completed", turn={"id": TURN, "status": "completed"})
 
 

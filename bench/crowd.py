@@ -1,4 +1,5 @@
-"""A hundred sessions of one process appending at once: how many facts a second, and how long the unlucky wait."""
+"""A hundred sessions of one process appending at once: how many facts a second, and how long the
+unlucky wait."""
 
 import asyncio
 import time
@@ -8,7 +9,16 @@ from pathlib import Path
 from bench.baseline import Raw
 from bench.building import AsyncWriter, warm
 from bench.result import Plan, Result, at_least, at_most, unless_busy
-from bench.timing import bounded, each_ms, interleaved, is_steady, median_ratio, medians, percentile, timed_ms
+from bench.timing import (
+    bounded,
+    each_ms,
+    interleaved,
+    is_steady,
+    median_ratio,
+    medians,
+    percentile,
+    timed_ms,
+)
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 
@@ -32,7 +42,9 @@ def run(plan: Plan) -> list[Result]:
     return results
 
 
-def _crowd(plan: Plan, raw: Raw, what: str, acts: list[Act], runner: asyncio.Runner) -> list[Result]:
+def _crowd(
+    plan: Plan, raw: Raw, what: str, acts: list[Act], runner: asyncio.Runner
+) -> list[Result]:
     rounds, each, singles = plan.pick(9, 3), plan.pick(50, 30), plan.pick(1_000, 200)
     waits_ms: list[float] = []
     base_ms: list[float] = []
@@ -43,12 +55,18 @@ def _crowd(plan: Plan, raw: Raw, what: str, acts: list[Act], runner: asyncio.Run
         rounds,
     )
     ours, base = medians(pairs)
-    detail = f"{ours * 1000:,.0f}/s against {base * 1000:,.0f}/s; {rounds} rounds of {SESSIONS} × {each}"
+    detail = (
+        f"{ours * 1000:,.0f}/s against {base * 1000:,.0f}/s; {rounds} rounds of {SESSIONS} × {each}"
+    )
     waits = f"p50 {percentile(waits_ms, 0.5):.1f}, max {max(waits_ms):.1f} ms; N={len(waits_ms):,}"
-    rate = at_least(NAME, f"{SESSIONS} sessions, {what}: facts/s", median_ratio(pairs), 4, detail=detail)
+    rate = at_least(
+        NAME, f"{SESSIONS} sessions, {what}: facts/s", median_ratio(pairs), 4, detail=detail
+    )
     return [
         unless_busy(rate, is_steady(base_ms)),
-        at_most(NAME, f"{SESSIONS} sessions, {what}: p99", percentile(waits_ms, 0.99), 25, "ms", waits),
+        at_most(
+            NAME, f"{SESSIONS} sessions, {what}: p99", percentile(waits_ms, 0.99), 25, "ms", waits
+        ),
     ]
 
 

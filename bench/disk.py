@@ -1,7 +1,8 @@
 """Bytes on disk per 500-character message, over whole turns as a runtime stores them, search aside.
 
-Turns of many sessions interleave in time, as they do in life: a session's facts lie side by side, so a fact of an
-older session goes into the middle of the table, where pages are less full than at its end.
+Turns of many sessions interleave in time, as they do in life: a session's facts lie side by side,
+so a fact of an older session goes into the middle of the table, where pages are less full than at
+its end.
 """
 
 from collections.abc import Callable
@@ -28,12 +29,29 @@ def run(plan: Plan) -> list[Result]:
     shape = f"{sessions} × {turns} turns"
     mixed = _bytes(folder / "mixed.db", sessions, turns, lambda i: (i % sessions, i // sessions))
     apart = _bytes(folder / "apart.db", sessions, turns, lambda i: (i // turns, i % turns))
-    plain = _bytes(folder / "plain.db", sessions, turns, lambda i: (i % sessions, i // sessions), keyed=False)
-    streamed = _bytes(folder / "streamed.db", sessions, turns, lambda i: (i % sessions, i // sessions), streamed=True)
+    plain = _bytes(
+        folder / "plain.db", sessions, turns, lambda i: (i % sessions, i // sessions), keyed=False
+    )
+    streamed = _bytes(
+        folder / "streamed.db",
+        sessions,
+        turns,
+        lambda i: (i % sessions, i // sessions),
+        streamed=True,
+    )
     return [
-        at_most(NAME, "per message, sessions by turns, with keys", mixed, BYTES_MAX, "bytes", shape),
+        at_most(
+            NAME, "per message, sessions by turns, with keys", mixed, BYTES_MAX, "bytes", shape
+        ),
         at_most(NAME, "per message, one session after another", apart, BYTES_MAX, "bytes", shape),
-        at_most(NAME, "per message, sessions by turns, streamed", streamed, BYTES_MAX, "bytes", "and sealed"),
+        at_most(
+            NAME,
+            "per message, sessions by turns, streamed",
+            streamed,
+            BYTES_MAX,
+            "bytes",
+            "and sealed",
+        ),
         noted(NAME, "per message, sessions by turns, without keys", plain, "bytes", shape),
     ]
 
@@ -55,7 +73,9 @@ def _bytes(
             session, turn = order(i)
             _turn(store, leases[session], i, f"{session}/{turn}" if keyed else None, streamed)
     files = [path, path.with_name(path.name + "-wal")]
-    return sum(file.stat().st_size for file in files if file.exists()) / (sessions * turns * MESSAGES_PER_TURN)
+    return sum(file.stat().st_size for file in files if file.exists()) / (
+        sessions * turns * MESSAGES_PER_TURN
+    )
 
 
 def _turn(store: BlockingStore, lease: Lease, i: int, key: str | None, streamed: bool) -> None:

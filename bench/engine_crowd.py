@@ -1,7 +1,7 @@
 """A hundred turns at once through a real HTTP stream: how long after it was sent a piece is shown.
 
-The server is a process of its own, on the same cores. A piece's time runs from the moment the server sends it, so
-what the sockets and the parser take is counted too.
+The server is a process of its own, on the same cores. A piece's time runs from the moment the
+server sends it, so what the sockets and the parser take is counted too.
 """
 
 import asyncio
@@ -26,7 +26,10 @@ PER_SECOND = 50
 
 def run(plan: Plan) -> list[Result]:
     seconds = plan.pick(15, 4)
-    with BlockingStore(Path(plan.folder) / "turns.db") as store, serving(seconds * PER_SECOND, PER_SECOND) as url:
+    with (
+        BlockingStore(Path(plan.folder) / "turns.db") as store,
+        serving(seconds * PER_SECOND, PER_SECOND) as url,
+    ):
         warm(store)
         cpu_s = sum(os.times()[:2])
         shown = asyncio.run(_turns(store, url))
@@ -34,11 +37,22 @@ def run(plan: Plan) -> list[Result]:
     lags_ms = [lag for one in shown for lag in _lags_ms(one)]
     if len(lags_ms) != TURNS * seconds * PER_SECOND:
         raise TimeoutError(f"{len(lags_ms)} pieces were shown of {TURNS * seconds * PER_SECOND}")
-    spread = f"p50 {percentile(lags_ms, 0.5):.1f}, p90 {percentile(lags_ms, 0.9):.1f}, max {max(lags_ms):.0f} ms"
+    spread = (
+        f"p50 {percentile(lags_ms, 0.5):.1f}, p90 {percentile(lags_ms, 0.9):.1f}, max "
+        f"{max(lags_ms):.0f} ms"
+    )
     what = f"{TURNS} turns × {PER_SECOND} pieces/s for {seconds} s"
     return [
-        at_most(NAME, f"{what}: p99 from sent to shown", percentile(lags_ms, 0.99), 50, "ms", spread),
-        noted(NAME, f"{what}: processor time a piece", cpu_s / len(lags_ms) * 1e6, "µs", "ours, without the server's"),
+        at_most(
+            NAME, f"{what}: p99 from sent to shown", percentile(lags_ms, 0.99), 50, "ms", spread
+        ),
+        noted(
+            NAME,
+            f"{what}: processor time a piece",
+            cpu_s / len(lags_ms) * 1e6,
+            "µs",
+            "ours, without the server's",
+        ),
     ]
 
 
@@ -59,7 +73,9 @@ async def _turns(store: BlockingStore, url: str) -> list[list[Shown]]:
     model = make("openai-chat:bench", ModelSettings(openai_base_url=url))
     try:
         said = [await admitted(shared) for _ in range(TURNS)]
-        return await asyncio.gather(*(turn(shared, model, session, input) for session, input in said))
+        return await asyncio.gather(
+            *(turn(shared, model, session, input) for session, input in said)
+        )
     finally:
         await model.close()
 

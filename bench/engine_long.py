@@ -1,6 +1,7 @@
-"""Sessions of 1,000, 10,000 and 100,000 messages with three summaries: what opening one and building its next request
-cost, and how that compares with a session of which next to nothing was compacted away. And sessions that were never
-summarised: the memory that their first summary takes."""
+"""Sessions of 1,000, 10,000 and 100,000 messages with three summaries: what opening one and
+building its next request cost, and how that compares with a session of which next to nothing was
+compacted away. And sessions that were never summarised: the memory that their first summary
+takes."""
 
 import asyncio
 import sys
@@ -49,10 +50,16 @@ def run(plan: Plan) -> list[Result]:
             )
             ours_ms, base_ms = medians(pairs)
             what = f"{size:,} messages, three summaries: open and next request, against {FEW}"
-            results.append(at_most(NAME, what, median_ratio(pairs), 1.2, detail=f"{ours_ms:.1f} / {base_ms:.1f} ms"))
+            results.append(
+                at_most(
+                    NAME, what, median_ratio(pairs), 1.2, detail=f"{ours_ms:.1f} / {base_ms:.1f} ms"
+                )
+            )
     for size, id in sessions.items():
         peak_mb = child.finish(child.start("bench.engine_long", path, id), float, 120.0)
-        results.append(noted(NAME, f"{size:,} messages, three summaries: peak memory of a run", peak_mb, "MB"))
+        results.append(
+            noted(NAME, f"{size:,} messages, three summaries: peak memory of a run", peak_mb, "MB")
+        )
     return [*results, *_first_summaries(path, sizes)]
 
 
@@ -61,10 +68,17 @@ def _first_summaries(path: Path, sizes: Sequence[int]) -> list[Result]:
     peaks_mb = []
     for size in sizes:
         [id] = build(path, 1, size // MESSAGES_PER_TURN)
-        peaks_mb.append(child.finish(child.start("bench.engine_long", path, id, "summarise"), float, 300.0))
+        peaks_mb.append(
+            child.finish(child.start("bench.engine_long", path, id, "summarise"), float, 300.0)
+        )
     what = "messages, no summary: peak memory of the first"
-    results = [noted(NAME, f"{size:,} {what}", mb, "MB") for size, mb in zip(sizes, peaks_mb, strict=True)]
-    return [*results, at_most(NAME, f"{sizes[1]:,} {what}, against {sizes[0]:,}", peaks_mb[1] / peaks_mb[0], 1.5)]
+    results = [
+        noted(NAME, f"{size:,} {what}", mb, "MB") for size, mb in zip(sizes, peaks_mb, strict=True)
+    ]
+    return [
+        *results,
+        at_most(NAME, f"{sizes[1]:,} {what}, against {sizes[0]:,}", peaks_mb[1] / peaks_mb[0], 1.5),
+    ]
 
 
 async def _shared(store: BlockingStore) -> SqliteStore:
@@ -86,7 +100,8 @@ async def _next_request(store: SqliteStore, id: str) -> int:
 
 
 def _compacted(path: Path, messages: int) -> str:
-    """A session with three summaries, each of a third of what was said, and some turns after the last."""
+    """A session with three summaries, each of a third of what was said, and some turns after the
+    last."""
     turns = messages // MESSAGES_PER_TURN // SUMMARIES
     [id] = build(path, 1, turns)
     with BlockingStore(path, FAST) as store, asyncio.Runner() as runner:
@@ -103,7 +118,9 @@ async def _summarise(store: SqliteStore, id: str) -> None:
     held = await HeldSession.open(store, id, LEASE_MS)
     upto = held.state.head
     carries, spent = await held.to_carry(upto)
-    await held.record(Compacted(upto, "They spoke of many things. " * 20, "bench", carries=carries, spent=spent))
+    await held.record(
+        Compacted(upto, "They spoke of many things. " * 20, "bench", carries=carries, spent=spent)
+    )
     await held.release()
 
 
@@ -116,7 +133,8 @@ async def _first_summary(store: SqliteStore, id: str) -> None:
 
 
 def _peak(path: str, id: str, what: str = "build") -> None:
-    """In a process of its own: open, build or summarise, and say how much memory that took at most."""
+    """In a process of its own: open, build or summarise, and say how much memory that took at
+    most."""
     child.ready()
     with BlockingStore(Path(path)) as store, asyncio.Runner() as runner:
         shared = runner.run(_shared(store))

@@ -1,4 +1,5 @@
-"""The next request of a session of 10,000 messages: building its bytes, and how long the event loop stands still."""
+"""The next request of a session of 10,000 messages: building its bytes, and how long the event loop
+stands still."""
 
 import asyncio
 import time
@@ -60,7 +61,14 @@ def _built(history: History, spec: str, rounds: int) -> Result:
     act()
     took_ms = [timed_ms(act) for _ in range(rounds)]
     detail = f"{sizes[0] / 1e6:.1f} MB; p95 {percentile(took_ms, 0.95):.1f} ms; N={rounds}"
-    return at_most(NAME, f"{MESSAGES:,} messages for {spec.partition(':')[0]}", median(took_ms), 20, "ms", detail)
+    return at_most(
+        NAME,
+        f"{MESSAGES:,} messages for {spec.partition(':')[0]}",
+        median(took_ms),
+        20,
+        "ms",
+        detail,
+    )
 
 
 async def _stalled_ms(store: BlockingStore, session: str, url: str) -> float:

@@ -1,6 +1,7 @@
 """A model server in a process of its own: `python -m bench.engine_server PIECES PER_SECOND`.
 
-Each piece is the moment it was sent (monotonic, which all processes of a machine share). It speaks Chat Completions.
+Each piece is the moment it was sent (monotonic, which all processes of a machine share). It speaks
+Chat Completions.
 """
 
 import asyncio
@@ -10,7 +11,9 @@ import time
 from bench import child
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-EVENT = '{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,%s}]}'
+EVENT = (
+    '{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,%s}]}'
+)
 PIECE = EVENT % '"delta":{"content":"%s "}'
 TICK_S = 0.001
 END = EVENT % '"delta":{},"finish_reason":"stop"'
@@ -22,7 +25,8 @@ def chunk(data: str) -> bytes:
 
 
 class _Stream:
-    """One answer under way. Each begins a little after the last, as requests of many people come."""
+    """One answer under way. Each begins a little after the last, as requests of many people
+    come."""
 
     def __init__(self, writer: asyncio.StreamWriter, start_s: float) -> None:
         self.writer, self.start_s, self.sent = writer, start_s, 0
@@ -84,7 +88,9 @@ async def main(pieces: int, per_second: float) -> None:
     child.answer(listening.sockets[0].getsockname()[1])
     sys.stdout.write("\n")
     sys.stdout.flush()
-    await asyncio.to_thread(child.wait_for_go)  # anything on its input, or its end, is the sign to leave
+    await asyncio.to_thread(
+        child.wait_for_go
+    )  # anything on its input, or its end, is the sign to leave
     pacing.cancel()
 
 

@@ -6,6 +6,7 @@ All of them find compiled modules in a cache of this run's own, as an installed 
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -26,14 +27,20 @@ def run(plan: Plan) -> list[Result]:
     python = [sys.executable, "-c", "pass"]
     steno = [sys.executable, "-m", "steno"]
     cases = {
-        "steno run, scripted model, a session of its own": ([*steno, "run", TEXT, "--model", "scripted:echo"], 15.0),
+        "steno run, scripted model, a session of its own": (
+            [*steno, "run", TEXT, "--model", "scripted:echo"],
+            15.0,
+        ),
         "steno --help": ([*steno, "--help"], 6.0),
     }
     rounds = plan.pick(21, 7)
     results = []
     for what, (command, limit) in cases.items():
         _ran(command, env)
-        pairs = [(timed_ms(lambda: _ran(command, env)), timed_ms(lambda: _ran(python, env))) for _ in bounded(rounds)]  # noqa: B023
+        pairs = [
+            (timed_ms(partial(_ran, command, env)), timed_ms(partial(_ran, python, env)))
+            for _ in bounded(rounds)
+        ]
         ours, base = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
         detail = f"{ours:.0f} / {base:.1f} ms; {rounds} rounds"
         results.append(at_most(NAME, what, median(a / b for a, b in pairs), limit, detail=detail))
@@ -41,4 +48,6 @@ def run(plan: Plan) -> list[Result]:
 
 
 def _ran(command: list[str], env: dict[str, str]) -> None:
-    subprocess.run(command, env=env, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    subprocess.run(
+        command, env=env, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60
+    )

@@ -1,4 +1,5 @@
-"""One turn, from a scripted model to what is shown: what the journal costs a stream, paced and as fast as it goes."""
+"""One turn, from a scripted model to what is shown: what the journal costs a stream, paced and as
+fast as it goes."""
 
 import asyncio
 import time
@@ -56,7 +57,8 @@ class Noting:
 
 
 async def _paced(plan: Plan, store: SqliteStore) -> Result:
-    """The time a stream takes with nobody storing it, over the time from its first piece to the last one shown."""
+    """The time a stream takes with nobody storing it, over the time from its first piece to the
+    last one shown."""
     count = plan.pick(10, 3) * PER_SECOND
     model = Noting(count, PER_SECOND)
     body = model.to_wire(Request(model.spec, "", (), ()), {})
@@ -64,7 +66,10 @@ async def _paced(plan: Plan, store: SqliteStore) -> Result:
     session, input = await admitted(store)
     shown = await turn(store, model, session, input)
     ours_s = shown[-1].at_s - model.first_s
-    detail = f"{alone_s:.3f} s alone, {ours_s:.3f} s stored and shown; N={count:,} in {len(shown):,} commits"
+    detail = (
+        f"{alone_s:.3f} s alone, {ours_s:.3f} s stored and shown; N={count:,} in {len(shown):,} "
+        "commits"
+    )
     return at_least(NAME, f"{PER_SECOND} pieces/s: in time", alone_s / ours_s, 0.98, "of 1", detail)
 
 
@@ -86,11 +91,14 @@ async def _fast(plan: Plan, store: SqliteStore) -> Result:
             raise TimeoutError("what was shown is shorter than what was said")
         rates.append(count / (shown[-1].at_s - model.first_s))
     detail = f"{rounds} runs of {count:,}: {', '.join(f'{rate:,.0f}' for rate in rates)}"
-    return at_least(NAME, "as fast as it goes, received to shown", median(rates), 20_000, "pieces/s", detail)
+    return at_least(
+        NAME, "as fast as it goes, received to shown", median(rates), 20_000, "pieces/s", detail
+    )
 
 
 async def _first(plan: Plan, store: SqliteStore) -> Result:
-    """How late the first piece is shown, beyond one commit of the same store: the follower's look at it."""
+    """How late the first piece is shown, beyond one commit of the same store: the follower's look
+    at it."""
     rounds = plan.pick(60, 20)
     model, writer = Noting(2, 20), AsyncWriter(store)
     late_ms, commits_ms = [], []
@@ -104,4 +112,6 @@ async def _first(plan: Plan, store: SqliteStore) -> Result:
     commit_ms, beyond_ms = median(commits_ms), median(late_ms) - median(commits_ms)
     spread = f"p50 {median(late_ms):.2f}, p95 {percentile(late_ms, 0.95):.2f} ms"
     detail = f"{spread}; a commit alone takes {commit_ms:.2f} ms; N={rounds}"
-    return at_most(NAME, "first piece, received to shown, beyond one commit", beyond_ms, 2, "ms", detail)
+    return at_most(
+        NAME, "first piece, received to shown, beyond one commit", beyond_ms, 2, "ms", detail
+    )

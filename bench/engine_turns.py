@@ -1,4 +1,5 @@
-"""Turns as the program runs them, without a front end: the native runtime drives, a follower shows."""
+"""Turns as the program runs them, without a front end: the native runtime drives, a follower
+shows."""
 
 import asyncio
 import time
@@ -41,7 +42,9 @@ async def turn(store: Store, model: Model, session: str, input: Seq) -> list[Sho
 async def driven(store: Store, driver: Driver, session: str, input: Seq) -> list[Shown]:
     """The same, by whoever drives the session."""
     runtime = Dispatch(store, lambda _: driver, LEASE_MS)
-    driving = asyncio.create_task(runtime.run(session, lambda state: input not in state.pending, asyncio.Event()))
+    driving = asyncio.create_task(
+        runtime.run(session, lambda state: input not in state.pending, asyncio.Event())
+    )
     shown: list[Shown] = []
     async with asyncio.timeout(LIMIT_S):
         async for event in store.follow(session, Cursor(input)):
@@ -50,7 +53,9 @@ async def driven(store: Store, driver: Driver, session: str, input: Seq) -> list
                     shown.append(Shown(time.monotonic(), event.text))
                 case Record(fact=TurnEnded() as ending):
                     if ending.outcome != "done":
-                        raise TimeoutError(f"a turn ended as {ending.outcome}: {ending.cause} {ending.detail}")
+                        raise TimeoutError(
+                            f"a turn ended as {ending.outcome}: {ending.cause} {ending.detail}"
+                        )
                     break
                 case Record():
                     pass

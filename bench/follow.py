@@ -1,4 +1,5 @@
-"""A reader that follows a stream, in the writer's process and in another: how much of it arrives in time.
+"""A reader that follows a stream, in the writer's process and in another: how much of it arrives in
+time.
 
 A piece is in time if the reader has it within 50 ms of the moment it was due to be written.
 """
@@ -23,7 +24,8 @@ LATE_S = 0.05
 PATIENCE_S = 60
 
 Arrival = tuple[float, int]
-"""When (monotonic, which all processes of a machine share), and the offset the reader had got to."""
+"""When (monotonic, which all processes of a machine share), and the offset the reader had got
+to."""
 
 
 def run(plan: Plan) -> list[Result]:
@@ -34,7 +36,10 @@ def run(plan: Plan) -> list[Result]:
         near = runner.run(_near(AsyncWriter(shared), seconds * PER_SECOND))
         far = _far(runner, AsyncWriter(shared), seconds * PER_SECOND)
     what = f"{PER_SECOND} pieces/s for {seconds} s, in time for a reader"
-    return [_judged(f"{what} in the same process", *near), _judged(f"{what} in another process", *far)]
+    return [
+        _judged(f"{what} in the same process", *near),
+        _judged(f"{what} in another process", *far),
+    ]
 
 
 async def _open(store: BlockingStore) -> SqliteStore:
@@ -45,7 +50,10 @@ def _judged(what: str, start_s: float, count: int, arrivals: list[Arrival]) -> R
     lags_s = _lags_s(start_s, count, arrivals)
     in_time = sum(lag_s <= LATE_S for lag_s in lags_s) / count
     p50_ms, p99_ms = percentile(lags_s, 0.5) * 1000, percentile(lags_s, 0.99) * 1000
-    detail = f"N={count:,}; due to seen p50 {p50_ms:.1f}, p99 {p99_ms:.1f} ms; {len(arrivals):,} looks found news"
+    detail = (
+        f"N={count:,}; due to seen p50 {p50_ms:.1f}, p99 {p99_ms:.1f} ms; {len(arrivals):,} looks "
+        "found news"
+    )
     return at_least(NAME, what, in_time, 0.98, "of 1", detail)
 
 
@@ -65,7 +73,9 @@ async def _near(writer: AsyncWriter, count: int) -> tuple[float, int, list[Arriv
     return start_s, count, await following
 
 
-def _far(runner: asyncio.Runner, writer: AsyncWriter, count: int) -> tuple[float, int, list[Arrival]]:
+def _far(
+    runner: asyncio.Runner, writer: AsyncWriter, count: int
+) -> tuple[float, int, list[Arrival]]:
     process = child.start("bench.follow", writer.store.blocking.path, writer.session, count)
     start_s = runner.run(_write(writer, count))
     return start_s, count, child.finish(process, list[Arrival], PATIENCE_S)

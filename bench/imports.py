@@ -1,4 +1,5 @@
-"""What `import steno` costs and loads: whole processes, less an empty one, by turns with `import sqlite3, json`.
+"""What `import steno` costs and loads: whole processes, less an empty one, by turns with `import
+sqlite3, json`.
 
 All of them find compiled modules in a cache of this run's own, as an installed program does.
 """
@@ -30,7 +31,11 @@ def run(plan: Plan) -> list[Result]:
     path = Path(plan.folder) / "imports.db"
     BlockingStore(path).close()
     rounds = plan.pick(25, 9)
-    compiled = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(plan.folder) / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    compiled = {
+        **os.environ,
+        "PYTHONPYCACHEPREFIX": str(Path(plan.folder) / "compiled"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
     scripts = {
         "import steno": "import steno",
         "import steno; steno.open": "import steno; steno.open",
@@ -40,10 +45,15 @@ def run(plan: Plan) -> list[Result]:
     detail = f"against {base_ms:.1f} ms; whole process less `pass`, median of {rounds}"
     [(first, first_ms), *rest] = zip(scripts, costs_ms, strict=True)
     results = [at_most(NAME, first, first_ms / base_ms, 5, detail=f"{first_ms:.1f} ms {detail}")]
-    results += [noted(NAME, what, cost_ms / base_ms, detail=f"{cost_ms:.1f} ms") for what, cost_ms in rest]
+    results += [
+        noted(NAME, what, cost_ms / base_ms, detail=f"{cost_ms:.1f} ms") for what, cost_ms in rest
+    ]
     unwelcome = sorted(_loaded(scripts["import steno; steno.open(…)"], compiled) & UNWELCOME)
     count = float(len(unwelcome))
-    return [*results, at_most(NAME, "network, UI and SDK packages loaded", count, 0, "", ", ".join(unwelcome))]
+    return [
+        *results,
+        at_most(NAME, "network, UI and SDK packages loaded", count, 0, "", ", ".join(unwelcome)),
+    ]
 
 
 def _costs_ms(scripts: list[str], rounds: int, env: dict[str, str]) -> tuple[float, list[float]]:
@@ -65,4 +75,6 @@ def _loaded(script: str, env: dict[str, str]) -> set[str]:
 
 def _python(script: str, env: dict[str, str]) -> str:
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(
+        command, env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout

@@ -1,8 +1,9 @@
-"""How long it takes to leave the chat, whatever hangs: from the signal or the key until nothing of it runs any more.
+"""How long it takes to leave the chat, whatever hangs: from the signal or the key until nothing of
+it runs any more.
 
-The real program on a terminal of its own. What counts is the end of the last process that belongs to it: the program, a
-tool with its children, a plugin. A bare Python that is ended by SIGTERM, in the same rounds, says how busy the machine
-is.
+The real program on a terminal of its own. What counts is the end of the last process that belongs
+to it: the program, a tool with its children, a plugin. A bare Python that is ended by SIGTERM, in
+the same rounds, says how busy the machine is.
 """
 
 import json
@@ -63,7 +64,12 @@ SITUATIONS = {
 
 def run(plan: Plan) -> list[Result]:
     fronts = list(FRONTS)[: plan.pick(2, 1)]
-    cases = [Case(front, what, way) for front in fronts for what, ways in SITUATIONS.items() for way in ways]
+    cases = [
+        Case(front, what, way)
+        for front in fronts
+        for what, ways in SITUATIONS.items()
+        for way in ways
+    ]
     took_ms: dict[Case, list[float]] = {case: [] for case in cases}
     bare_ms: list[float] = []
     for number in bounded(plan.pick(3, 1), 1_800.0):
@@ -75,16 +81,25 @@ def run(plan: Plan) -> list[Result]:
     results = [_result(front, what, took_ms, steady) for front in fronts for what in SITUATIONS]
     rest_ms = median(took_ms[Case(fronts[0], "at rest", "SIGTERM")])
     detail = f"{rest_ms:.0f} / {median(bare_ms):.1f} ms"
-    return [*results, noted(NAME, "SIGTERM at rest, against a bare Python", rest_ms / median(bare_ms), detail=detail)]
+    return [
+        *results,
+        noted(
+            NAME, "SIGTERM at rest, against a bare Python", rest_ms / median(bare_ms), detail=detail
+        ),
+    ]
 
 
 def _result(front: str, what: str, took_ms: dict[Case, list[float]], steady: bool) -> Result:
     """The longest of all ways; the middle of each is in the detail."""
-    ours = {case.way: took for case, took in took_ms.items() if (case.front, case.what) == (front, what)}
+    ours = {
+        case.way: took for case, took in took_ms.items() if (case.front, case.what) == (front, what)
+    }
     every = [one_ms for took in ours.values() for one_ms in took]
     ways = ", ".join(f"{way} {median(took):.0f}" for way, took in ours.items())
     detail = f"p50 {median(every):.0f} ms of {len(every)}: {ways}"
-    return unless_busy(at_most(NAME, f"{front}, {what}, longest", max(every), TARGET_MS, "ms", detail), steady)
+    return unless_busy(
+        at_most(NAME, f"{front}, {what}, longest", max(every), TARGET_MS, "ms", detail), steady
+    )
 
 
 def _left_ms(home: Path, case: Case) -> float:
@@ -93,7 +108,11 @@ def _left_ms(home: Path, case: Case) -> float:
         (home / "plugins").mkdir()
         (home / "plugins" / "slow.py").write_text(HANGING_PLUGIN)
     call = {"name": "shell", "arguments": {"command": DEAF}}
-    first = {"tool_calls": [call]} if case.what == "a deaf tool with children" else {"text": "fine, thanks"}
+    first = (
+        {"tool_calls": [call]}
+        if case.what == "a deaf tool with children"
+        else {"text": "fine, thanks"}
+    )
     (home / "script.json").write_text(json.dumps([first]))
     with _silent_server() as (address, server), ExitStack() as meanwhile:
         silent = case.what == "a model that is silent"
@@ -115,7 +134,9 @@ def _silent_server() -> Iterator[tuple[str, socket.socket]]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", server
 
 
-def _bring_to(chat: Terminal, case: Case, home: Path, server: socket.socket, meanwhile: ExitStack) -> None:
+def _bring_to(
+    chat: Terminal, case: Case, home: Path, server: socket.socket, meanwhile: ExitStack
+) -> None:
     rest = "ready" if case.front == "full screen" else "you> "
     chat.wait(rest)
     chat.type("go\r")
@@ -153,7 +174,8 @@ def _leave(chat: Terminal, way: str) -> float:
 
 
 def _all_gone_s(home: Path, ended_s: float) -> float:
-    """When the last process has ended that was started from this home; where that cannot be seen, the program."""
+    """When the last process has ended that was started from this home; where that cannot be seen,
+    the program."""
     end_s = time.perf_counter() + LIMIT_S
     while _left_behind(home):
         if time.perf_counter() > end_s:

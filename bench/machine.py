@@ -42,7 +42,11 @@ def describe(folder: Path) -> Machine:
 
 def file_system(folder: Path) -> str:
     mounts = Path("/proc/self/mounts")
-    return file_system_of(folder.resolve(), mounts.read_text(errors="replace")) if mounts.exists() else "unknown"
+    return (
+        file_system_of(folder.resolve(), mounts.read_text(errors="replace"))
+        if mounts.exists()
+        else "unknown"
+    )
 
 
 def in_memory(folder: Path) -> bool:
@@ -57,7 +61,12 @@ def fdatasync_p50_ms(folder: Path) -> float:
         for _ in bounded(256):
             os.write(handle, _BLOCK)
         os.fsync(handle)
-        return round(percentile(each_ms(lambda i: (os.pwrite(handle, _BLOCK, i * 4096), sync(handle)), 256), 0.5), 3)
+        return round(
+            percentile(
+                each_ms(lambda i: (os.pwrite(handle, _BLOCK, i * 4096), sync(handle)), 256), 0.5
+            ),
+            3,
+        )
     finally:
         os.close(handle)
 

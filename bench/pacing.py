@@ -1,7 +1,8 @@
 """A stream of pieces at a given pace, as a model sends them: it does not wait for us.
 
-A piece's time runs from the moment it is due, so a stall counts against every piece that it delays. Pieces that come
-during a commit go out with the next one; how many may be under way at once has a bound.
+A piece's time runs from the moment it is due, so a stall counts against every piece that it delays.
+Pieces that come during a commit go out with the next one; how many may be under way at once has a
+bound.
 """
 
 import asyncio

@@ -23,14 +23,21 @@ def run(plan: Plan) -> list[Result]:
         children = [child.start("bench.processes", path, count) for _ in range(PROCESSES)]
         for process in children:
             child.go(process)
-        waits_ms = [wait_ms for process in children for wait_ms in child.finish(process, list[float], LIMIT_S)]
+        waits_ms = [
+            wait_ms
+            for process in children
+            for wait_ms in child.finish(process, list[float], LIMIT_S)
+        ]
         log_mb = path.with_name(path.name + "-wal").stat().st_size / 1e6
     raw = Raw(Path(plan.folder) / "raw.db")
     single_ms = percentile(each_ms(raw.append, 300), 0.5)
     raw.close()
     what = f"{PROCESSES} processes appending"
     p50_ms, p99_ms = percentile(waits_ms, 0.5), percentile(waits_ms, 0.99)
-    detail = f"N={len(waits_ms):,}; p50 {p50_ms:.1f} ms; a one-row transaction of one process {single_ms:.2f} ms"
+    detail = (
+        f"N={len(waits_ms):,}; p50 {p50_ms:.1f} ms; a one-row transaction of one process "
+        f"{single_ms:.2f} ms"
+    )
     return [
         at_most(NAME, f"{what}: p99", p99_ms, 30, "ms", detail),
         at_most(

@@ -28,11 +28,15 @@ class Result(Struct, frozen=True):
     detail: str = ""
 
 
-def at_most(name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = "") -> Result:
+def at_most(
+    name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = ""
+) -> Result:
     return Result(name, what, value, unit, f"≤ {limit:.4g}", value <= limit, detail)
 
 
-def at_least(name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = "") -> Result:
+def at_least(
+    name: str, what: str, value: float, limit: float, unit: str = "×", detail: str = ""
+) -> Result:
     return Result(name, what, value, unit, f"≥ {limit:g}", value >= limit, detail)
 
 
@@ -42,7 +46,11 @@ def noted(name: str, what: str, value: float, unit: str = "×", detail: str = ""
 
 def unless_busy(result: Result, steady: bool) -> Result:
     """A figure whose baseline was not measured in peace is shown, but neither met nor missed."""
-    return result if steady else replace(result, ok=None, detail=f"{result.detail}; the machine was busy")
+    return (
+        result
+        if steady
+        else replace(result, ok=None, detail=f"{result.detail}; the machine was busy")
+    )
 
 
 def failed(name: str, why: str) -> Result:

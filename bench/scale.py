@@ -1,4 +1,5 @@
-"""Whether anything that a person waits for grows with the store: 1,000,000 messages against 1,000."""
+"""Whether anything that a person waits for grows with the store: 1,000,000 messages against
+1,000."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +27,9 @@ class Built:
     def __init__(self, path: Path, messages: int) -> None:
         before_s = time.perf_counter()
         self.path = path
-        self.ids = build(path, messages // MESSAGES_PER_SESSION, MESSAGES_PER_SESSION // MESSAGES_PER_TURN)
+        self.ids = build(
+            path, messages // MESSAGES_PER_SESSION, MESSAGES_PER_SESSION // MESSAGES_PER_TURN
+        )
         self.took_s = time.perf_counter() - before_s
         self.size_mb = path.stat().st_size / 1e6
         self._visits = 0
@@ -57,11 +60,17 @@ class Built:
 
 def run(plan: Plan) -> list[Result]:
     many, visits = plan.pick(1_000_000, 50_000), plan.pick(400, 100)
-    small, large = Built(Path(plan.folder) / "small.db", SMALL), Built(Path(plan.folder) / "large.db", many)
+    small, large = (
+        Built(Path(plan.folder) / "small.db", SMALL),
+        Built(Path(plan.folder) / "large.db", many),
+    )
     against = f"{many:,} messages against {SMALL:,}, p95"
     opened = [
         _judged(f"open + first read: {against}", interleaved(large.open_ms, small.open_ms, visits)),
-        _judged(f"resume (open + fold 100 messages): {against}", interleaved(large.resume_ms, small.resume_ms, visits)),
+        _judged(
+            f"resume (open + fold 100 messages): {against}",
+            interleaved(large.resume_ms, small.resume_ms, visits),
+        ),
     ]
     with BlockingStore(large.path) as far, BlockingStore(small.path) as near:
         warm(far)
@@ -69,14 +78,22 @@ def run(plan: Plan) -> list[Result]:
         kept = [
             _judged(
                 f"append: {against}",
-                interleaved(lambda: large.append_ms(far), lambda: small.append_ms(near), visits * 5),
+                interleaved(
+                    lambda: large.append_ms(far), lambda: small.append_ms(near), visits * 5
+                ),
             ),
             _judged(
                 f"list {LISTED} sessions: {against}",
                 interleaved(lambda: large.list_ms(far), lambda: small.list_ms(near), visits),
             ),
         ]
-    built = noted(NAME, f"building the store of {many:,} messages", large.took_s, "s", f"{large.size_mb:,.0f} MB")
+    built = noted(
+        NAME,
+        f"building the store of {many:,} messages",
+        large.took_s,
+        "s",
+        f"{large.size_mb:,.0f} MB",
+    )
     return [*kept, *opened, built]
 
 
@@ -84,5 +101,8 @@ def _judged(what: str, pairs: list[tuple[float, float]]) -> Result:
     large_ms, small_ms = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     p95_ms = percentile(large_ms, 0.95), percentile(small_ms, 0.95)
     p50_ms = percentile(large_ms, 0.5), percentile(small_ms, 0.5)
-    detail = f"p95 {p95_ms[0]:.2f} / {p95_ms[1]:.2f} ms, p50 {p50_ms[0]:.2f} / {p50_ms[1]:.2f} ms; N={len(pairs)}"
+    detail = (
+        f"p95 {p95_ms[0]:.2f} / {p95_ms[1]:.2f} ms, p50 {p50_ms[0]:.2f} / {p50_ms[1]:.2f} ms; "
+        f"N={len(pairs)}"
+    )
     return at_most(NAME, what, p95_ms[0] / p95_ms[1], 2, detail=detail)

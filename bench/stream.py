@@ -1,4 +1,5 @@
-"""Streamed pieces of a hundred sessions at a given pace, and the memory that takes; and one session at full speed."""
+"""Streamed pieces of a hundred sessions at a given pace, and the memory that takes; and one session
+at full speed."""
 
 import asyncio
 import sys
@@ -25,7 +26,8 @@ GRACE_S = 0.1
 
 
 class Streamed(Struct):
-    """What the child found; `sustained` is the part of the pieces that were durable when the time was up."""
+    """What the child found; `sustained` is the part of the pieces that were durable when the time
+    was up."""
 
     sustained: float
     waits_ms: list[float]
@@ -46,12 +48,25 @@ def _hundred(plan: Plan) -> list[Result]:
         found = child.finish(process, Streamed, seconds * 3 + 60)
     what = f"{SESSIONS} sessions × {PER_SECOND} pieces/s for {seconds} s"
     waits = found.waits_ms
-    spread = f"p50 {percentile(waits, 0.5):.1f}, p90 {percentile(waits, 0.9):.1f}, max {max(waits):.0f} ms"
+    spread = (
+        f"p50 {percentile(waits, 0.5):.1f}, p90 {percentile(waits, 0.9):.1f}, max "
+        f"{max(waits):.0f} ms"
+    )
     memory = f"{found.rss_before_mb:.0f} MB before the first piece"
     return [
-        at_least(NAME, f"{what}: achieved of asked", found.sustained, 0.98, "of 1", f"N={len(waits):,}"),
-        at_most(NAME, f"{what}: p99 from due to durable", percentile(waits, 0.99), 30, "ms", spread),
-        noted(NAME, f"sealing an answer of {seconds * PER_SECOND:,} pieces", found.seal_ms, "ms", "median of 100"),
+        at_least(
+            NAME, f"{what}: achieved of asked", found.sustained, 0.98, "of 1", f"N={len(waits):,}"
+        ),
+        at_most(
+            NAME, f"{what}: p99 from due to durable", percentile(waits, 0.99), 30, "ms", spread
+        ),
+        noted(
+            NAME,
+            f"sealing an answer of {seconds * PER_SECOND:,} pieces",
+            found.seal_ms,
+            "ms",
+            "median of 100",
+        ),
         at_most("memory", f"{what}: peak RSS", found.rss_peak_mb, 150, "MB", memory),
     ]
 
@@ -71,12 +86,17 @@ async def _stream_hundred(path: Path, seconds: int) -> Streamed:
         start_s = time.monotonic() + 0.1
         gap_s = 1 / PER_SECOND / SESSIONS
         count = seconds * PER_SECOND
-        streams = (paced(writer, start_s + i * gap_s, count, PER_SECOND) for i, writer in enumerate(writers))
+        streams = (
+            paced(writer, start_s + i * gap_s, count, PER_SECOND)
+            for i, writer in enumerate(writers)
+        )
         waits = [wait for stream in await asyncio.gather(*streams) for wait in stream]
         in_time = sum(done_s <= start_s + seconds + GRACE_S for _, done_s in waits)
         seal_ms = [await _sealed_ms(writer, count) for writer in writers]
         waits_ms = [(done_s - due_s) * 1000 for due_s, done_s in waits]
-        return Streamed(in_time / len(waits), waits_ms, median(seal_ms), before_mb, machine.rss_peak_mb())
+        return Streamed(
+            in_time / len(waits), waits_ms, median(seal_ms), before_mb, machine.rss_peak_mb()
+        )
 
 
 async def _sealed_ms(writer: AsyncWriter, pieces: int) -> float:
@@ -94,8 +114,13 @@ def _one(plan: Plan) -> list[Result]:
         warm(store)
         shared = runner.run(_open(store))
         rates = [runner.run(_flood(shared, count)) for _ in range(rounds)]
-    detail = f"{rounds} runs of {count:,}: {', '.join(f'{rate:,.0f}' for rate in rates)}; {IN_FLIGHT_MAX:,} in flight"
-    return [at_least(NAME, "one session as fast as it goes", median(rates), 20_000, "pieces/s", detail)]
+    detail = (
+        f"{rounds} runs of {count:,}: {', '.join(f'{rate:,.0f}' for rate in rates)}; "
+        f"{IN_FLIGHT_MAX:,} in flight"
+    )
+    return [
+        at_least(NAME, "one session as fast as it goes", median(rates), 20_000, "pieces/s", detail)
+    ]
 
 
 async def _open(store: BlockingStore) -> SqliteStore:
@@ -103,7 +128,8 @@ async def _open(store: BlockingStore) -> SqliteStore:
 
 
 async def _flood(store: SqliteStore, count: int) -> float:
-    """Pieces a second, all of them durable. The answer to a piece is where the stream ends with it."""
+    """Pieces a second, all of them durable. The answer to a piece is where the stream ends with
+    it."""
     writer = AsyncWriter(store)
     flying: deque[asyncio.Task[int]] = deque()
     before_s = time.perf_counter()

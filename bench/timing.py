@@ -33,8 +33,11 @@ def each_ms(act: Callable[[int], object], count: int) -> list[float]:
     return [timed_ms(lambda i=i: act(i)) for i in bounded(count)]  # type: ignore[misc]
 
 
-def interleaved(ours: Callable[[], float], base: Callable[[], float], rounds: int) -> list[tuple[float, float]]:
-    """Measure both by turns, each one first every other time, so that a drifting disk weighs on both alike."""
+def interleaved(
+    ours: Callable[[], float], base: Callable[[], float], rounds: int
+) -> list[tuple[float, float]]:
+    """Measure both by turns, each one first every other time, so that a drifting disk weighs on
+    both alike."""
     pairs = []
     for i in bounded(rounds, 600.0):
         if i % 2:
@@ -56,6 +59,7 @@ def medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def is_steady(base_ms: Sequence[float]) -> bool:
-    """Whether the baseline was measured in peace. On a busy machine a sync waits for the scheduler, most of them many
-    times as long as the quickest; that hides what we add, and a ratio near 1 means nothing."""
+    """Whether the baseline was measured in peace. On a busy machine a sync waits for the scheduler,
+    most of them many times as long as the quickest; that hides what we add, and a ratio near 1
+    means nothing."""
     return percentile(base_ms, 0.5) <= STEADY_MAX * percentile(base_ms, 0.05)

@@ -1,4 +1,5 @@
-"""The full-screen chat opens a session of 10,000 messages: until its last screen is painted, and scrolling back."""
+"""The full-screen chat opens a session of 10,000 messages: until its last screen is painted, and
+scrolling back."""
 
 import asyncio
 import time
@@ -25,7 +26,9 @@ SCREENS = 60
 
 def run(plan: Plan) -> list[Result]:
     home = Path(plan.folder)
-    many, few = (build(home / "store.db", 1, count // MESSAGES_PER_TURN)[0] for count in (MANY, FEW))
+    many, few = (
+        build(home / "store.db", 1, count // MESSAGES_PER_TURN)[0] for count in (MANY, FEW)
+    )
     words = {session: _last_word(home, session) for session in (few, many)}
     results = asyncio.run(_in_the_chat(plan, home, many, few))
     resumed_ms = _resumed_ms(home, words, plan.pick(15, 5))
@@ -34,7 +37,12 @@ def run(plan: Plan) -> list[Result]:
     results.append(at_most(NAME, what, percentile(resumed_ms, 0.95), 300, "ms", detail))
     took_ms = [_started_ms(home, many) for _ in range(plan.pick(5, 2))]
     what = f"{MANY:,} messages: from the start of the process to the last screen"
-    return [*results, noted(NAME, what, median(took_ms), "ms", f"on a terminal of its own; {len(took_ms)} rounds")]
+    return [
+        *results,
+        noted(
+            NAME, what, median(took_ms), "ms", f"on a terminal of its own; {len(took_ms)} rounds"
+        ),
+    ]
 
 
 async def _in_the_chat(plan: Plan, home: Path, many: str, few: str) -> list[Result]:
@@ -43,16 +51,38 @@ async def _in_the_chat(plan: Plan, home: Path, many: str, few: str) -> list[Resu
         chat = Chat(service, wiring, None, "dark")
         async with chat.run_test(size=SIZE):
             await _opened_ms(chat, few)
-            pairs = [(await _opened_ms(chat, many), await _opened_ms(chat, few)) for _ in range(plan.pick(15, 5))]
+            pairs = [
+                (await _opened_ms(chat, many), await _opened_ms(chat, few))
+                for _ in range(plan.pick(15, 5))
+            ]
             ours_ms, base_ms = medians(pairs)
             await _opened_ms(chat, many)
             screens_ms = [await _screen_up_ms(chat) for _ in range(SCREENS)]
             held = chat.query_one(Scroll).laid_out
     worst = percentile([pair[0] for pair in pairs], 0.95)
     return [
-        at_most(NAME, f"{MANY:,} messages: the last screen, p95", worst, 300, "ms", f"p50 {ours_ms:.0f} ms; painted"),
-        at_most(NAME, f"the same, against {FEW}", median_ratio(pairs), 2, detail=f"{ours_ms:.0f} / {base_ms:.0f} ms"),
-        noted(NAME, f"{SCREENS} screens up, p95 of one", percentile(screens_ms, 0.95), "ms", f"{held:,} lines held"),
+        at_most(
+            NAME,
+            f"{MANY:,} messages: the last screen, p95",
+            worst,
+            300,
+            "ms",
+            f"p50 {ours_ms:.0f} ms; painted",
+        ),
+        at_most(
+            NAME,
+            f"the same, against {FEW}",
+            median_ratio(pairs),
+            2,
+            detail=f"{ours_ms:.0f} / {base_ms:.0f} ms",
+        ),
+        noted(
+            NAME,
+            f"{SCREENS} screens up, p95 of one",
+            percentile(screens_ms, 0.95),
+            "ms",
+            f"{held:,} lines held",
+        ),
     ]
 
 
@@ -95,7 +125,9 @@ def _resumed_ms(home: Path, words: dict[str, str], rounds: int) -> list[float]:
 def _last_word(home: Path, session: str) -> str:
     with BlockingStore(home / "store.db") as store:
         records = store.read(session, store.glance(session).head - 2, 2)
-    [text] = [text_of(record.fact.parts) for record in records if isinstance(record.fact, StepSealed)]
+    [text] = [
+        text_of(record.fact.parts) for record in records if isinstance(record.fact, StepSealed)
+    ]
     return max(text[-60:].split(), key=len)
 
 

@@ -79,7 +79,8 @@ class Terminal:
         self._near = os.open(os.devnull, os.O_RDWR)
 
     def ended_s(self) -> float:
-        """When the process has ended, while what it writes is taken; in seconds of `perf_counter`."""
+        """When the process has ended, while what it writes is taken; in seconds of
+        `perf_counter`."""
         ended: list[float] = []
 
         def wait() -> None:

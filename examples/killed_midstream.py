@@ -1,8 +1,10 @@
-"""Kills a process with SIGKILL while it streams an answer, then reads the session from another process.
+"""Kills a process with SIGKILL while it streams an answer, then reads the session from another
+process.
 
     .venv/bin/python examples/killed_midstream.py
 
-The first process prints each piece after the store has it. Whatever it printed before it died is in the store.
+The first process prints each piece after the store has it. Whatever it printed before it died is in
+the store.
 """
 
 import subprocess
@@ -14,7 +16,10 @@ from pathlib import Path
 import steno
 
 QUESTION = "What is a journal?"
-ANSWER = "A journal keeps what happened. Each piece is stored before it is shown, so a kill takes nothing back."
+ANSWER = (
+    "A journal keeps what happened. Each piece is stored before it is shown, so a kill takes "
+    "nothing back."
+)
 KILL_AFTER_CHARS = 60
 PIECE_CHARS = 4
 
@@ -44,11 +49,14 @@ def stored_answer(path: str) -> str:
 
 
 def run(act: str, path: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, __file__, act, path], stdout=subprocess.PIPE, text=True)  # noqa: S603
+    return subprocess.Popen(  # noqa: S603 - our own file and interpreter
+        [sys.executable, __file__, act, path], stdout=subprocess.PIPE, text=True
+    )
 
 
 def everything_printed(process: "subprocess.Popen[str]", kill_after: int | None = None) -> str:
-    """Pass on what a process prints, as it prints it; kill the process when it has printed enough."""
+    """Pass on what a process prints, as it prints it; kill the process when it has printed
+    enough."""
     printed = ""
     if process.stdout is None:
         return printed
@@ -67,7 +75,10 @@ def main() -> None:
         writer = run("stream", path)
         print(f"process {writer.pid} streams an answer:\n  ", end="")
         shown = everything_printed(writer, KILL_AFTER_CHARS)
-        print(f"\nprocess {writer.pid} is dead: signal {-writer.returncode}, {len(shown)} characters shown")
+        print(
+            f"\nprocess {writer.pid} is dead: signal {-writer.returncode}, {len(shown)} "
+            "characters shown"
+        )
         reader = run("show", path)
         print(f"process {reader.pid} opens the same store:")
         everything_printed(reader)

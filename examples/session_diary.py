@@ -1,13 +1,14 @@
-"""A plugin that keeps a diary: a line of JSON for each session that was opened, for each that ended, and for each
-answer that a channel was told.
+"""A plugin that keeps a diary: a line of JSON for each session that was opened, for each that
+ended, and for each answer that a channel was told.
 
 Copy it to $STENO_HOME/plugins/ (~/.steno/plugins/), or install it as a package with the entry point
 
     [project.entry-points."steno.plugins"]
     session_diary = "session_diary"
 
-The diary is diary.jsonl in the same home. The end of a session is told at least once, also if steno was killed: then at
-the next start. `key` tells a second telling from a second end, so a line that is there already is not written again.
+The diary is diary.jsonl in the same home. The end of a session is told at least once, also if steno
+was killed: then at the next start. `key` tells a second telling from a second end, so a line that
+is there already is not written again.
 """
 
 import json
@@ -27,7 +28,9 @@ def on_session_start(session_id: str, platform: str) -> None:
 
 
 @hookimpl
-def on_session_end(session_id: str, completed: bool, interrupted: bool, model: str, reason: str, key: str) -> None:
+def on_session_end(
+    session_id: str, completed: bool, interrupted: bool, model: str, reason: str, key: str
+) -> None:
     if key not in keys():
         how = "completed" if completed else "interrupted" if interrupted else "unfinished"
         write(session=session_id, ended=reason, how=how, model=model, key=key)
@@ -41,7 +44,11 @@ def delivery(session_id: str, channel: str, outcome: str) -> None:
 @hookimpl
 def before_tool(tool: str, arguments: str) -> str | None:
     """Nothing may touch the diary but this plugin."""
-    return "the diary is not to be touched" if tool != "read_file" and DIARY.name in arguments else None
+    return (
+        "the diary is not to be touched"
+        if tool != "read_file" and DIARY.name in arguments
+        else None
+    )
 
 
 def write(**line: Any) -> None:
@@ -52,4 +59,6 @@ def write(**line: Any) -> None:
 def keys() -> set[str]:
     if not DIARY.exists():
         return set()
-    return {json.loads(line).get("key", "") for line in DIARY.read_text(encoding="utf-8").splitlines()}
+    return {
+        json.loads(line).get("key", "") for line in DIARY.read_text(encoding="utf-8").splitlines()
+    }

@@ -1,4 +1,5 @@
-"""Configuration: every key can be set by a variable, the example names every key, and is what the defaults are."""
+"""Configuration: every key can be set by a variable, the example names every key, and is what the
+defaults are."""
 
 import json
 import re
@@ -64,7 +65,9 @@ def another(value: Any) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
-def test_every_key_can_be_set_by_a_variable_which_wins_over_the_file(tmp_path: Path, section: str, key: str) -> None:
+def test_every_key_can_be_set_by_a_variable_which_wins_over_the_file(
+    tmp_path: Path, section: str, key: str
+) -> None:
     default = getattr(getattr(Config(), section), key)
     told, meant = another(default)
     if not isinstance(default, tuple):
@@ -74,7 +77,9 @@ def test_every_key_can_be_set_by_a_variable_which_wins_over_the_file(tmp_path: P
 
 
 @pytest.mark.parametrize("section", FREE)
-def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_file(tmp_path: Path, section: str) -> None:
+def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_file(
+    tmp_path: Path, section: str
+) -> None:
     in_file = {
         "approvals": '[approvals]\nshell = "deny"\n',
         "contexts": '[contexts]\n"local:smollm2" = 1\n',
@@ -101,7 +106,9 @@ def test_the_example_is_written_on_first_use_and_changes_nothing(tmp_path: Path)
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
 def test_the_example_names_every_key_with_its_default(section: str, key: str) -> None:
-    (part,) = re.findall(rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", EXAMPLE, re.DOTALL | re.MULTILINE)
+    (part,) = re.findall(
+        rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", EXAMPLE, re.DOTALL | re.MULTILINE
+    )
     (line,) = re.findall(rf"^# ({key} = .*)$", part, re.MULTILINE)
     default = getattr(getattr(Config(), section), key)
     assert tomllib.loads(line)[key] == (list(default) if isinstance(default, tuple) else default)
@@ -138,7 +145,9 @@ def test_a_channel_is_reached_safely_or_on_this_machine_and_its_address_tells_no
     assert not url or url not in str(refused.value)
 
 
-@pytest.mark.parametrize(("held", "token"), [("abc", "abc"), ("", None), ("a b", None), ("a\nb", None)])
+@pytest.mark.parametrize(
+    ("held", "token"), [("abc", "abc"), ("", None), ("a b", None), ("a\nb", None)]
+)
 def test_a_token_comes_from_the_variable_that_is_named(held: str, token: str | None) -> None:
     named = ChannelConfig("https://example.org", token_env="WORD")
     assert channel_token(named, {"WORD": held}) == token
@@ -173,7 +182,10 @@ def test_models_that_cannot_distil_do_not_unless_one_was_chosen_for_it(tmp_path:
     chosen = replace(alone, memory=replace(alone.memory, model="scripted:known.json"))
     for model in ("local:smollm2", "scripted:known.json"):
         row = ListingRow(model=model, platform="chat")
-        distils = [Wiring(config, place, "anthropic:any", "refuse").distils(row) for config in (alone, chosen)]
+        distils = [
+            Wiring(config, place, "anthropic:any", "refuse").distils(row)
+            for config in (alone, chosen)
+        ]
         assert distils == [False, True]
 
 
@@ -181,10 +193,14 @@ def test_a_file_that_cannot_be_read_says_what_to_do_and_stays_as_it_is(tmp_path:
     file = tmp_path / "config.toml"
     for wrong in (b"[model\n", b"\xff\xfe"):
         file.write_bytes(wrong)
-        with pytest.raises(ConfigError, match=r"config\.toml cannot be read: .*correct it, or put it aside"):
+        with pytest.raises(
+            ConfigError, match=r"config\.toml cannot be read: .*correct it, or put it aside"
+        ):
             load(Place(tmp_path, tmp_path), {})
         assert file.read_bytes() == wrong
     file.unlink()
     file.mkdir()
-    with pytest.raises(ConfigError, match=r"config\.toml cannot be read: Is a directory; nothing was touched"):
+    with pytest.raises(
+        ConfigError, match=r"config\.toml cannot be read: Is a directory; nothing was touched"
+    ):
         load(Place(tmp_path, tmp_path), {})

@@ -1,5 +1,5 @@
-"""The documentation says what the program has: commands, keys, settings, verbs, errors and facts. Its links lead
-somewhere, the configuration that it shows is accepted, and its Python runs."""
+"""The documentation says what the program has: commands, keys, settings, verbs, errors and facts.
+Its links lead somewhere, the configuration that it shows is accepted, and its Python runs."""
 
 import argparse
 import inspect
@@ -33,9 +33,12 @@ def text(page: str) -> str:
 
 
 def options(verb: argparse.ArgumentParser) -> set[str]:
-    return {option for action in verb._actions for option in action.option_strings if option.startswith("--")} - {
-        "--help"
-    }
+    return {
+        option
+        for action in verb._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    } - {"--help"}
 
 
 def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -43,25 +46,39 @@ def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     yield "", root
     for action in root._actions:
         if isinstance(action, argparse._SubParsersAction):
-            yield from ((name, verb) for name, verb in action.choices.items() if name not in NOT_FOR_PEOPLE)
+            yield from (
+                (name, verb) for name, verb in action.choices.items() if name not in NOT_FOR_PEOPLE
+            )
 
 
-@pytest.mark.parametrize(("name", "verb"), list(commands()), ids=lambda one: one if isinstance(one, str) else "")
-def test_the_synopsis_has_every_option_of_a_command_and_no_other(name: str, verb: argparse.ArgumentParser) -> None:
+@pytest.mark.parametrize(
+    ("name", "verb"), list(commands()), ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_the_synopsis_has_every_option_of_a_command_and_no_other(
+    name: str, verb: argparse.ArgumentParser
+) -> None:
     synopsis, agent = text("command-line.md").split("```")[1].split("AGENT: ")
     entries = re.split(r"^steno ", synopsis, flags=re.MULTILINE)
     mine = [
-        entry for entry in entries if re.match(rf"(\w+ ID(?: \[SEQ\])? \| )?{name}\b" if name else r"\[--|--", entry)
+        entry
+        for entry in entries
+        if re.match(rf"(\w+ ID(?: \[SEQ\])? \| )?{name}\b" if name else r"\[--|--", entry)
     ]
     assert mine
-    said = set(re.findall(r"--[a-z-]+", " ".join(mine) + (agent if any("[AGENT]" in one for one in mine) else "")))
+    said = set(
+        re.findall(
+            r"--[a-z-]+", " ".join(mine) + (agent if any("[AGENT]" in one for one in mine) else "")
+        )
+    )
     assert said - ({"--reason"} if name == "approve" else set()) == options(verb)
 
 
 def test_the_table_has_every_key_of_the_configuration_and_no_other() -> None:
     said: set[tuple[str, str]] = set()
     section = ""
-    for row in re.findall(r"^\|.*", text("configuration.md").split("## Keys")[1].split("\n## ")[0], re.MULTILINE):
+    for row in re.findall(
+        r"^\|.*", text("configuration.md").split("## Keys")[1].split("\n## ")[0], re.MULTILINE
+    ):
         _, name, keys, *_ = row.split("|")
         section = name.strip("` ") or section
         said |= {(section, key) for key in re.findall(r"`(\w+)`", keys)}
@@ -72,7 +89,9 @@ def test_the_table_has_every_key_of_the_configuration_and_no_other() -> None:
         for key in msgspec.structs.fields(section.type)
     }
     named: dict[str, type[msgspec.Struct]] = {"mcp.NAME": McpConfig, "channels.NAME": ChannelConfig}
-    assert said == known | {(name, key.name) for name, kind in named.items() for key in msgspec.structs.fields(kind)}
+    assert said == known | {
+        (name, key.name) for name, kind in named.items() for key in msgspec.structs.fields(kind)
+    }
 
 
 def test_the_table_has_every_setting_and_no_other() -> None:
@@ -82,11 +101,19 @@ def test_the_table_has_every_setting_and_no_other() -> None:
 
 def test_the_reference_has_every_verb_of_the_store_with_its_arguments() -> None:
     said = re.findall(r"^\| `((\w+)\(.*?\))`", text("store.md"), re.MULTILINE)
-    verbs = {name: verb for name, verb in vars(Store).items() if inspect.isfunction(verb) and name[0] != "_"}
+    verbs = {
+        name: verb
+        for name, verb in vars(Store).items()
+        if inspect.isfunction(verb) and name[0] != "_"
+    }
     assert {name for _, name in said} == verbs.keys() | {"vacuum"}
     for call, name in said:
         if name in verbs:
-            names = [argument for argument in inspect.signature(verbs[name]).parameters if argument != "self"]
+            names = [
+                argument
+                for argument in inspect.signature(verbs[name]).parameters
+                if argument != "self"
+            ]
             assert re.findall(r"[(,] ?(\w+)", call) == names, call
 
 
@@ -95,7 +122,9 @@ def test_the_error_tree_is_the_one_of_the_code() -> None:
     page = text("errors.md")
     assert re.findall(r"^( *)([A-Z]\w+)", page.split("```")[1], re.MULTILINE) == tree
     classes = {
-        name for name, thing in vars(errors).items() if isinstance(thing, type) and thing.__module__ == errors.__name__
+        name
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and thing.__module__ == errors.__name__
     }
     assert {name for _, name in tree} == classes
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == classes - {"StoreError"}
@@ -104,8 +133,12 @@ def test_the_error_tree_is_the_one_of_the_code() -> None:
 @pytest.mark.parametrize("thing", TAGGED, ids=lambda thing: thing.__struct_config__.tag)
 def test_the_reference_has_every_field_of_a_fact_in_order(thing: type[msgspec.Struct]) -> None:
     tag = thing.__struct_config__.tag
-    section = re.split(rf"^####? `{tag}`.*$", text("journal-format.md"), maxsplit=1, flags=re.MULTILINE)[1]
-    fields = re.findall(r"^\| `(\w+)` \|", re.split("^#", section, maxsplit=1, flags=re.MULTILINE)[0], re.MULTILINE)
+    section = re.split(
+        rf"^####? `{tag}`.*$", text("journal-format.md"), maxsplit=1, flags=re.MULTILINE
+    )[1]
+    fields = re.findall(
+        r"^\| `(\w+)` \|", re.split("^#", section, maxsplit=1, flags=re.MULTILINE)[0], re.MULTILINE
+    )
     assert fields == [field.encode_name for field in msgspec.structs.fields(thing)]
 
 
@@ -136,17 +169,24 @@ def blocks(page: Path, language: str) -> list[str]:
     [
         "README.md",
         "docs/reference/settings.md",
-        *(f"docs/how-to/{page}.md" for page in ("use-the-library", "handle-store-errors", "back-up-and-restore")),
+        *(
+            f"docs/how-to/{page}.md"
+            for page in ("use-the-library", "handle-store-errors", "back-up-and-restore")
+        ),
     ],
 )
-def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_a_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(ROOT / name, "python"))
     assert code
     exec(compile(code, name, "exec"), {"__name__": "page"})
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name
+)
 def test_the_configuration_that_a_page_shows_is_accepted(page: Path, tmp_path: Path) -> None:
     for block in blocks(page, "toml"):
         if "project" not in tomllib.loads(block):

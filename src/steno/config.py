@@ -1,9 +1,10 @@
 """The only reader of configuration files and of the environment.
 
-Every key of config.toml can be set by a variable too: `[store] durability` is STENO_STORE_DURABILITY. Names in a list
-are separated by commas; a section whose keys are free (approvals, contexts, mcp, channels) is one JSON object in
-STENO_APPROVALS and so on, added to that of the file. The variable wins over the file, the file over the default. A
-variable of its own (OPENAI_API_KEY) wins over the general one.
+Every key of config.toml can be set by a variable too: `[store] durability` is
+STENO_STORE_DURABILITY. Names in a list are separated by commas; a section whose keys are free
+(approvals, contexts, mcp, channels) is one JSON object in STENO_APPROVALS and so on, added to that
+of the file. The variable wins over the file, the file over the default. A variable of its own
+(OPENAI_API_KEY) wins over the general one.
 """
 
 import contextlib
@@ -198,12 +199,15 @@ class McpConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("an MCP server needs either a command or a url")
 
 
-ServerName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$", max_length=31)]
+ServerName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$", max_length=31)
+]
 """Tools are called SERVER__TOOL, in letters that every provider takes."""
 
 
 class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A place outside that can be told something. Its address and its token may be secrets: no message shows them."""
+    """A place outside that can be told something. Its address and its token may be secrets: no
+    message shows them."""
 
     url: str
     token_env: str = ""
@@ -212,7 +216,8 @@ class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if _address(self.url) is None:
             raise ValueError(
-                "a channel needs a url with https, or with http to this machine (127.0.0.1, [::1] or localhost), "
+                "a channel needs a url with https, or with http to this machine (127.0.0.1, [::1] "
+                "or localhost), "
                 "and without a user or a password"
             )
 
@@ -309,7 +314,11 @@ _FREE = frozenset(("approvals", "contexts", "mcp", "channels"))
 
 _LISTS = frozenset((("model", "fallback"), ("tools", "secret_env"), ("tools", "kept_env")))
 
-DEFAULT_ANTHROPIC, DEFAULT_OPENAI, DEFAULT_LOCAL = "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5", "local:smollm2"
+DEFAULT_ANTHROPIC, DEFAULT_OPENAI, DEFAULT_LOCAL = (
+    "anthropic:claude-sonnet-4-5",
+    "openai-chat:gpt-5",
+    "local:smollm2",
+)
 
 SYSTEM_PROMPT = """\
 You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they
@@ -325,9 +334,13 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
     try:
         home = Path(environment.get("STENO_HOME") or Path.home() / ".steno")
     except RuntimeError as error:
-        raise ConfigError("there is no home folder; set STENO_HOME to a folder you can write") from error
+        raise ConfigError(
+            "there is no home folder; set STENO_HOME to a folder you can write"
+        ) from error
     if folder is None and not home.is_absolute():
-        raise ConfigError(f"STENO_HOME is {home}, inside a folder that was removed; change to another folder")
+        raise ConfigError(
+            f"STENO_HOME is {home}, inside a folder that was removed; change to another folder"
+        )
     return Place(home.absolute(), folder)
 
 
@@ -355,7 +368,8 @@ def prepare_home(where: Place) -> None:
 
 
 def _write_example(file: Path) -> None:
-    """Two first uses at once write it once. A disk without room for it does not matter: it is only an example."""
+    """Two first uses at once write it once. A disk without room for it does not matter: it is only
+    an example."""
     with contextlib.suppress(FileExistsError):
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with contextlib.suppress(OSError), os.fdopen(handle, "w", encoding="utf-8") as opened:
@@ -364,7 +378,9 @@ def _write_example(file: Path) -> None:
 
 def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
     tables = _tables(where.config)
-    for variable, value in sorted(environment.items(), key=lambda item: item[0] in _KNOWN_VARIABLES):
+    for variable, value in sorted(
+        environment.items(), key=lambda item: item[0] in _KNOWN_VARIABLES
+    ):
         section, key = _target(variable)
         if section and value:
             told = _told(section, key, value, f"the variable {variable}")
@@ -374,7 +390,8 @@ def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
 
 
 def _tables(file: Path) -> dict[str, dict[str, object]]:
-    """The file's sections. They are checked by themselves, so that an error names the file and not a variable."""
+    """The file's sections. They are checked by themselves, so that an error names the file and not
+    a variable."""
     if not file.exists():
         return {}
     try:
@@ -385,7 +402,9 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
 
         tables = tomllib.loads(text)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror or error}; nothing was touched") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror or error}; nothing was touched"
+        ) from error
     except ValueError as error:
         mend = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
         raise ConfigError(f"{file} cannot be read: {error}; {mend}; nothing was touched") from error
@@ -400,25 +419,34 @@ def _checked(tables: Mapping[str, object], origin: str) -> Config:
         what, _, at = str(error).partition(" - at `$.")
         section, _, key = at.rstrip("`").partition(".")
         place = f", at {f'[{section}] {key}'.rstrip()}" if section else ""
-        raise ConfigError(f"{origin} cannot be used: {what}{place}; correct it or take it out") from error
+        raise ConfigError(
+            f"{origin} cannot be used: {what}{place}; correct it or take it out"
+        ) from error
     for rule in config.approvals:
         if not rule.partition(":")[0].strip():
-            raise ConfigError(f"{origin} cannot be used: {rule!r} names no tool, at [approvals]; correct it")
+            raise ConfigError(
+                f"{origin} cannot be used: {rule!r} names no tool, at [approvals]; correct it"
+            )
     return config
 
 
 def _told(section: str, key: str, value: str, origin: str) -> dict[str, object]:
     """What a variable says of a section."""
     if key:
-        return {key: [name.strip() for name in value.split(",")] if (section, key) in _LISTS else value}
+        return {
+            key: [name.strip() for name in value.split(",")] if (section, key) in _LISTS else value
+        }
     try:
         return msgspec.json.decode(value, type=dict[str, object])
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{origin} cannot be used: it is no JSON object ({error}), at [{section}]") from error
+        raise ConfigError(
+            f"{origin} cannot be used: it is no JSON object ({error}), at [{section}]"
+        ) from error
 
 
 def _target(variable: str) -> tuple[str, str]:
-    """The section and key that a variable sets: no key for a whole section, and nothing of both if it sets none."""
+    """The section and key that a variable sets: no key for a whole section, and nothing of both if
+    it sets none."""
     if variable in _KNOWN_VARIABLES:
         return _KNOWN_VARIABLES[variable]
     if variable.startswith("STENO_"):
@@ -443,13 +471,19 @@ def _text(file: Path) -> str | None:
         raise ConfigError(f"{file} cannot be read: {error}; it must be text in UTF-8") from error
 
 
-def codex_environment(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What codex gets: everything, because its providers name the variables that hold their keys."""
+def codex_environment(
+    config: Config, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """What codex gets: everything, because its providers name the variables that hold their
+    keys."""
     return dict(environment) | ({"CODEX_HOME": config.codex.home} if config.codex.home else {})
 
 
-def channel_token(channel: ChannelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What to send along; "" if the channel wants none, None if its variable holds nothing that can be sent."""
+def channel_token(
+    channel: ChannelConfig, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """What to send along; "" if the channel wants none, None if its variable holds nothing that can
+    be sent."""
     if not channel.token_env:
         return ""
     token = environment.get(channel.token_env, "")

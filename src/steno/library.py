@@ -1,6 +1,7 @@
 """steno for other people's programs: keep a conversation so that nothing said or shown is lost.
 
-Everything here blocks until it is durable. For leases, tools and async, use the store itself: `Library.store`.
+Everything here blocks until it is durable. For leases, tools and async, use the store itself:
+`Library.store`.
 """
 
 from collections.abc import Iterator
@@ -59,9 +60,12 @@ class Library:
         self.store.close()
 
     def session(self, name: str) -> "Session":
-        """The session bound to a name of yours (a user, a ticket, a chat), made if there is none."""
+        """The session bound to a name of yours (a user, a ticket, a chat), made if there is
+        none."""
         id = self.store.find(name)
-        return Session(self.store, id or self.store.ensure(SessionStarted(SOURCE, name=name)), self._sound)
+        return Session(
+            self.store, id or self.store.ensure(SessionStarted(SOURCE, name=name)), self._sound
+        )
 
     def open(self, id: str) -> "Session":
         """The session with this id."""
@@ -77,8 +81,8 @@ class Library:
 
 
 class _Sound:
-    """An input is not accepted to a session that cannot be read. A reply is built from everything, so that is read,
-    once; from then on what is new."""
+    """An input is not accepted to a session that cannot be read. A reply is built from everything,
+    so that is read, once; from then on what is new."""
 
     def __init__(self, store: BlockingStore) -> None:
         self._store = store
@@ -100,8 +104,9 @@ class Session:
         self._sound = sound
 
     def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
-        """Accept what someone said. The same `key` with the same text is accepted once, however often it comes. Raises
-        `JournalCorrupt`, and stores nothing, if what a reply would be built from is damaged."""
+        """Accept what someone said. The same `key` with the same text is accepted once, however
+        often it comes. Raises `JournalCorrupt`, and stores nothing, if what a reply would be built
+        from is damaged."""
         self._sound.check(self.id)
         said = InputAdmitted((Text(text),), f"{SOURCE}/{self.id}", key, author)
         return self.store.admit(Admission(input=said, session=self.id))
@@ -118,7 +123,8 @@ class Session:
         return self.transcript().messages
 
     def transcript(self) -> Transcript:
-        """The view for people. What a dead process left open is shown as the next one will close it."""
+        """The view for people. What a dead process left open is shown as the next one will close
+        it."""
         view, state = Transcript(), State()
         glance = self.store.glance(self.id)
         for record in self.store.read_all(self.id, upto=glance.head):
@@ -133,7 +139,8 @@ class Session:
 
 
 class Reply:
-    """One turn: takes an input, stores every piece before you show it, and ends however you leave the block."""
+    """One turn: takes an input, stores every piece before you show it, and ends however you leave
+    the block."""
 
     def __init__(self, store: BlockingStore, session: str, model: str) -> None:
         self._store = store
@@ -163,7 +170,9 @@ class Reply:
         self._pieces.append(piece)
         return piece
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         try:
             if error is None:
                 self._end("complete", self._ended("done", "", ""))
@@ -213,7 +222,8 @@ class Reply:
             self._state.apply(Record(seq, 0, fact))
 
     def _release(self) -> None:
-        """Let go, whatever happens: a store that cannot be written must not keep the session from the next reply."""
+        """Let go, whatever happens: a store that cannot be written must not keep the session from
+        the next reply."""
         lease, self._lease = self._held(), None
         try:
             while not (answer := self._store.release(lease, self._state.head)).released:

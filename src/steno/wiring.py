@@ -1,6 +1,7 @@
 """The composition root: puts store, models, tools and runtime together from the configuration.
 
-What most runs have no use for is loaded by the function that needs it: a start is what a person waits for.
+What most runs have no use for is loaded by the function that needs it: a start is what a person
+waits for.
 """
 
 import asyncio
@@ -100,9 +101,11 @@ class Wiring:
         self._toolbox: Toolbox | None = None
 
     @asynccontextmanager
-    async def service(self, platform: str, visiting: bool = True, only_reads: bool = False) -> AsyncIterator[Service]:
-        """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is written, so a store
-        that cannot be written will do."""
+    async def service(
+        self, platform: str, visiting: bool = True, only_reads: bool = False
+    ) -> AsyncIterator[Service]:
+        """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is
+        written, so a store that cannot be written will do."""
         settings = replace(self._store_settings(), only_reads=only_reads)
         store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
         plugins = self._hosted(visiting)
@@ -120,7 +123,9 @@ class Wiring:
             await service.visits.leave()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
-                    await asyncio.gather(toolbox.close(), *(model.close() for model in self._models.values()))
+                    await asyncio.gather(
+                        toolbox.close(), *(model.close() for model in self._models.values())
+                    )
             end_all()
             if plugins is not None:
                 await plugins.close()
@@ -139,10 +144,15 @@ class Wiring:
         def load() -> None:
             import steno.gateway.webhook  # noqa: F401
 
-        deliveries.outbox, deliveries.load, deliveries.outgoing = outbox, load, bool(self.config.channels)
+        deliveries.outbox, deliveries.load, deliveries.outgoing = (
+            outbox,
+            load,
+            bool(self.config.channels),
+        )
 
     def debts(self, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
-        """What is owed to these channels with an input. Raises `ConfigError` if one cannot be used."""
+        """What is owed to these channels with an input. Raises `ConfigError` if one cannot be
+        used."""
         if not names:
             return ()
         from steno.gateway.channels import debts
@@ -173,9 +183,13 @@ class Wiring:
         return lambda before: codex() if self._by_codex(before) else native
 
     def has_store(self) -> bool:
-        """Whether there is a store, or what is left of one. Opening makes one where there is none."""
+        """Whether there is a store, or what is left of one. Opening makes one where there is
+        none."""
         name = self.where.store.name
-        return any(self.where.store.with_name(name + ending).exists() for ending in ("", "-locks", ".restoring"))
+        return any(
+            self.where.store.with_name(name + ending).exists()
+            for ending in ("", "-locks", ".restoring")
+        )
 
     def adopt(self) -> bool:
         """Take the store back from another program that wrote to it; whether that was needed."""
@@ -193,22 +207,27 @@ class Wiring:
         return self._approval == "ask"
 
     def model_spec(self, before: ContextSet | None = None) -> str:
-        """The model of a session that begins now, or with this context goes on. `codex:NAME` is one that codex asks."""
+        """The model of a session that begins now, or with this context goes on. `codex:NAME` is one
+        that codex asks."""
         return self._spec(before)
 
     def answering(self) -> tuple[str, ...]:
-        """The model of a session that begins now, and those that take over from it; codex has none."""
+        """The model of a session that begins now, and those that take over from it; codex has
+        none."""
         return (self.model_spec(), *(() if self._by_codex(None) else self.config.model.fallback))
 
     def check(self, before: ContextSet | None = None) -> None:
-        """Raises `ConfigError` if whoever would answer in a session, or in a new one, cannot be used."""
+        """Raises `ConfigError` if whoever would answer in a session, or in a new one, cannot be
+        used."""
         if self._by_codex(before):
             self.codex_agent(before)
         else:
             self.agent(before)
 
     def _spec(self, before: ContextSet | None) -> str:
-        return spec_of(self.config, self._model, self._runtime.name, "" if before is None else before.own_model)
+        return spec_of(
+            self.config, self._model, self._runtime.name, "" if before is None else before.own_model
+        )
 
     def _by_codex(self, before: ContextSet | None) -> bool:
         return runtime_of(self._spec(before)) == RUNTIME
@@ -230,7 +249,8 @@ class Wiring:
 
         if self.ephemeral:
             raise ConfigError(
-                "codex keeps threads in files of its own, so a session that leaves none needs --runtime native"
+                "codex keeps threads in files of its own, so a session that leaves none needs "
+                "--runtime native"
             )
         config = self.config.codex
         binary = self.codex_program()
@@ -278,7 +298,12 @@ class Wiring:
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""
         config = self.config
-        known = [self.model_spec(), native_default(config), *config.model.fallback, *config.contexts]
+        known = [
+            self.model_spec(),
+            native_default(config),
+            *config.model.fallback,
+            *config.contexts,
+        ]
         known += [DEFAULT_ANTHROPIC] if config.anthropic.key else []
         known += [DEFAULT_OPENAI] if config.openai.key else []
         return list(dict.fromkeys([*known, DEFAULT_LOCAL]))
@@ -287,7 +312,11 @@ class Wiring:
         """Who answers by our own loop."""
         spec = self._spec(before)
         spec = native_default(self.config) if runtime_of(spec) == RUNTIME else spec
-        tools = builtin(self._workspace()) if self.config.tools.enabled and not spec.startswith("local:") else {}
+        tools = (
+            builtin(self._workspace())
+            if self.config.tools.enabled and not spec.startswith("local:")
+            else {}
+        )
         context = ContextSet(
             model=spec,
             system=system_prompt(self.where),
@@ -307,40 +336,60 @@ class Wiring:
             with_memories=self._tells_memories(),
             fallback=self._fallback(spec),
         )
-        return agent if self._toolbox is None or not tools else replace(agent, session_tools=self._toolbox.of)
+        return (
+            agent
+            if self._toolbox is None or not tools
+            else replace(agent, session_tools=self._toolbox.of)
+        )
 
     def _tells_memories(self) -> WithMemories | None:
         recall = self._recall
-        return recall.tell if recall is not None and self.recalls and self.config.memory.enabled else None
+        return (
+            recall.tell
+            if recall is not None and self.recalls and self.config.memory.enabled
+            else None
+        )
 
     def distils_unasked(self) -> bool:
         memory = self.config.memory
         return memory.enabled and memory.distill != "off" and not self.ephemeral
 
     def distils(self, row: ListingRow) -> bool:
-        """Whether a session is distilled unasked. The small local model is not up to it, and a script answers nothing
-        that is not in it, unless somebody chose it for that."""
-        if not self.distils_unasked() or (self.config.memory.distill == "chat" and row.platform in PROGRAMS):
+        """Whether a session is distilled unasked. The small local model is not up to it, and a
+        script answers nothing that is not in it, unless somebody chose it for that."""
+        if not self.distils_unasked() or (
+            self.config.memory.distill == "chat" and row.platform in PROGRAMS
+        ):
             return False
         by = self._distiller_spec(row.model)
-        return not by.startswith("local:") and (not by.startswith("scripted:") or by == self.config.memory.model)
+        return not by.startswith("local:") and (
+            not by.startswith("scripted:") or by == self.config.memory.model
+        )
 
     def _distiller(self, before: ContextSet | None) -> Distiller:
         spec = self._model or self._distiller_spec("" if before is None else before.own_model)
         return Distiller(self._made(spec), self.context_max(spec), self.config.limits.summary_s)
 
     def _distiller_spec(self, own: str) -> str:
-        """Who distils a session unless told: the model that is set, else the session's own, if that can be asked from
-        here. Codex cannot, nor can the model of a program that has one of its own."""
+        """Who distils a session unless told: the model that is set, else the session's own, if that
+        can be asked from here. Codex cannot, nor can the model of a program that has one of its
+        own."""
         askable = own.partition(":")[0] in KINDS
         return self.config.memory.model or (own if askable else native_default(self.config))
 
     def _helper(self, before: ContextSet | None) -> Agent:
-        """Who answers in a session that was delegated to: nobody is there to ask, and its steps are few."""
+        """Who answers in a session that was delegated to: nobody is there to ask, and its steps are
+        few."""
         agent = self.agent(before)
-        limits = replace(agent.limits, steps_max=min(agent.limits.steps_max, self.config.tools.delegate_steps_max))
+        limits = replace(
+            agent.limits,
+            steps_max=min(agent.limits.steps_max, self.config.tools.delegate_steps_max),
+        )
         return replace(
-            agent, approval="allow" if agent.approval == "allow" else "refuse", limits=limits, with_memories=None
+            agent,
+            approval="allow" if agent.approval == "allow" else "refuse",
+            limits=limits,
+            with_memories=None,
         )
 
     def missing_parts(self) -> list[str]:
@@ -362,7 +411,10 @@ class Wiring:
     def _fallback(self, own: str) -> tuple[Fallback, ...]:
         """Models that may take over from this one."""
         specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
-        return tuple(Fallback(self._made(spec), self._limits(spec), not spec.startswith("local:")) for spec in specs)
+        return tuple(
+            Fallback(self._made(spec), self._limits(spec), not spec.startswith("local:"))
+            for spec in specs
+        )
 
     def _limits(self, spec: str) -> Limits:
         limits = self.config.limits
@@ -430,7 +482,9 @@ class Wiring:
 
     def _workspace(self) -> Workspace:
         if self.where.folder is None:
-            raise ConfigError("the folder you are in was removed; change to another one. Nothing was stored")
+            raise ConfigError(
+                "the folder you are in was removed; change to another one. Nothing was stored"
+            )
         tools = self.config.tools
         tokens = [channel.token_env for channel in self.config.channels.values()]
         return Workspace(
@@ -444,7 +498,9 @@ class Wiring:
         )
 
     def _sandbox(self) -> Sandbox:
-        return Sandbox(self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,))
+        return Sandbox(
+            self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,)
+        )
 
     def _toolbox_settings(self) -> ToolboxSettings:
         tools = self.config.tools
@@ -475,4 +531,6 @@ class Wiring:
         }
 
     def _store_settings(self) -> Settings:
-        return Settings(durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms)
+        return Settings(
+            durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms
+        )

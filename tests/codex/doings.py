@@ -9,7 +9,10 @@ from tests.codex.responses_server import Answer, Item, Responses, call, message,
 from tests.codex.world import CONFIG, CodexWorld
 from tests.tools.mcp_servers import odd
 
-COUNTED: tuple[Answer, ...] = ([message("I look."), call("count", "m1", "mcp__odd")], [message("Done.")])
+COUNTED: tuple[Answer, ...] = (
+    [message("I look."), call("count", "m1", "mcp__odd")],
+    [message("Done.")],
+)
 _SHEEP = {"type": "search", "query": "sheep"}
 _SEARCH = {"type": "web_search_call", "id": "ws", "status": "completed", "action": _SHEEP}
 SEARCHED: tuple[Answer, ...] = ([message("I look."), _SEARCH, message("Found.")],)
@@ -25,7 +28,9 @@ WITH_PLANS = "[tools.update_plan]\nenabled = true\n"
 
 def _types(returned: str) -> list[Item]:
     [session] = re.findall(r"session ID (\d+)", returned)
-    return [call("write_stdin", "c2", session_id=int(session), chars="hi\x04\x04", yield_time_ms=2000)]
+    return [
+        call("write_stdin", "c2", session_id=int(session), chars="hi\x04\x04", yield_time_ms=2000)
+    ]
 
 
 TYPED: tuple[Answer, ...] = (

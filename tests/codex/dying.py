@@ -2,9 +2,10 @@
 
     dying.py VICTIM WHEN N CODEX [WORDS...]
 
-VICTIM is steno, codex or both; N counts the notifications that codex sends, or is what the one in question says; WHEN
-says whether that is passed on first. Each message is written to the file that STENO_TEST_WIRE names, if it names one.
-An input that steers is passed on only after the notification of its turn that STENO_TEST_STEER_AFTER names, if any.
+VICTIM is steno, codex or both; N counts the notifications that codex sends, or is what the one in
+question says; WHEN says whether that is passed on first. Each message is written to the file that
+STENO_TEST_WIRE names, if it names one. An input that steers is passed on only after the
+notification of its turn that STENO_TEST_STEER_AFTER names, if any.
 """
 
 import os

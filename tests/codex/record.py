@@ -1,6 +1,8 @@
-"""Records turns of the real codex: `make record-codex` writes what it said and what it was told into logs/.
+"""Records turns of the real codex: `make record-codex` writes what it said and what it was told
+into logs/.
 
-A log has one object a line, {"dt","dir","msg"}, as the wire had it; paths of the machine it was made on are replaced.
+A log has one object a line, {"dt","dir","msg"}, as the wire had it; paths of the machine it was
+made on are replaced.
 """
 
 import json
@@ -102,7 +104,10 @@ def _cleaned(line: str, folder: Path) -> str:
     """The line without what only this machine has."""
     entry = json.loads(line)
     message = entry["msg"]
-    if message.get("method") in ("remoteControl/status/changed", "initialize") or "codexHome" in line:
+    if (
+        message.get("method") in ("remoteControl/status/changed", "initialize")
+        or "codexHome" in line
+    ):
         return ""
     if "instructions" in str(message.get("params", {})).lower():
         message["params"].pop("developerInstructions", None)

@@ -1,4 +1,5 @@
-"""A provider that answers with the items it is told: for what aimock cannot make codex's model do."""
+"""A provider that answers with the items it is told: for what aimock cannot make codex's model
+do."""
 
 import json
 import threading
@@ -13,8 +14,8 @@ Answer = list[Item] | Callable[[str], list[Item]]
 
 
 class Responses:
-    """`answers` are the items of each answer, in order; the last one is repeated. One that is a function is given what
-    the last call returned."""
+    """`answers` are the items of each answer, in order; the last one is repeated. One that is a
+    function is given what the last call returned."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -40,7 +41,13 @@ def thought(*pieces: str, after_s: float = 0.0) -> Item:
 
 def call(name: str, id: str, namespace: str = "", **arguments: Any) -> Item:
     within = {"namespace": namespace} if namespace else {}
-    return {"type": "function_call", "call_id": id, "name": name, "arguments": json.dumps(arguments), **within}
+    return {
+        "type": "function_call",
+        "call_id": id,
+        "name": name,
+        "arguments": json.dumps(arguments),
+        **within,
+    }
 
 
 @contextmanager
@@ -67,7 +74,9 @@ def responses(*answers: Answer) -> Iterator[Responses]:
             self._say("response.completed", response={"id": "r", "usage": usage})
 
         def _say(self, kind: str, **fields: Any) -> None:
-            self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
+            self.wfile.write(
+                f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+            )
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -1,14 +1,17 @@
-"""A stand-in for codex's app-server that says what a file tells it to: for what the real one cannot be made to say.
+"""A stand-in for codex's app-server that says what a file tells it to: for what the real one cannot
+be made to say.
 
     scripted_server.py SCRIPT
 
-SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is opened, `turn` are
-the notifications of a turn as [method, params]; "TURN" in them is the turn's id. [method, params, id] is a request of
-its own: it goes on when that is answered. With several ids it asks as often, at once; the texts of the answers are
-"ANSWERS" from then on. "dies" in place of a notification ends it; from "deaf" on it reads nothing; "steered" waits for
-an input that steers, whose id is "STEERED" from then on. As with the real one, a turn that did not end takes what
-another one is begun with. `then` is said in the turns after the first, if it is there. A request named by `silent` gets
-no answer. What it is told it keeps in a file beside SCRIPT, and lists the ids of that.
+SCRIPT is a JSON object: `agent` is what it calls itself, `opened` what it answers when a thread is
+opened, `turn` are the notifications of a turn as [method, params]; "TURN" in them is the turn's id.
+[method, params, id] is a request of its own: it goes on when that is answered. With several ids it
+asks as often, at once; the texts of the answers are "ANSWERS" from then on. "dies" in place of a
+notification ends it; from "deaf" on it reads nothing; "steered" waits for an input that steers,
+whose id is "STEERED" from then on. As with the real one, a turn that did not end takes what another
+one is begun with. `then` is said in the turns after the first, if it is there. A request named by
+`silent` gets no answer. What it is told it keeps in a file beside SCRIPT, and lists the ids of
+that.
 """
 
 import json
@@ -30,17 +33,30 @@ def main() -> None:
             continue
         match asked.get("method"):
             case "initialize":
-                write({"id": asked["id"], "result": {"userAgent": script.get("agent", "codex/0.163.0 (test)")}})
+                write(
+                    {
+                        "id": asked["id"],
+                        "result": {"userAgent": script.get("agent", "codex/0.163.0 (test)")},
+                    }
+                )
             case "thread/start" | "thread/resume":
                 opened = {"thread": {"id": "thread"}, "model": "scripted"}
                 write({"id": asked["id"], "result": script.get("opened", opened)})
             case "thread/items/list":
-                items = [{"item": {"type": "userMessage", "id": "u", "clientId": id}} for id in told()[::-1]]
+                items = [
+                    {"item": {"type": "userMessage", "id": "u", "clientId": id}}
+                    for id in told()[::-1]
+                ]
                 write({"id": asked["id"], "result": {"data": items}})
             case "turn/start":
                 keep(asked)
                 goes_on, turns = running, turns + (not running)
-                write({"id": asked["id"], "result": {"turn": {"id": f"turn{turns}", "status": "inProgress"}}})
+                write(
+                    {
+                        "id": asked["id"],
+                        "result": {"turn": {"id": f"turn{turns}", "status": "inProgress"}},
+                    }
+                )
                 if not goes_on:
                     said = script["turn"] if turns == 1 else script.get("then", script["turn"])
                     running = "turn/completed" not in [note[0] for note in said]
@@ -65,7 +81,9 @@ def say(notes: list[Any], turn: str) -> None:
         text = json.dumps({"threadId": "thread", "turnId": turn, **params}).replace("TURN", turn)
         text = text.replace("STEERED", steered).replace("ANSWERS", answers)
         for id in ids or [None]:
-            write({"method": method, "params": json.loads(text)} | ({} if id is None else {"id": id}))
+            write(
+                {"method": method, "params": json.loads(text)} | ({} if id is None else {"id": id})
+            )
         if ids and not deaf and then != "dies":
             answers = ", ".join(hear_answers(ids))
     if deaf:

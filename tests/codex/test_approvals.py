@@ -1,4 +1,5 @@
-"""What codex asks is what we ask: the same facts, rules and commands, and a question outlives everybody."""
+"""What codex asks is what we ask: the same facts, rules and commands, and a question outlives
+everybody."""
 
 import json
 import signal
@@ -62,7 +63,10 @@ def test_a_denied_command_does_not_run_and_says_why(world: CodexWorld) -> None:
         world.steno("deny", world.only_session(), "--reason", "not today")
         assert program.end() == 0
     [refused] = world.messages(world.only_session(), "tool")
-    assert (refused["text"], refused["state"]) == ("not run: the user denied it: not today", "failed")
+    assert (refused["text"], refused["state"]) == (
+        "not run: the user denied it: not today",
+        "failed",
+    )
     assert ran(world) == 0
     assert "tool.started" not in kinds(world)
 
@@ -70,9 +74,13 @@ def test_a_denied_command_does_not_run_and_says_why(world: CodexWorld) -> None:
 @pytest.mark.promise(37)
 @pytest.mark.parametrize(
     ("ended", "decision"),
-    rotating([(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")], 3),
+    rotating(
+        [(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")], 3
+    ),
 )
-def test_a_question_is_pending_across_a_restart(world: CodexWorld, ended: str, decision: str) -> None:
+def test_a_question_is_pending_across_a_restart(
+    world: CodexWorld, ended: str, decision: str
+) -> None:
     with asked(world) as program:
         session = world.only_session()
         if ended == "both killed":
@@ -99,7 +107,10 @@ def test_rules_decide_without_asking(world: CodexWorld) -> None:
     world.home.joinpath("config.toml").write_text('[approvals]\n"shell:echo*" = "deny"\n')
     world.run("echo", "--yes")
     assert ran(world) == 1
-    assert "the rule 'shell:echo*' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
+    assert (
+        "the rule 'shell:echo*' denies it"
+        in world.messages(world.only_session(), "tool")[-1]["text"]
+    )
 
 
 def test_rules_of_the_session_decide_also_about_what_only_reads(world: CodexWorld) -> None:
@@ -111,14 +122,19 @@ def test_rules_of_the_session_decide_also_about_what_only_reads(world: CodexWorl
     world.steno("rules", session, "--deny", "shell:ls*", "--allow", f"shell:{COMMAND['command']}")
     world.run("look", "--yes")
     refused = world.messages(session, "tool")[-1]
-    assert (refused["state"], "the rule 'shell:ls*' denies it" in refused["text"]) == ("failed", True)
+    assert (refused["state"], "the rule 'shell:ls*' denies it" in refused["text"]) == (
+        "failed",
+        True,
+    )
     world.run("echo")
     assert ran(world) == 1, "a rule of the session allows"
 
 
 def test_a_rule_for_files_counts_for_a_patch(world: CodexWorld) -> None:
     world.steno("sessions")
-    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/new*" = "deny"\n')
+    world.home.joinpath("config.toml").write_text(
+        f'[approvals]\n"edit_file:{world.work}/new*" = "deny"\n'
+    )
     world.run("patch", "--yes")
     assert not (world.work / "new.txt").exists()
     [refused] = world.messages(world.only_session(), "tool")
@@ -144,12 +160,20 @@ def test_a_person_on_the_terminal_is_asked_the_same_way(world: CodexWorld) -> No
     assert ran(world) == 1
 
 
-BOTH = (call("exec_command", "c1", cmd="echo ran >> ran"), call("exec_command", "c2", cmd="echo ran too >> ran"))
+BOTH = (
+    call("exec_command", "c1", cmd="echo ran >> ran"),
+    call("exec_command", "c2", cmd="echo ran too >> ran"),
+)
 
 
 @pytest.mark.promise(37, 46)
-def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once(world: CodexWorld) -> None:
-    with told(world, [*BOTH], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once(
+    world: CodexWorld,
+) -> None:
+    with (
+        told(world, [*BOTH], [message("Done.")]),
+        terminal(world, "run", "go", "--key", "k") as asked_here,
+    ):
         for n in (1, 2):
             asked_here.wait_seen("? [y/N]", n)
             asked_here.type("y\n")
@@ -159,13 +183,17 @@ def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once
 
 @pytest.mark.promise(5, 37)
 @pytest.mark.parametrize(
-    ("ended", "decision"), rotating([(e, d) for e in (signal.SIGKILL, signal.SIGTERM) for d in ("approve", "deny")], 4)
+    ("ended", "decision"),
+    rotating([(e, d) for e in (signal.SIGKILL, signal.SIGTERM) for d in ("approve", "deny")], 4),
 )
 def test_a_question_is_pending_also_while_codex_goes_on_speaking(
     world: CodexWorld, ended: signal.Signals, decision: str
 ) -> None:
     world.steno("sessions")
-    speaking = [call("exec_command", "c1", cmd="echo ran >> ran"), thought("Let me think.", after_s=1.0)]
+    speaking = [
+        call("exec_command", "c1", cmd="echo ran >> ran"),
+        thought("Let me think.", after_s=1.0),
+    ]
     with told(world, speaking), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
         wait_until(lambda: drafted(world) == "Let me think.", "its thoughts to be stored")
         session = world.only_session()
@@ -175,12 +203,17 @@ def test_a_question_is_pending_also_while_codex_goes_on_speaking(
         world.wait_codex_gone()
     assert len(json.loads(world.steno("approvals", "--json"))) == 1, "neither granted nor refused"
     world.steno(decision, session)
-    done = ([call("exec_command", "c2", cmd="echo ran >> ran")] if decision == "approve" else [], [message("Done.")])
+    done = (
+        [call("exec_command", "c2", cmd="echo ran >> ran")] if decision == "approve" else [],
+        [message("Done.")],
+    )
     with told(world, *filter(None, done)):
         assert world.steno("continue", session) == "Done.\n"
     assert ran(world) == (decision == "approve")
     assert [one["outcome"] for one in world.show(session)["turns"]] == ["done"]
-    assert "Let me think." in json.dumps([fact for fact in world.facts() if fact["type"] == "step.sealed"])
+    assert "Let me think." in json.dumps(
+        [fact for fact in world.facts() if fact["type"] == "step.sealed"]
+    )
 
 
 @pytest.mark.promise(23, 37)
@@ -195,13 +228,17 @@ def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
     assert world.run("and") == "And so on.\n"
 
 
-def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(world: CodexWorld) -> None:
+def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(
+    world: CodexWorld,
+) -> None:
     world.steno("sessions")
     waits = [call("exec_command", f"c{n}", cmd=f"echo ran >> ran; sleep {60 + n}") for n in (1, 2)]
     with told(world, waits), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
         wait_until(lambda: kinds(world).count("approval.asked") == 2, "two questions")
         session = world.only_session()
-        world.steno("approve", session, str(json.loads(world.steno("approvals", "--json"))[0]["seq"]))
+        world.steno(
+            "approve", session, str(json.loads(world.steno("approvals", "--json"))[0]["seq"])
+        )
         wait_until(lambda: ran(world) == 1, "one of them to run")
         world.kill_codex()
         assert program.end() == 1
@@ -210,7 +247,9 @@ def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(world
 
 
 @pytest.mark.promise(19, 37)
-def test_a_command_that_was_killed_beside_a_question_is_told_with_the_answer(world: CodexWorld) -> None:
+def test_a_command_that_was_killed_beside_a_question_is_told_with_the_answer(
+    world: CodexWorld,
+) -> None:
     world.steno("sessions")
     both = [call("exec_command", f"c{n}", cmd=f"echo ran >> ran; sleep {60 * n}") for n in (1, 0)]
     with told(world, both, [message("Done.")]) as provider:
@@ -224,11 +263,15 @@ def test_a_command_that_was_killed_beside_a_question_is_told_with_the_answer(wor
         world.wait_codex_gone()
         world.steno("deny", session, str(second["seq"]))
         assert world.steno("continue", session) == "Done.\n"
-    assert f"Call {first['call']}: [The outcome of this call is unknown" in json.dumps(provider.requests[-1]["input"])
+    assert f"Call {first['call']}: [The outcome of this call is unknown" in json.dumps(
+        provider.requests[-1]["input"]
+    )
 
 
 @pytest.mark.promise(37)
-def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_another(world: CodexWorld) -> None:
+def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_another(
+    world: CodexWorld,
+) -> None:
     with asked(world) as program:
         world.kill_codex()
         world.wait_codex_gone()
@@ -243,10 +286,14 @@ def test_a_question_of_a_codex_that_died_stands_and_its_answer_is_told_to_anothe
 
 
 @pytest.mark.promise(4, 37)
-def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(world: CodexWorld) -> None:
+def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(
+    world: CodexWorld,
+) -> None:
     world.steno("sessions")
     world.home.joinpath("config.toml").write_text(stdio("odd", odd()))
-    with told(world, [call("odd__count", "m1")], [call("odd__count", "m2")], [message("Done.")]) as provider:
+    with told(
+        world, [call("odd__count", "m1")], [call("odd__count", "m2")], [message("Done.")]
+    ) as provider:
         with world.start("run", "go", "--key", "k", "--ask", "wait") as program:
             wait_until(lambda: "approval.asked" in kinds(world), "a question")
             program.kill()
@@ -261,7 +308,9 @@ def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(wo
 
 
 @pytest.mark.promise(37)
-def test_two_calls_that_are_alike_and_were_approved_after_a_kill_are_both_run(world: CodexWorld) -> None:
+def test_two_calls_that_are_alike_and_were_approved_after_a_kill_are_both_run(
+    world: CodexWorld,
+) -> None:
     world.steno("sessions")
     alike = [call("exec_command", f"c{n}", cmd="echo ran >> ran") for n in range(4)]
     with told(world, alike[:2]), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
@@ -278,18 +327,30 @@ def test_two_calls_that_are_alike_and_were_approved_after_a_kill_are_both_run(wo
 
 
 LEAVES = call(
-    "exec_command", "c1", cmd=COMMAND["command"], sandbox_permissions="require_escalated", justification="out"
+    "exec_command",
+    "c1",
+    cmd=COMMAND["command"],
+    sandbox_permissions="require_escalated",
+    justification="out",
 )
 
 
 @pytest.mark.promise(37, 46)
 @pytest.mark.parametrize("gate", rotating([False, True], 2))
-def test_the_reason_that_codex_gives_stands_with_the_question(world: CodexWorld, gate: bool) -> None:
-    """Who lets a command run has not said yet that it may leave the sandbox: that is asked with the reason."""
+def test_the_reason_that_codex_gives_stands_with_the_question(
+    world: CodexWorld, gate: bool
+) -> None:
+    """Who lets a command run has not said yet that it may leave the sandbox: that is asked with the
+    reason."""
     if gate:
         (world.codex_home / "rules").mkdir()
-        (world.codex_home / "rules" / "a.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
-    with told(world, [LEAVES], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+        (world.codex_home / "rules" / "a.rules").write_text(
+            'prefix_rule(pattern=["touch"], decision="allow")\n'
+        )
+    with (
+        told(world, [LEAVES], [message("Done.")]),
+        terminal(world, "run", "go", "--key", "k") as asked_here,
+    ):
         if gate:
             asked_here.wait_seen("? [y/N]")
             asked_here.type("y\n")

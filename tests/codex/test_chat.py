@@ -24,7 +24,9 @@ def world(world: CodexWorld, monkeypatch: pytest.MonkeyPatch) -> CodexWorld:
 
 @pytest.mark.promise(9)
 @pytest.mark.promise(46)
-def test_a_command_of_codex_is_asked_about_with_one_key_and_is_a_card_with_its_output(world: CodexWorld) -> None:
+def test_a_command_of_codex_is_asked_about_with_one_key_and_is_a_card_with_its_output(
+    world: CodexWorld,
+) -> None:
     async def talk(person: Person) -> None:
         assert "codex:default" in person.status()
         await person.say("echo")
@@ -51,7 +53,9 @@ def test_ctrl_c_stops_codex_and_what_was_shown_is_kept(world: CodexWorld) -> Non
     async def talk(person: Person) -> None:
         await person.say("slow")
         await person.sees("word0 word1", "▍")
-        await asyncio.to_thread(world.steno, "run", "slow too", "--session", person.session, "--steer", "--detach")
+        await asyncio.to_thread(
+            world.steno, "run", "slow too", "--session", person.session, "--steer", "--detach"
+        )
         await person.until(lambda: person.screen().count("word3") == 2, "another answer")
         await person.say("and then?")
         await person.sees("queued  and then?")
@@ -84,7 +88,9 @@ def test_a_plan_of_codex_is_on_the_screen_where_it_was_made(world: CodexWorld) -
         chat_with(world, talk)
 
 
-def test_a_runtime_that_the_chat_was_started_with_gives_way_to_a_model_that_is_chosen_in_it(world: CodexWorld) -> None:
+def test_a_runtime_that_the_chat_was_started_with_gives_way_to_a_model_that_is_chosen_in_it(
+    world: CodexWorld,
+) -> None:
     world.run("hello", "--model", "scripted:echo")
 
     async def talk(person: Person) -> None:
@@ -101,10 +107,16 @@ def test_a_runtime_that_the_chat_was_started_with_gives_way_to_a_model_that_is_c
 
     chat_with(world, talk, world.only_session(), wiring=wiring_of(world, RuntimeAsked("codex")))
     answers = [one for one in world.messages(world.only_session()) if one["role"] == "assistant"]
-    assert [one["model"] for one in answers] == ["scripted:echo", "codex:fake-model", "scripted:echo"]
+    assert [one["model"] for one in answers] == [
+        "scripted:echo",
+        "codex:fake-model",
+        "scripted:echo",
+    ]
 
 
-def test_a_session_of_codex_keeps_its_model_in_a_chat_that_was_started_for_codex(world: CodexWorld) -> None:
+def test_a_session_of_codex_keeps_its_model_in_a_chat_that_was_started_for_codex(
+    world: CodexWorld,
+) -> None:
     world.run("hello", "--model", "codex:other")
 
     async def talk(person: Person) -> None:
@@ -114,7 +126,9 @@ def test_a_session_of_codex_keeps_its_model_in_a_chat_that_was_started_for_codex
         await person.rests()
 
     chat_with(world, talk, world.only_session(), wiring=wiring_of(world, RuntimeAsked("codex")))
-    assert {one["model"] for one in world.messages(world.only_session(), "assistant")} == {"codex:other"}
+    assert {one["model"] for one in world.messages(world.only_session(), "assistant")} == {
+        "codex:other"
+    }
 
 
 def test_a_compaction_is_said_to_be_codex_s_and_counts_nothing(world: CodexWorld) -> None:
@@ -162,7 +176,9 @@ def test_a_lost_thread_can_be_left_for_a_new_one_while_the_chat_looks_on(world: 
             kept.unlink()
         shutil.rmtree(world.codex_home / "sessions")
         await person.say("and")
-        await person.sees(f"steno retry {session} --new-thread", "/retry alone would ask for the same thread")
+        await person.sees(
+            f"steno retry {session} --new-thread", "/retry alone would ask for the same thread"
+        )
         assert "/retry runs it again" not in " ".join(person.screen().split())
         await asyncio.to_thread(world.steno, "retry", session, "--new-thread")
         await person.sees("And so on.")
@@ -173,7 +189,9 @@ def test_a_lost_thread_can_be_left_for_a_new_one_while_the_chat_looks_on(world: 
 
 
 @pytest.mark.promise(32)
-def test_a_goal_that_is_set_while_the_first_turn_runs_is_told_with_the_next(world: CodexWorld) -> None:
+def test_a_goal_that_is_set_while_the_first_turn_runs_is_told_with_the_next(
+    world: CodexWorld,
+) -> None:
     """Both are turns of one thread that was just begun, without the goal in its instructions."""
 
     async def talk(person: Person) -> None:

@@ -19,7 +19,11 @@ def test_plugins_hear_of_the_end_with_model_and_platform(world: CodexWorld) -> N
     install(world)
     world.run("hello")
     [end] = told(world)
-    assert (end["session_id"], end["model"], end["platform"]) == (world.only_session(), "codex:fake-model", "cli")
+    assert (end["session_id"], end["model"], end["platform"]) == (
+        world.only_session(),
+        "codex:fake-model",
+        "cli",
+    )
     assert (end["completed"], end["interrupted"], end["reason"]) == (True, False, "left")
 
 
@@ -63,13 +67,16 @@ def test_a_session_is_distilled_and_the_next_one_is_told_whoever_runs_it(world: 
         assert len(world.threads()) == 1, "the session goes on in its thread"
         world.steno("run", "think", "--key", "other")
         assert str(world.requests("think")[-1]).count(sails) == 1
-        world.steno("run", "two", "--key", "other", "--runtime", "native", "--model", "openai-chat:test")
+        world.steno(
+            "run", "two", "--key", "other", "--runtime", "native", "--model", "openai-chat:test"
+        )
         assert sails in str(native.requests[-1]["messages"][0])
 
 
 @pytest.mark.promise(6, 34)
 def test_a_chat_whose_terminal_is_closed_ends_its_turn_itself(world: CodexWorld) -> None:
-    """Nobody killed it. A command that codex runs does not hold it up for longer than a chat has to leave."""
+    """Nobody killed it. A command that codex runs does not hold it up for longer than a chat has to
+    leave."""
     with full_screen(world, "--yes") as chat:
         chat.wait_seen("ready")
         chat.type("count\r")

@@ -1,4 +1,5 @@
-"""What goes wrong with codex ends as a stored turn and a sentence that says what to do; the next turn works."""
+"""What goes wrong with codex ends as a stored turn and a sentence that says what to do; the next
+turn works."""
 
 import asyncio
 import gc
@@ -44,7 +45,9 @@ def check_next_turn(world: CodexWorld) -> None:
 def test_an_error_of_the_provider(world: CodexWorld, prompt: str, cause: str, told: str) -> None:
     said = failed(world, prompt)
     assert told in said
-    assert "set the key of its provider" not in said, "codex has keys of its own, and says so itself"
+    assert "set the key of its provider" not in said, (
+        "codex has keys of its own, and says so itself"
+    )
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", cause)
     assert world.said() == [("user", prompt, "failed"), ("assistant", "", "lost")]
@@ -86,7 +89,9 @@ def test_a_codex_that_cannot_be_found_is_said_before_anything_is_stored(world: C
         3,
     ),
 )
-def test_a_codex_that_does_not_start_fails_the_turn(world: CodexWorld, script: str, told: str) -> None:
+def test_a_codex_that_does_not_start_fails_the_turn(
+    world: CodexWorld, script: str, told: str
+) -> None:
     program = world.work / "codex"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -105,10 +110,14 @@ def test_a_codex_that_ends_while_it_is_being_greeted_is_told_of_once(tmp_path: P
     """And not a second time by asyncio, which complains of an error that nobody came for."""
     heard: list[str] = []
     leaves = Command(("sh", "-c", "exec 1>&-; sleep 0.1; exit 3"), dict(os.environ), tmp_path)
-    unread = "x" * 300_000  # more than a pipe holds: it is being sent when nothing is to be answered any more
+    unread = (
+        "x" * 300_000
+    )  # more than a pipe holds: it is being sent when nothing is to be answered any more
 
     async def greet() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told["message"]))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, told: heard.append(told["message"])
+        )
         with pytest.raises(Unstartable, match="ended by itself"):
             await Server.start(leaves, Patience(), unread)
         gc.collect()
@@ -144,7 +153,9 @@ def test_a_thread_that_is_lost_is_said_so_and_begun_anew_only_on_request(world: 
     assert len(world.threads()) == 2
     request = [(one["role"], one["content"]) for one in world.requests("and")[-1]]
     assert ("user", "hello") in request
-    assert ("assistant", "Hello there.") in request, "the new thread knows what was said in the old one"
+    assert ("assistant", "Hello there.") in request, (
+        "the new thread knows what was said in the old one"
+    )
 
 
 def test_a_key_that_is_missing_is_named(world: CodexWorld) -> None:
@@ -153,14 +164,21 @@ def test_a_key_that_is_missing_is_named(world: CodexWorld) -> None:
     assert "FAKE_KEY" in said
     world.environment["FAKE_KEY"] = "key"
     assert world.steno("retry", world.only_session()) == "Taken up.\n"
-    request = [str(one["content"]) for one in world.server.requests()[-1]["body"]["messages"] if one["role"] == "user"]
+    request = [
+        str(one["content"])
+        for one in world.server.requests()[-1]["body"]["messages"]
+        if one["role"] == "user"
+    ]
     assert request.count("hello") == 1, "codex has the prompt already; it is not said again"
 
 
 def test_a_login_that_is_missing_is_said(world: CodexWorld) -> None:
-    """Codex's own provider, and nobody signed in. Codex itself would try again for as long as it takes."""
+    """Codex's own provider, and nobody signed in. Codex itself would try again for as long as it
+    takes."""
     own = CONFIG.format(url="").partition("[features]")[2]
-    world.codex_home.joinpath("config.toml").write_text(f'openai_base_url = "http://127.0.0.1:9/v1"\n[features]{own}')
+    world.codex_home.joinpath("config.toml").write_text(
+        f'openai_base_url = "http://127.0.0.1:9/v1"\n[features]{own}'
+    )
     said = failed(world, "hello")
     assert "codex is not signed in" in said
     called = f"CODEX_HOME={world.codex_home} {real_codex()} login signs in"
@@ -189,9 +207,14 @@ def test_a_sandbox_that_does_not_work_here_is_said(world: CodexWorld) -> None:
     """Codex takes it for a command that failed, and goes on."""
     program = world.work / "codex"
     no_namespaces = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
-    program.write_text(f"#!/bin/sh\nexec unshare -Ur sh -c '{no_namespaces}' sh {real_codex()} \"$@\"\n")
+    program.write_text(
+        f"#!/bin/sh\nexec unshare -Ur sh -c '{no_namespaces}' sh {real_codex()} \"$@\"\n"
+    )
     program.chmod(0o755)
-    world.environment |= {"STENO_CODEX_PATH": str(program), "STENO_CODEX_SANDBOX": "workspace-write"}
+    world.environment |= {
+        "STENO_CODEX_PATH": str(program),
+        "STENO_CODEX_SANDBOX": "workspace-write",
+    }
     with world.start("run", "echo", "--key", "k", "--yes") as running:
         assert running.end() == 0
         assert running.errors().count("sandbox under [codex]") == 1
@@ -203,7 +226,9 @@ def test_a_sandbox_that_does_not_work_here_is_said(world: CodexWorld) -> None:
 
 
 @pytest.mark.parametrize("home", rotating(["a file", "unreadable"], 2))
-def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(world: CodexWorld, home: str) -> None:
+def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(
+    world: CodexWorld, home: str
+) -> None:
     kept = world.codex_home.rename(world.work.parent / "kept")
     if home == "a file":
         world.codex_home.touch()
@@ -225,7 +250,9 @@ def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(world: Code
 def test_a_prompt_that_is_too_long_for_codex_says_what_to_do(world: CodexWorld) -> None:
     words = [sys.executable, "-m", "steno", "run", "-", "--key", "k"]
     long = b"and " * 300_000
-    ran = subprocess.run(words, env=world.environment, cwd=world.work, input=long, capture_output=True, check=False)
+    ran = subprocess.run(
+        words, env=world.environment, cwd=world.work, input=long, capture_output=True, check=False
+    )
     assert b"Put the text into a file" in ran.stderr
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "too_long")
@@ -234,7 +261,10 @@ def test_a_prompt_that_is_too_long_for_codex_says_what_to_do(world: CodexWorld) 
 
 def test_a_path_at_which_there_is_no_codex_is_named(world: CodexWorld) -> None:
     """To install one would not help: what is configured comes first."""
-    world.environment |= {"STENO_CODEX_PATH": "/none/codex", "STENO_MODEL_FALLBACK": "scripted:echo"}
+    world.environment |= {
+        "STENO_CODEX_PATH": "/none/codex",
+        "STENO_MODEL_FALLBACK": "scripted:echo",
+    }
     said = complaint(world, "run", "hello", expect=2)
     assert "/none/codex" in said
     assert "STENO_CODEX_PATH" in said

@@ -1,4 +1,5 @@
-"""What codex's own rules files allow is asked about all the same: our rules come first, and a question waits."""
+"""What codex's own rules files allow is asked about all the same: our rules come first, and a
+question waits."""
 
 import asyncio
 import json
@@ -43,7 +44,9 @@ def allow_in_project(world: CodexWorld) -> None:
     (world.codex_home / "rules" / "default.rules").unlink()
     allow(world.work / ".codex")
     trusted = f'[projects."{world.work}"]\ntrust_level = "trusted"\n'
-    world.codex_home.joinpath("config.toml").write_text(CONFIG.format(url=world.server.url) + trusted)
+    world.codex_home.joinpath("config.toml").write_text(
+        CONFIG.format(url=world.server.url) + trusted
+    )
 
 
 def made(world: CodexWorld) -> bool:
@@ -71,16 +74,24 @@ def test_a_rule_that_denies_counts_for_what_codex_allows(world: CodexWorld, wher
     assert world.run("touch", "--yes") == "I look.It ran.\n"
     assert not made(world)
     [refused] = world.messages(world.only_session(), "tool")
-    assert (refused["state"], refused["text"]) == ("failed", "not run: the rule 'shell:touch*' denies it")
+    assert (refused["state"], refused["text"]) == (
+        "failed",
+        "not run: the rule 'shell:touch*' denies it",
+    )
     assert "tool.started" not in kinds(world)
-    assert "the rule 'shell:touch*' denies it" in str(world.requests("touch")[-1]), "the model is told why"
+    assert "the rule 'shell:touch*' denies it" in str(world.requests("touch")[-1]), (
+        "the model is told why"
+    )
 
 
 @pytest.mark.promise(4, 37)
 def test_a_command_that_codex_allows_waits_for_a_person(world: CodexWorld) -> None:
     with asked(world) as program:
         [waiting] = json.loads(world.steno("approvals", "--json"))
-        assert (waiting["tool"], json.loads(waiting["arguments"])) == ("shell", {"command": "touch made"})
+        assert (waiting["tool"], json.loads(waiting["arguments"])) == (
+            "shell",
+            {"command": "touch made"},
+        )
         assert not made(world)
         world.steno("approve", world.only_session())
         assert program.end() == 0
@@ -138,9 +149,14 @@ def test_what_codex_asks_about_by_itself_is_asked_once(world: CodexWorld) -> Non
     world.run("patch", "--yes")
     assert (world.work / "ran").read_text() == "ran\n"
     assert (world.work / "new.txt").read_text() == "made by a patch\n"
-    calls = [call["name"] for one in world.messages(world.only_session()) for call in one["tool_calls"]]
+    calls = [
+        call["name"] for one in world.messages(world.only_session()) for call in one["tool_calls"]
+    ]
     assert calls == ["shell", "apply_patch"]
-    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == ["complete", "complete"]
+    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == [
+        "complete",
+        "complete",
+    ]
     stored = kinds(world)
     assert (stored.count("tool.started"), stored.count("tool.settled")) == (2, 2)
 
@@ -166,7 +182,9 @@ def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> Non
     """It can bring tools, and they are asked about where codex runs hooks."""
     (world.codex_home / "rules" / "default.rules").unlink()
     (world.codex_home / "auth.json").write_text('{"OPENAI_API_KEY": "key"}')
-    config = CONFIG.format(url=world.server.url).replace("[features]", f"[features]\nhooks = {hooks}")
+    config = CONFIG.format(url=world.server.url).replace(
+        "[features]", f"[features]\nhooks = {hooks}"
+    )
     world.codex_home.joinpath("config.toml").write_text(config)
     assert world.run("touch", "--yes") == "I look.It ran.\n"
     assert made(world)
@@ -174,9 +192,12 @@ def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> Non
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize(
-    ("gate", "prompt"), rotating([(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")], 2)
+    ("gate", "prompt"),
+    rotating([(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")], 2),
 )
-def test_a_hook_of_codex_does_not_answer_in_our_place(world: CodexWorld, gate: bool, prompt: str) -> None:
+def test_a_hook_of_codex_does_not_answer_in_our_place(
+    world: CodexWorld, gate: bool, prompt: str
+) -> None:
     """Who trusts it in codex has not said yes here."""
     if not gate:
         (world.codex_home / "rules" / "default.rules").unlink()
@@ -192,8 +213,11 @@ def test_a_hook_of_codex_does_not_answer_in_our_place(world: CodexWorld, gate: b
 def test_a_command_that_a_hook_of_codex_puts_in_place_of_another_is_a_call_of_its_own(
     world: CodexWorld, instead: str
 ) -> None:
-    """What was approved did not run; what runs is asked about, unless codex's own rules allow it."""
-    has_hook(world, "PreToolUse", {"permissionDecision": "allow", "updatedInput": {"command": instead}})
+    """What was approved did not run; what runs is asked about, unless codex's own rules allow
+    it."""
+    has_hook(
+        world, "PreToolUse", {"permissionDecision": "allow", "updatedInput": {"command": instead}}
+    )
     allowed = instead.startswith("touch")
     with asked(world) as program:
         world.steno("approve", world.only_session())
@@ -206,7 +230,9 @@ def test_a_command_that_a_hook_of_codex_puts_in_place_of_another_is_a_call_of_it
         assert program.end() == 0
         assert ("codex runs a command without asking" in program.errors()) == allowed
     messages = world.messages(world.only_session())
-    calls = [json.loads(call["arguments"])["command"] for one in messages for call in one["tool_calls"]]
+    calls = [
+        json.loads(call["arguments"])["command"] for one in messages for call in one["tool_calls"]
+    ]
     assert calls == ["touch made", instead]
     unrun, ran = (one["text"] for one in messages if one["role"] == "tool")
     assert (unrun, ran) == ("not run: a hook of codex's own put another call in its place", "")
@@ -238,7 +264,11 @@ def test_where_the_gate_is_needed(tmp_path: Path) -> None:
     assert needed(home, tmp_path) == "some"
     (home / "config.toml").write_text("[features]\nplugins = false\n")
     assert needed(home, tmp_path) == "some"
-    for servers in ('[mcp_servers.odd]\ncommand = "odd"\n', '[plugins."a@b"]\nenabled = true\n', "not toml ["):
+    for servers in (
+        '[mcp_servers.odd]\ncommand = "odd"\n',
+        '[plugins."a@b"]\nenabled = true\n',
+        "not toml [",
+    ):
         (home / "config.toml").write_text(servers)
         assert needed(home, tmp_path) == "all"
 
@@ -257,7 +287,9 @@ def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -
 
 
 @pytest.mark.parametrize("gate", rotating([False, True], 2))
-def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(world: CodexWorld, gate: bool) -> None:
+def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(
+    world: CodexWorld, gate: bool
+) -> None:
     if not gate:
         (world.codex_home / "rules" / "default.rules").unlink()
     install(world, "nosy", NOSY)
@@ -280,9 +312,13 @@ def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
             hook.write_text(hook.read_text().replace(sys.executable, "/none/python"))
         else:
             hook.with_name("socket").unlink()
-        said = subprocess.run(["sh", str(hook)], input=b"{}", capture_output=True, check=False, timeout=30)
+        said = subprocess.run(
+            ["sh", str(hook)], input=b"{}", capture_output=True, check=False, timeout=30
+        )
         runner.run(closed(gate))
-    assert (said.returncode, b"not run: steno" in said.stderr) == (2, True), "2 is how a hook of codex says no"
+    assert (said.returncode, b"not run: steno" in said.stderr) == (2, True), (
+        "2 is how a hook of codex says no"
+    )
     assert not hook.parent.exists()
 
 
@@ -292,7 +328,12 @@ async def heard_of_two_alike() -> list[int | str]:
     [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
     heard: asyncio.Queue[ServerRequest] = asyncio.Queue()
     gate.put = heard.put_nowait
-    asks = {"tool_use_id": "c", "turn_id": "t", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    asks = {
+        "tool_use_id": "c",
+        "turn_id": "t",
+        "tool_name": "Bash",
+        "tool_input": {"command": "ls"},
+    }
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
         for waiting in (first, second):
             waiting.connect(str(hook.with_name("socket")))
@@ -309,7 +350,9 @@ def test_two_calls_with_one_id_are_both_asked_about() -> None:
     assert asyncio.run(heard_of_two_alike()) == ["gate/1", "gate/2"]
 
 
-def test_a_gate_of_a_dead_process_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_of_a_dead_process_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gates = _, first, second = Gate(), Gate(), Gate()
     tmp_path.joinpath("steno-gate-else").symlink_to(tmp_path)
@@ -329,7 +372,9 @@ def test_a_gate_of_a_dead_process_is_removed_by_the_next(tmp_path: Path, monkeyp
             runner.run(closed(gate))
 
 
-def test_a_gate_is_made_where_its_address_is_not_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_is_made_where_its_address_is_not_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far = tmp_path / ("far" * 40)
     far.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far))

@@ -1,5 +1,5 @@
-"""What else the real codex does: tools of its own MCP servers, searches, typing into a command. All of it is stored,
-and what can be asked about is asked about."""
+"""What else the real codex does: tools of its own MCP servers, searches, typing into a command. All
+of it is stored, and what can be asked about is asked about."""
 
 import base64
 import json
@@ -18,12 +18,17 @@ from tests.program.world import wait_until
 from tests.rotating import rotating
 
 SCRIPTING = "gpt-6.1-sol"
-"""A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours answers."""
+"""A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours
+answers."""
 
 
 def calls(world: CodexWorld) -> list[tuple[str, dict[str, Any]]]:
     messages = world.messages(world.only_session())
-    return [(one["name"], json.loads(one["arguments"])) for message in messages for one in message["tool_calls"]]
+    return [
+        (one["name"], json.loads(one["arguments"]))
+        for message in messages
+        for one in message["tool_calls"]
+    ]
 
 
 def ran(world: CodexWorld) -> bool:
@@ -42,15 +47,23 @@ def test_a_tool_of_a_server_that_codex_has_meets_our_rules(world: CodexWorld) ->
     with told(world, *COUNTED, more=own_server()) as provider:
         world.run("go", "--yes")
         assert "the rule 'odd__count' denies it" in json.dumps(provider.requests[-1]["input"])
-    assert "the rule 'odd__count' denies it" in world.messages(world.only_session(), "tool")[-1]["text"]
+    assert (
+        "the rule 'odd__count' denies it"
+        in world.messages(world.only_session(), "tool")[-1]["text"]
+    )
     assert not ran(world)
 
 
 @pytest.mark.promise(37)
 def test_a_tool_of_a_server_that_codex_has_waits_for_a_person(world: CodexWorld) -> None:
     world.steno("sessions")
-    with told(world, *COUNTED, more=own_server()), world.start("run", "go", "--key", "k", "--ask", "wait") as program:
-        wait_until(lambda: "approval.asked" in [fact["type"] for fact in world.facts()], "a question")
+    with (
+        told(world, *COUNTED, more=own_server()),
+        world.start("run", "go", "--key", "k", "--ask", "wait") as program,
+    ):
+        wait_until(
+            lambda: "approval.asked" in [fact["type"] for fact in world.facts()], "a question"
+        )
         assert not ran(world)
         world.steno("approve", world.only_session())
         assert program.end() == 0
@@ -76,7 +89,9 @@ def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
         ("shell", {"command": "cat; echo over"}),
         ("write_stdin", {"call": "c1", "text": "hi\x04\x04"}),
     ]
-    outputs = {one["tool_call_id"]: one["text"] for one in world.messages(world.only_session(), "tool")}
+    outputs = {
+        one["tool_call_id"]: one["text"] for one in world.messages(world.only_session(), "tool")
+    }
     assert "over" in outputs["c1"]
 
 
@@ -85,21 +100,33 @@ def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, mode
     with told(world, [message("Done.")], model=model) as provider:
         world.run("go")
         [request] = provider.requests
-    offered = json.dumps([request.get("tools"), *(one for one in request["input"] if one["type"] != "message")])
+    offered = json.dumps(
+        [request.get("tools"), *(one for one in request["input"] if one["type"] != "message")]
+    )
     assert "exec_command" in offered
     assert "spawn_agent" not in offered
 
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("gated", rotating([False, True], 2))
-def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(world: CodexWorld, gated: bool) -> None:
+def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(
+    world: CodexWorld, gated: bool
+) -> None:
     """Codex's newer models call their tools from a script."""
     patch = "*** Begin Patch\\n*** Add File: new.txt\\n+made\\n*** End Patch"
     both = f"""await tools.exec_command({{cmd: "touch made"}}); await tools.apply_patch("{patch}"); text("over")"""
-    script = {"type": "custom_tool_call", "call_id": "x", "name": "exec", "namespace": "functions", "input": both}
+    script = {
+        "type": "custom_tool_call",
+        "call_id": "x",
+        "name": "exec",
+        "namespace": "functions",
+        "input": both,
+    }
     if gated:
         (world.codex_home / "rules").mkdir()
-        (world.codex_home / "rules" / "a.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
+        (world.codex_home / "rules" / "a.rules").write_text(
+            'prefix_rule(pattern=["touch"], decision="allow")\n'
+        )
     world.steno("sessions")
     answers = ([message("I look."), script], [message("Done.")])
     with (
@@ -113,7 +140,10 @@ def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(world: Cod
         assert program.end() == 0
         assert program.shown() == "I look.Done.\n"
     assert [name for name, _ in calls(world)] == ["shell", "apply_patch"]
-    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == ["complete", "complete"]
+    assert [one["state"] for one in world.messages(world.only_session(), "tool")] == [
+        "complete",
+        "complete",
+    ]
     assert (world.work / "new.txt").read_text() == "made\n"
 
 
@@ -152,7 +182,9 @@ def test_a_compaction_that_codex_makes_by_itself_is_recorded_as_its_own(world: C
         assert world.run("second") == "Two.\n"
         assert len(provider.requests) == 3
     assert [fact["type"] for fact in world.facts()].count("thread.compacted") == 1
-    assert [text for _, text, _ in world.said()] == ["first", "One.", "second", "Two."], "its summary is not speech"
+    assert [text for _, text, _ in world.said()] == ["first", "One.", "second", "Two."], (
+        "its summary is not speech"
+    )
     assert len(world.threads()) == 1
 
 
@@ -161,15 +193,26 @@ def test_an_image_that_was_attached_reaches_the_model_and_a_new_thread(world: Co
     with told(world, [message("Done.")]) as provider:
         world.run("what is this?", "--attach", "dot.png")
         world.run("again", "--new-thread")
-        fork = world.steno("fork", world.only_session(), "--at", str(world.messages(world.only_session())[1]["seq"]))
+        fork = world.steno(
+            "fork",
+            world.only_session(),
+            "--at",
+            str(world.messages(world.only_session())[1]["seq"]),
+        )
         world.steno("run", "and now?", "--session", fork.split()[0])
     for request in provider.requests:
-        sent = [part["image_url"] for one in request["input"] for part in one.get("content", ()) if "image_url" in part]
+        sent = [
+            part["image_url"]
+            for one in request["input"]
+            for part in one.get("content", ())
+            if "image_url" in part
+        ]
         assert [base64.b64decode(image.partition(";base64,")[2]) for image in sent] == [png()]
 
 
 def test_many_large_images_do_not_keep_a_session_from_going_on(world: CodexWorld) -> None:
-    """Codex says an input back, and lists several when a thread is resumed: images and all, in one line."""
+    """Codex says an input back, and lists several when a thread is resumed: images and all, in one
+    line."""
     attached = []
     for n in range(4):
         (world.work / f"{n}.png").write_bytes(png(1_900 + n))
@@ -177,27 +220,38 @@ def test_many_large_images_do_not_keep_a_session_from_going_on(world: CodexWorld
     with told(world, [message("Done.")]) as provider:
         assert world.run("what are these?", *attached) == "Done.\n"
         assert world.run("again") == "Done.\n"
-        assert len([one for one in provider.requests[-1]["input"] if "image_url" in json.dumps(one)]) == 1
+        assert (
+            len([one for one in provider.requests[-1]["input"] if "image_url" in json.dumps(one)])
+            == 1
+        )
     assert len(world.threads()) == 1
 
 
 @pytest.mark.promise(5, 34)
 def test_what_it_thought_aloud_is_kept_when_all_are_killed(world: CodexWorld) -> None:
     world.steno("sessions")  # makes the store
-    with told(world, [thought("Let me ", "think.")]), world.start("run", "go", "--key", "k") as program:
+    with (
+        told(world, [thought("Let me ", "think.")]),
+        world.start("run", "go", "--key", "k") as program,
+    ):
         wait_until(lambda: drafted(world) == "Let me think.", "its thoughts to be stored")
         program.kill()
         world.wait_codex_gone()
     with told(world, [message("Done.")]):
         assert world.run("and") == "Done.\n"
     sealed, _ = [fact for fact in world.facts() if fact["type"] == "step.sealed"]
-    assert (sealed["parts"], sealed["ended"]) == ([{"type": "reasoning", "text": "Let me think."}], "interrupted")
+    assert (sealed["parts"], sealed["ended"]) == (
+        [{"type": "reasoning", "text": "Let me think."}],
+        "interrupted",
+    )
 
 
 def drafted(world: CodexWorld) -> str:
     """What of its thoughts is stored, while it thinks."""
     with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
-        rows = store.execute("select text from drafts where kind = 'reasoning' order by start").fetchall()
+        rows = store.execute(
+            "select text from drafts where kind = 'reasoning' order by start"
+        ).fetchall()
     return "".join(text for (text,) in rows)
 
 
@@ -213,6 +267,9 @@ def test_a_plan_is_stored_and_told_by_every_view(world: CodexWorld) -> None:
     [plan] = [line for line in lines if line["type"] == "plan"]
     assert (plan["explanation"], plan["steps"]) == ("two things", steps)
     session = world.only_session()
-    assert [fact["steps"] for fact in world.facts() if fact["type"] == "plan.updated"] == [steps, steps]
+    assert [fact["steps"] for fact in world.facts() if fact["type"] == "plan.updated"] == [
+        steps,
+        steps,
+    ]
     assert world.show(session)["plan"] == {"explanation": "two things", "steps": steps}
     assert "plan: two things\n  ▸ look\n  · tell\n" in world.steno("show", session)

@@ -1,5 +1,5 @@
-"""Killed at each message of a turn: steno, codex, or both. What was shown is stored, everything is stored once, and the
-next turn works on the same thread."""
+"""Killed at each message of a turn: steno, codex, or both. What was shown is stored, everything is
+stored once, and the next turn works on the same thread."""
 
 import os
 import random
@@ -46,13 +46,19 @@ def check(world: CodexWorld, shown: str) -> None:
     if before == [("user", "echo", "pending")]:  # killed when it was accepted: it goes first
         before = after[2:-2]
         assert "".join(text for role, text, _ in before if role == "assistant") == "I look.It ran."
-    assert after[2:] == [*before, ("user", "and", "complete"), ("assistant", "And so on.", "complete")]
+    assert after[2:] == [
+        *before,
+        ("user", "and", "complete"),
+        ("assistant", "And so on.", "complete"),
+    ]
     assert len(world.threads()) == 1, "the same thread"
     users = [str(one["content"]) for one in world.requests("and")[-1] if one["role"] == "user"]
     assert users.count("echo") <= 1, "codex was told once"
     assert users[-1] == "and"
     told = str(world.requests("and")[-1])
-    assert [told.count(text) > 1 for text in ("I look.", "It ran.")] == [False, False], "and what it said is there once"
+    assert [told.count(text) > 1 for text in ("I look.", "It ran.")] == [False, False], (
+        "and what it said is there once"
+    )
     ran = (world.work / "ran").read_text() if (world.work / "ran").exists() else ""
     assert ran in ("", "ran\n"), "the command ran at most once"
     session = next(str(one["id"]) for one in world.sessions() if one["name"] == "k")

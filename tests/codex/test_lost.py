@@ -42,7 +42,10 @@ def wired(world: CodexWorld, victim: str = "both", at: str = "0", **more: str) -
 def steered_and_killed(world: CodexWorld, *inputs: str, words: Sequence[str] = ()) -> None:
     """A turn that takes these inputs, says something to the last one, and is killed."""
     world.run("hello")
-    with wired(world) as wire, world.start("run", "hold", "--key", "k", "--yes", "--output", "ndjson") as program:
+    with (
+        wired(world) as wire,
+        world.start("run", "hold", "--key", "k", "--yes", "--output", "ndjson") as program,
+    ):
         program.wait_shown("held")
         session = world.only_session()
         for said in inputs:
@@ -56,8 +59,8 @@ def steered_and_killed(world: CodexWorld, *inputs: str, words: Sequence[str] = (
 
 
 def lose(world: CodexWorld, text: str, kept: int = 0) -> None:
-    """Codex's files end before what says this: it was not written yet when codex was killed. Codex writes it twice, for
-    its model and as an item; `kept` of the two are there."""
+    """Codex's files end before what says this: it was not written yet when codex was killed. Codex
+    writes it twice, for its model and as an item; `kept` of the two are there."""
     [rollout] = world.codex_home.rglob("rollout-*.jsonl")
     lines = rollout.read_text().splitlines(keepends=True)
     first = next(at for at, line in enumerate(lines) if text in line)
@@ -88,13 +91,17 @@ def users(world: CodexWorld) -> list[str]:
 def injected(wire: Path) -> list[str]:
     """What a new thread was told that users had said, attached files and all."""
     messages = [json.loads(line)["msg"] for line in wire.read_text().splitlines()]
-    told = [one["params"]["items"] for one in messages if one.get("method") == "thread/inject_items"]
+    told = [
+        one["params"]["items"] for one in messages if one.get("method") == "thread/inject_items"
+    ]
     said = [item["content"] for items in told for item in items if item.get("role") == "user"]
     return [block["text"] for content in said for block in content]
 
 
 @pytest.mark.promise(9, 21, 22)
-def test_inputs_that_codex_lost_are_said_again_together_with_the_next_one(world: CodexWorld) -> None:
+def test_inputs_that_codex_lost_are_said_again_together_with_the_next_one(
+    world: CodexWorld,
+) -> None:
     """However quickly codex answers: what is said while its turn runs may come too late."""
     steered_and_killed(world, "slow one", "slow two")
     lose(world, "slow one")
@@ -103,14 +110,20 @@ def test_inputs_that_codex_lost_are_said_again_together_with_the_next_one(world:
     together = NEXT.join(("slow one", "slow two", "and"))
     assert users(world) == ["hello", "hold", together]
     assert world.run("hello") == "Hello there.\n"
-    assert users(world) == ["hello", "hold", together, "hello"], "from then on they are in the thread"
+    assert users(world) == ["hello", "hold", together, "hello"], (
+        "from then on they are in the thread"
+    )
     stored = [text for role, text, _ in world.said() if role == "user"]
-    assert stored == ["hello", "hold", "slow one", "slow two", "and", "hello"], "each is a message of its own"
+    assert stored == ["hello", "hold", "slow one", "slow two", "and", "hello"], (
+        "each is a message of its own"
+    )
     assert len(world.threads()) == 1
 
 
 @pytest.mark.promise(21, 22)
-def test_an_input_that_the_model_is_told_and_codex_does_not_list_is_not_said_again(world: CodexWorld) -> None:
+def test_an_input_that_the_model_is_told_and_codex_does_not_list_is_not_said_again(
+    world: CodexWorld,
+) -> None:
     """It was killed between the two."""
     steered_and_killed(world, "slow one", "slow two")
     lose(world, "slow one", kept=1)
@@ -145,7 +158,9 @@ def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
         lose(world, "and one")
     else:
         lose_all(world)
-    assert "codex has lost the end of thread" in complaint(world, "run", "and two", "--key", "k", expect=1)
+    assert "codex has lost the end of thread" in complaint(
+        world, "run", "and two", "--key", "k", expect=1
+    )
     session = world.only_session()
     assert world.show(session)["turns"][-1]["cause"] == "thread_lost"
     assert world.steno("retry", session, "--new-thread") == "And so on.\n"
@@ -155,7 +170,9 @@ def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
 
 
 @pytest.mark.promise(32)
-def test_an_input_that_codex_does_not_list_and_answered_later_is_not_taken_for_lost(world: CodexWorld) -> None:
+def test_an_input_that_codex_does_not_list_and_answered_later_is_not_taken_for_lost(
+    world: CodexWorld,
+) -> None:
     world.run("hello")
     with world.start("run", "slow", "--key", "k") as program:
         program.wait_shown("word3")
@@ -192,8 +209,11 @@ def test_more_than_codex_takes_in_one_message_is_told_in_a_new_thread(world: Cod
 
 @pytest.mark.promise(9, 21)
 @pytest.mark.parametrize("time", rotating(range(9), 9))
-def test_an_input_that_codex_takes_when_it_has_said_its_last_word_is_answered(world: CodexWorld, time: int) -> None:
-    """Codex may take it into its thread and end the turn all the same, answer to it, or say that it came too late."""
+def test_an_input_that_codex_takes_when_it_has_said_its_last_word_is_answered(
+    world: CodexWorld, time: int
+) -> None:
+    """Codex may take it into its thread and end the turn all the same, answer to it, or say that it
+    came too late."""
     with wired(world, STENO_TEST_STEER_AFTER="thread/tokenUsage/updated") as wire:
         with world.start("run", "slow", "--key", "k") as program:
             program.wait_shown("word3")
@@ -203,7 +223,9 @@ def test_an_input_that_codex_takes_when_it_has_said_its_last_word_is_answered(wo
             world.steno("continue", world.only_session())
         assert wire.read_text().count("turn/steer") == 1
     assert [text for role, text, _ in world.said() if role == "user"] == ["slow", "and"]
-    assert world.said()[-1] in [("assistant", text, "complete") for text in ("And so on.", "Taken up.")], "an answer"
+    assert world.said()[-1] in [
+        ("assistant", text, "complete") for text in ("And so on.", "Taken up.")
+    ], "an answer"
     assert {one["outcome"] for one in world.show(world.only_session())["turns"]} == {"done"}
     assert len(world.threads()) == 1
 
@@ -220,11 +242,16 @@ POINTS = [
 
 @pytest.mark.promise(4, 6, 19, 21, 22, 34, 35)
 @pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 144))
-def test_killed_at_a_message_of_a_turn_that_was_steered(world: CodexWorld, victim: str, when: str, n: int) -> None:
+def test_killed_at_a_message_of_a_turn_that_was_steered(
+    world: CodexWorld, victim: str, when: str, n: int
+) -> None:
     world.run("hello")
     between(world, victim, when, n)
     with world.start("run", "hold", "--key", "k", "--yes", "--output", "ndjson") as program:
-        wait_until(lambda: "held" in program.shown() or program.process.poll() is not None, "the command or a kill")
+        wait_until(
+            lambda: "held" in program.shown() or program.process.poll() is not None,
+            "the command or a kill",
+        )
         steer(world, "and one", "and two")
         (world.work / "go").touch()
         program.end()
@@ -242,7 +269,9 @@ def test_killed_at_a_message_of_a_turn_that_was_steered(world: CodexWorld, victi
 
 
 @pytest.mark.promise(12)
-def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(world: CodexWorld) -> None:
+def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(
+    world: CodexWorld,
+) -> None:
     """Codex keeps nothing of it, and a person speaks of what they read."""
     with turn_under_way(world) as program:
         steer(world, "and one")
@@ -259,20 +288,28 @@ def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(wor
         assert told.index(note) < told.index("and one")
 
 
-def test_a_command_that_codex_left_running_is_told_to_have_ended_with_its_process(world: CodexWorld) -> None:
+def test_a_command_that_codex_left_running_is_told_to_have_ended_with_its_process(
+    world: CodexWorld,
+) -> None:
     """Else it would look after it for ever: in the thread it runs."""
     leaves = call("exec_command", "c1", cmd="sleep 60", yield_time_ms=300)
-    with told(world, [leaves], [message("It runs.")], [message("Ended.")], [message("Fine.")]) as provider:
+    with told(
+        world, [leaves], [message("It runs.")], [message("Ended.")], [message("Fine.")]
+    ) as provider:
         world.run("go", "--yes")
         world.wait_codex_gone()
         world.run("and then?")
         world.run("and then again?")
-    notes = ["Call c1: [Stopped while it ran." in json.dumps(request["input"][-2]) for request in provider.requests]
+    notes = [
+        "Call c1: [Stopped while it ran." in json.dumps(request["input"][-2])
+        for request in provider.requests
+    ]
     assert notes == [False, False, True, False]
 
 
 def steer(world: CodexWorld, *inputs: str) -> None:
-    """Store inputs that steer, at once. Whoever gives them runs nothing, whatever became of who does."""
+    """Store inputs that steer, at once. Whoever gives them runs nothing, whatever became of who
+    does."""
     with steno.open(world.home / "store.db") as chats:
         chat = chats.session("k")
         for text in inputs:

@@ -1,5 +1,5 @@
-"""The mapping, by equality, on what the real codex said: logs of our own (`make record-codex`), and those of others if
-there are any beside the project."""
+"""The mapping, by equality, on what the real codex said: logs of our own (`make record-codex`), and
+those of others if there are any beside the project."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from steno.journal.facts import PlanStep, PlanUpdated, Usage
-from steno.journal.parts import Failed, Interrupted, Opaque, Reasoning, Refused, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Failed,
+    Interrupted,
+    Opaque,
+    Reasoning,
+    Refused,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.acts import (
     Act,
@@ -48,7 +57,9 @@ def turns(log: Path) -> list[list[Act]]:
             if message.get("method") == "turn/start" and not (found and not over(found[-1])):
                 map = TurnMap()
                 found.append([])
-            elif message.get("method") == "turn/steer" and "clientUserMessageId" in message["params"]:
+            elif (
+                message.get("method") == "turn/steer" and "clientUserMessageId" in message["params"]
+            ):
                 map.steers.add(message["params"]["clientUserMessageId"])
             elif "decision" in message.get("result", {}):
                 found[-1] += decided(map, asked[message["id"]], message["result"]["decision"])
@@ -57,15 +68,20 @@ def turns(log: Path) -> list[list[Act]]:
             continue
         read = p.line(json.dumps(message).encode())
         if isinstance(read, p.ServerRequest):
-            asked[read.id] = getattr(read.asked, "item_id", "") or getattr(read.asked, "call_id", "")
+            asked[read.id] = getattr(read.asked, "item_id", "") or getattr(
+                read.asked, "call_id", ""
+            )
         elif not isinstance(read, p.Answer) and found and mine(message, map):
             found[-1] += map.apply(read)
     return [joined(acts) for acts in found]
 
 
 def mine(message: dict[str, Any], map: TurnMap) -> bool:
-    """Whether a message is of the turn that was begun last; until it is known, the first one says which that is."""
-    turn = message.get("params", {}).get("turn", {}).get("id") or message.get("params", {}).get("turnId")
+    """Whether a message is of the turn that was begun last; until it is known, the first one says
+    which that is."""
+    turn = message.get("params", {}).get("turn", {}).get("id") or message.get("params", {}).get(
+        "turnId"
+    )
     return not (message["method"] == "turn/completed" and map.turn and turn != map.turn)
 
 
@@ -113,7 +129,12 @@ OWN: dict[str, list[Act]] = {
         Settle("c16", Returned((Text("hi\n"),))),
         *RAN,
     ],
-    "declined": [LOOK, Seal((Text("I look."), ECHO)), Settle("c1", Refused("not run: the user denied it")), *RAN],
+    "declined": [
+        LOOK,
+        Seal((Text("I look."), ECHO)),
+        Settle("c1", Refused("not run: the user denied it")),
+        *RAN,
+    ],
     "failing": [
         LOOK,
         Seal((Text("I look."), shell("c17", "sleep 0.5; cat none"))),
@@ -129,7 +150,11 @@ OWN: dict[str, list[Act]] = {
         Settle("c2", Returned((Text("add /example/work/new.txt"),))),
         *RAN,
     ],
-    "tool": [LOOK, Seal((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))), *RAN],
+    "tool": [
+        LOOK,
+        Seal((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))),
+        *RAN,
+    ],
     "error": [Lose("server_error", BUSY), End("failed", "server_error", BUSY)],
     "search": [
         LOOK,
@@ -148,7 +173,9 @@ OWN: dict[str, list[Act]] = {
     ],
     "plan": [
         Write("text", "I plan."),
-        Plan(PlanUpdated((PlanStep("look", "inProgress"), PlanStep("tell", "pending")), "two things")),
+        Plan(
+            PlanUpdated((PlanStep("look", "inProgress"), PlanStep("tell", "pending")), "two things")
+        ),
         *answered("I plan.", FIVE)[1:-1],
         OpenStep(),
         *answered("Done.", FIVE),
@@ -203,14 +230,18 @@ def test_what_codex_types_is_a_call_that_is_over() -> None:
 def test_calls_that_overlap_have_a_step_each() -> None:
     [acts] = turns(LOGS / "both.jsonl")
     sealed = [act for act in acts if isinstance(act, Seal)]
-    assert [len([part for part in act.parts if isinstance(part, ToolCall)]) for act in sealed] == [1, 1, 0]
+    assert [len([part for part in act.parts if isinstance(part, ToolCall)]) for act in sealed] == [
+        1,
+        1,
+        0,
+    ]
     assert {act.outcome for act in acts if isinstance(act, Settle)} == {
         Returned((Text("one\n"),)),
         Returned((Text("two\n"),)),
     }
 
 
-# --- logs that others recorded --------------------------------------------------------------------------------------
+# --- logs that others recorded --------------------------------------------------------------------
 
 DONE = "Hello from the fake model, all done. "
 SAID = "hi-from-shell\nsecond\nLinux\n"
@@ -221,7 +252,9 @@ ALL_DONE: list[Act] = [Report(COST), OpenStep(), *answered(DONE, COST)]
 
 
 def ran(id: str, shown: str, said: str, asked: bool = False) -> list[Act]:
-    begun: list[Act] = [Seal((shell(id, HI),)), Start(id)] if asked else [Seal((shell(id, HI),), started=id)]
+    begun: list[Act] = (
+        [Seal((shell(id, HI),)), Start(id)] if asked else [Seal((shell(id, HI),), started=id)]
+    )
     beside = None if said.startswith(shown) else shown
     return [*begun, Output(id, shown), Settle(id, Returned((Text(said),)), beside), *ALL_DONE]
 
@@ -235,7 +268,11 @@ OTHER: dict[str, list[list[Act]]] = {
     "approval": [
         ran("call_8", WARNED, WARNED),
         ran("call_10", SAID, WARNED, asked=True),
-        [Seal((shell("call_12", HI),)), Settle("call_12", Refused("not run: the user denied it")), *ALL_DONE],
+        [
+            Seal((shell("call_12", HI),)),
+            Settle("call_12", Refused("not run: the user denied it")),
+            *ALL_DONE,
+        ],
         ran("call_14", WARNED, WARNED),
     ],
     "misc": [
@@ -244,7 +281,11 @@ OTHER: dict[str, list[list[Act]]] = {
         [
             Write("text", "partial "),
             Seal((Text("partial "),), "incomplete", usage=COST),
-            End("failed", "dropped", "stream disconnected before completion: stream closed before response.completed"),
+            End(
+                "failed",
+                "dropped",
+                "stream disconnected before completion: stream closed before response.completed",
+            ),
         ],
         failed("rate_limited", "exceeded retry limit, last status: 429 Too Many Requests"),
         failed("dropped", "stream disconnected before completion: fake failure"),
@@ -255,10 +296,12 @@ OTHER: dict[str, list[list[Act]]] = {
 
 def test_turns_that_others_recorded() -> None:
     there = [name for name in OTHER if (OTHERS / f"{name}.jsonl").exists()]
-    assert {name: turns(OTHERS / f"{name}.jsonl") for name in there} == {name: OTHER[name] for name in there}
+    assert {name: turns(OTHERS / f"{name}.jsonl") for name in there} == {
+        name: OTHER[name] for name in there
+    }
 
 
-# --- what no log has --------------------------------------------------------------------------------------------------
+# --- what no log has ------------------------------------------------------------------------------
 
 
 def note(method: str, **params: Any) -> p.Notification:
@@ -279,7 +322,9 @@ def test_an_unknown_notification_is_skipped_and_an_unknown_item_is_kept() -> Non
     assert fold(note("thread/dreamt", about="sheep")) == [Skip("thread/dreamt")]
     started = item("started", type="dream", id="d1", about="sheep")
     completed = item("completed", type="dream", id="d1", about="sheep", vivid=True)
-    kept = Opaque("codex", "dream", '{"type": "dream", "id": "d1", "about": "sheep", "vivid": true}')
+    kept = Opaque(
+        "codex", "dream", '{"type": "dream", "id": "d1", "about": "sheep", "vivid": true}'
+    )
     assert fold(started, completed) == [Seal((kept,))]
 
 
@@ -301,7 +346,11 @@ def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept_beside_it() 
         item("completed", type="agentMessage", id="m", text="Hello"),
         note("turn/completed", turn={"id": "t", "status": "completed"}),
     )
-    assert acts == [Write("text", "Hallo"), Seal((Text("Hello"),), shown=(Text("Hallo"),)), End("completed")]
+    assert acts == [
+        Write("text", "Hallo"),
+        Seal((Text("Hello"),), shown=(Text("Hallo"),)),
+        End("completed"),
+    ]
 
 
 def test_text_that_was_not_streamed_is_shown_when_it_is_completed() -> None:
@@ -311,8 +360,16 @@ def test_text_that_was_not_streamed_is_shown_when_it_is_completed() -> None:
 
 def cut_by_a_call(*pieces: str, whole: str) -> list[Act]:
     """A message whose first piece is followed by a command. What comes after that began."""
-    begun, *rest = (note("item/agentMessage/delta", itemId="m", delta=piece, turnId="t") for piece in pieces)
-    command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1", "status": "inProgress"}
+    begun, *rest = (
+        note("item/agentMessage/delta", itemId="m", delta=piece, turnId="t") for piece in pieces
+    )
+    command = {
+        "type": "commandExecution",
+        "id": "c",
+        "command": "x",
+        "processId": "1",
+        "status": "inProgress",
+    }
     map = TurnMap()
     call = ToolCall("c", "shell", '{"command": "x"}')
     sealed = [Write("text", pieces[0]), Seal((Text(pieces[0]), call), started="c")]
@@ -345,11 +402,19 @@ def test_of_inputs_that_steer_together_the_first_says_what_was_shown() -> None:
 
 def test_two_messages_of_the_agent_are_two_answers() -> None:
     first, second = (
-        (item("started", type="agentMessage", id=id, text=""), item("completed", type="agentMessage", id=id, text=text))
+        (
+            item("started", type="agentMessage", id=id, text=""),
+            item("completed", type="agentMessage", id=id, text=text),
+        )
         for id, text in (("a", "One."), ("b", "Two."))
     )
     sealed = Seal((Text("One."),))
-    assert fold(*first, *second) == [Write("text", "One."), sealed, OpenStep(), Write("text", "Two.")]
+    assert fold(*first, *second) == [
+        Write("text", "One."),
+        sealed,
+        OpenStep(),
+        Write("text", "Two."),
+    ]
 
 
 def test_plans_and_compactions_are_recorded() -> None:
@@ -366,7 +431,13 @@ def test_plans_and_compactions_are_recorded() -> None:
     ("fields", "call", "outcome"),
     [
         (
-            {"type": "mcpToolCall", "server": "s", "tool": "t", "arguments": {"a": 1}, "status": "completed"}
+            {
+                "type": "mcpToolCall",
+                "server": "s",
+                "tool": "t",
+                "arguments": {"a": 1},
+                "status": "completed",
+            }
             | {"result": {"content": [{"type": "text", "text": "out"}]}},
             ToolCall("i", "s__t", '{"a": 1}'),
             Returned((Text("out"),)),
@@ -389,7 +460,9 @@ def test_plans_and_compactions_are_recorded() -> None:
         ),
     ],
 )
-def test_other_items_are_calls_with_an_outcome(fields: dict[str, Any], call: ToolCall, outcome: Any) -> None:
+def test_other_items_are_calls_with_an_outcome(
+    fields: dict[str, Any], call: ToolCall, outcome: Any
+) -> None:
     acts = fold(item("started", **fields, id="i"), item("completed", **fields, id="i"))
     assert acts == [Seal((call,), started="i"), Settle("i", outcome)]
 
@@ -404,17 +477,28 @@ def test_output_beyond_the_bound_is_kept_and_not_shown() -> None:
         item("completed", **command, status="completed", exitCode=0),
         map=map,
     )
-    assert acts[1:] == [Output("c", "123"), Output("c", "45"), Settle("c", Returned((Text("123456789"),)))]
+    assert acts[1:] == [
+        Output("c", "123"),
+        Output("c", "45"),
+        Settle("c", Returned((Text("123456789"),))),
+    ]
 
 
 def test_a_promised_call_is_the_one_that_a_person_approved() -> None:
     map = TurnMap(promised=(Promised("old", "shell", json.dumps({"command": "ls -l"})),))
     command = {"type": "commandExecution", "id": "new", "command": "/bin/bash -lc 'ls -l'"}
-    fold(note("thread/status/changed", status={"type": "active", "activeFlags": ["waitingOnApproval"]}), map=map)
+    fold(
+        note(
+            "thread/status/changed", status={"type": "active", "activeFlags": ["waitingOnApproval"]}
+        ),
+        map=map,
+    )
     assert fold(item("started", **command, status="inProgress"), map=map) == []
     assert map.call_of("new") == "old"
     assert map.begin("old") == [Start("old")]
-    settled = fold(item("completed", **command, status="completed", exitCode=0, aggregatedOutput="x"), map=map)
+    settled = fold(
+        item("completed", **command, status="completed", exitCode=0, aggregatedOutput="x"), map=map
+    )
     assert settled == [Settle("old", Returned((Text("x"),)))]
 
 
@@ -434,7 +518,9 @@ def test_a_retry_of_codex_closes_what_it_had_said() -> None:
     again = note("error", error={"message": "stream disconnected"}, willRetry=True, turnId="t")
     delta = note("item/agentMessage/delta", itemId="m", delta="half", turnId="t")
     whole = item("completed", type="agentMessage", id="m", text="half")
-    assert fold(delta, again, delta, whole, note("turn/completed", turn={"id": "t", "status": "completed"})) == [
+    assert fold(
+        delta, again, delta, whole, note("turn/completed", turn={"id": "t", "status": "completed"})
+    ) == [
         Write("text", "half"),
         Seal((Text("half"),), "incomplete"),
         OpenStep(),
@@ -445,7 +531,9 @@ def test_a_retry_of_codex_closes_what_it_had_said() -> None:
 
 
 @pytest.mark.promise(7)
-@pytest.mark.parametrize(("sent", "read"), [(b"a\xff\xfeb", "a\ufffd\ufffdb"), (b"c\\ud800d", "c\ufffdd")])
+@pytest.mark.parametrize(
+    ("sent", "read"), [(b"a\xff\xfeb", "a\ufffd\ufffdb"), (b"c\\ud800d", "c\ufffdd")]
+)
 def test_what_utf8_cannot_hold_is_replaced_and_the_rest_is_read(sent: bytes, read: str) -> None:
     said = b'{"method":"item/agentMessage/delta","params":{"itemId":"m","delta":"%s"}}' % sent
     assert p.line(said) == p.AgentDelta("m", read)
@@ -459,7 +547,9 @@ def test_the_end_of_a_turn_counts_even_if_it_cannot_be_read_whole() -> None:
     assert [type(act) for act in fold(ended)] == [Lose, End]
 
 
-@pytest.mark.parametrize("words", ["bwrap: No permissions", "Failed: Unable to spawn codex-linux-sandbox because:\nno"])
+@pytest.mark.parametrize(
+    "words", ["bwrap: No permissions", "Failed: Unable to spawn codex-linux-sandbox because:\nno"]
+)
 def test_a_sandbox_that_cannot_be_built_is_told_from_a_command_that_fails(words: str) -> None:
     assert of_the_sandbox(Failed((Text(words),)))
     assert not of_the_sandbox(Failed((Text(f"grep said\n{words}"),)))

@@ -119,13 +119,17 @@ def test_a_command_that_does_more_is_no_patch(text: str) -> None:
         given(ADD.replace("*** Add", "*** Environment ID: local\n*** Add", 1)),
     ],
 )
-def test_a_command_that_codex_may_take_for_a_patch_and_that_is_not_plain_is_known_for_that(text: str) -> None:
+def test_a_command_that_codex_may_take_for_a_patch_and_that_is_not_plain_is_known_for_that(
+    text: str,
+) -> None:
     assert may_be_patch(command(text))
     assert not is_patch(command(text))
     assert read(command(text), "") is None
 
 
-@pytest.mark.parametrize("text", ["ls", "rg 'apply_patch <<'", "cd a && rg 'apply_patch <<' b", "apply_patch x"])
+@pytest.mark.parametrize(
+    "text", ["ls", "rg 'apply_patch <<'", "cd a && rg 'apply_patch <<' b", "apply_patch x"]
+)
 def test_a_command_that_only_speaks_of_patches_is_none(text: str) -> None:
     assert not may_be_patch(command(text))
 
@@ -140,4 +144,9 @@ def test_what_codex_tells_of_a_patch_is_the_same_call_if_it_is_about_the_same_fi
     ]
     assert same_call(held, call_of(FileChange("1", tuple(changes), "inProgress")))
     assert not same_call(held, call_of(FileChange("1", tuple(changes[1:]), "inProgress")))
-    assert [json.loads(edit)["path"] for _, edit in edits_in(held)] == ["/folder/a", "/folder/b", "/folder/d", "/c"]
+    assert [json.loads(edit)["path"] for _, edit in edits_in(held)] == [
+        "/folder/a",
+        "/folder/b",
+        "/folder/d",
+        "/c",
+    ]

@@ -1,4 +1,5 @@
-"""Whether a command that codex asks about is to leave its sandbox: what is not known to stay inside may leave."""
+"""Whether a command that codex asks about is to leave its sandbox: what is not known to stay inside
+may leave."""
 
 from typing import Any
 
@@ -19,7 +20,9 @@ from steno.runtimes.codex.rights import leaves
         ({"cmd": "ls", "with_escalated_permissions": True}, True),
     ],
 )
-def test_only_a_command_that_asks_for_no_rights_is_known_to_stay(arguments: Any, expected: bool | None) -> None:
+def test_only_a_command_that_asks_for_no_rights_is_known_to_stay(
+    arguments: Any, expected: bool | None
+) -> None:
     assert leaves([arguments]) is expected
     assert leaves([{"cmd": "ls"}, arguments]) is expected, "each may be the one"
 

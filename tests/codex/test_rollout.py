@@ -1,4 +1,5 @@
-"""What codex's own file says of inputs that it does not list. Lines are as the real one writes them."""
+"""What codex's own file says of inputs that it does not list. Lines are as the real one writes
+them."""
 
 import json
 from pathlib import Path
@@ -14,7 +15,10 @@ def model(*texts: str, kind: str = "user.text") -> dict[str, Any]:
     content = [{"type": "input_text", "text": text} for text in texts]
     passed = {"turn_id": "t", "content_item_kinds": [kind]}
     payload = {"type": "message", "role": "user", "content": content}
-    return {"type": "response_item", "payload": payload | {"internal_chat_message_metadata_passthrough": passed}}
+    return {
+        "type": "response_item",
+        "payload": payload | {"internal_chat_message_metadata_passthrough": passed},
+    }
 
 
 def item(id: str | None) -> dict[str, Any]:
@@ -24,7 +28,9 @@ def item(id: str | None) -> dict[str, Any]:
 
 def written(folder: Path, *entries: Any) -> str:
     path = folder / "rollout.jsonl"
-    path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in entries))
+    path.write_text(
+        "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in entries)
+    )
     return str(path)
 
 
@@ -39,9 +45,20 @@ CASES: list[tuple[list[Any], list[list[str]]]] = [
     ([model("a"), model("b"), item("answered"), model("c")], [["c"]]),
     ([model("a"), model("b"), item("0+answered"), model("c")], [["c"]]),
     ([model("a"), item(None), BEGUN], []),
-    ([model("told before", kind="unknown"), model("<env>", kind="environments.environment_context")], []),
     (
-        [model("a"), "no json that says UserMessage", '{"payload": ["user."]}', '{"payload": {"type": "mess'],
+        [
+            model("told before", kind="unknown"),
+            model("<env>", kind="environments.environment_context"),
+        ],
+        [],
+    ),
+    (
+        [
+            model("a"),
+            "no json that says UserMessage",
+            '{"payload": ["user."]}',
+            '{"payload": {"type": "mess',
+        ],
         [["a"]],
     ),
 ]
@@ -57,19 +74,34 @@ def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
 
 
 def called(id: str, **arguments: Any) -> dict[str, Any]:
-    payload = {"type": "function_call", "name": "exec_command", "call_id": id, "arguments": json.dumps(arguments)}
+    payload = {
+        "type": "function_call",
+        "name": "exec_command",
+        "call_id": id,
+        "arguments": json.dumps(arguments),
+    }
     return {"type": "response_item", "payload": payload}
 
 
-def test_the_folder_of_a_command_is_what_its_call_in_the_last_turn_asked_for(tmp_path: Path) -> None:
+def test_the_folder_of_a_command_is_what_its_call_in_the_last_turn_asked_for(
+    tmp_path: Path,
+) -> None:
     last = (called("a", workdir="sub"), called("b", cmd="ls"))
     path = written(tmp_path, called("a", workdir="old"), BEGUN, *last)
     assert folder_asked(path, "a") == "sub"
     assert folder_asked(path, "b") == ""
-    for unknown in (folder_asked(path, "c"), folder_asked(None, "a"), folder_asked(str(tmp_path / "none"), "a")):
+    for unknown in (
+        folder_asked(path, "c"),
+        folder_asked(None, "a"),
+        folder_asked(str(tmp_path / "none"), "a"),
+    ):
         assert unknown is None, "nobody knows"
-    assert folder_asked(written(tmp_path, BEGUN, called("a", workdir="old"), *last), "a") is None, "either one"
-    said = written(tmp_path, BEGUN, called("a", workdir="old"), called("c", cmd='"task_started"'), *last)
+    assert folder_asked(written(tmp_path, BEGUN, called("a", workdir="old"), *last), "a") is None, (
+        "either one"
+    )
+    said = written(
+        tmp_path, BEGUN, called("a", workdir="old"), called("c", cmd='"task_started"'), *last
+    )
     assert folder_asked(said, "a") is None, "no turn begins there"
     garbled = written(tmp_path, called("a", workdir="sub"), '{"payload": {"type": "function_call"')
     assert folder_asked(garbled, "a") is None, "the last line may be the call"

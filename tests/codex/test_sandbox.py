@@ -1,4 +1,5 @@
-"""In codex's sandbox: what was approved runs at most once and inside; to leave it is another question."""
+"""In codex's sandbox: what was approved runs at most once and inside; to leave it is another
+question."""
 
 import json
 import re
@@ -25,8 +26,8 @@ PLAIN = "*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch
 
 @pytest.fixture
 def world(world: CodexWorld) -> CodexWorld:
-    """Codex makes no programs of its own in a home among temporary files, and with a bwrap of the system that is older
-    than 0.9 its sandbox needs them."""
+    """Codex makes no programs of its own in a home among temporary files, and with a bwrap of the
+    system that is older than 0.9 its sandbox needs them."""
     temporary = world.home.parent / "tmp"
     temporary.mkdir()
     world.environment |= {"STENO_CODEX_SANDBOX": "workspace-write", "TMPDIR": str(temporary)}
@@ -36,7 +37,8 @@ def world(world: CodexWorld) -> CodexWorld:
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that the sandbox does not let commands write to: those for temporary files it does."""
+    """A folder that the sandbox does not let commands write to: those for temporary files it
+    does."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
 
@@ -66,7 +68,13 @@ def terminal_outside(*typed: str) -> tuple[Answer, ...]:
 
 
 def script(body: str) -> Item:
-    return {"type": "custom_tool_call", "call_id": "x", "name": "exec", "namespace": "functions", "input": body}
+    return {
+        "type": "custom_tool_call",
+        "call_id": "x",
+        "name": "exec",
+        "namespace": "functions",
+        "input": body,
+    }
 
 
 def kinds(world: CodexWorld) -> list[str]:
@@ -96,7 +104,9 @@ def start(world: CodexWorld) -> Program:
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("how", rotating(["called", "scripted", "read-only"], 3))
-def test_a_command_that_the_sandbox_stops_runs_once(world: CodexWorld, outside: Path, how: str) -> None:
+def test_a_command_that_the_sandbox_stops_runs_once(
+    world: CodexWorld, outside: Path, how: str
+) -> None:
     if how == "read-only":
         world.environment["STENO_CODEX_SANDBOX"] = "read-only"
     command = leaving(outside)
@@ -138,9 +148,14 @@ def test_who_approves_a_command_that_the_sandbox_stops_sees_it_fail_before_the_t
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("how", rotating(["called", "scripted", "commanded"], 3))
 @pytest.mark.parametrize("decision", ["approve", "deny", "rule"])
-def test_a_patch_in_the_folder_is_asked_about_once(world: CodexWorld, how: str, decision: str) -> None:
+def test_a_patch_in_the_folder_is_asked_about_once(
+    world: CodexWorld, how: str, decision: str
+) -> None:
     doing, model = {
-        "called": ({"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": PLAIN}, KNOWN),
+        "called": (
+            {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": PLAIN},
+            KNOWN,
+        ),
         "scripted": (script(f"await tools.apply_patch({json.dumps(PLAIN)})"), SCRIPTING),
         "commanded": (call("exec_command", "c1", cmd=PATCH), "fake-model"),
     }[how]
@@ -152,7 +167,10 @@ def test_a_patch_in_the_folder_is_asked_about_once(world: CodexWorld, how: str, 
             asked(world)
             [one] = waiting(world)
             change = {"path": str(new), "kind": "add", "diff": "made by a patch\n"}
-            assert (one["tool"], json.loads(one["arguments"])) == ("apply_patch", {"changes": [change]})
+            assert (one["tool"], json.loads(one["arguments"])) == (
+                "apply_patch",
+                {"changes": [change]},
+            )
             assert not new.exists()
             world.steno(decision, world.only_session())
         assert program.end() == 0
@@ -165,13 +183,19 @@ def test_a_patch_in_the_folder_is_asked_about_once(world: CodexWorld, how: str, 
     assert stored.count("approval.asked") == (decision != "rule")
     assert stored.count("tool.started") == (decision == "approve")
     if decision == "approve":
-        assert stored.index("approval.decided") < stored.index("tool.started") < stored.index("tool.settled")
+        assert (
+            stored.index("approval.decided")
+            < stored.index("tool.started")
+            < stored.index("tool.settled")
+        )
 
 
 @pytest.mark.promise(4)
 def test_a_patch_meets_the_rules_for_the_folder_that_its_command_runs_in(world: CodexWorld) -> None:
     (world.work / "kept").mkdir()
-    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/kept/*" = "deny"\n')
+    world.home.joinpath("config.toml").write_text(
+        f'[approvals]\n"edit_file:{world.work}/kept/*" = "deny"\n'
+    )
     within = call("exec_command", "c1", cmd=PATCH, workdir="kept")
     with told(world, [within], [message("Done.")]):
         world.run("go", "--yes")
@@ -183,7 +207,9 @@ def test_a_patch_meets_the_rules_for_the_folder_that_its_command_runs_in(world: 
 @pytest.mark.promise(4)
 def test_a_patch_that_moves_a_file_meets_the_rules_for_where_it_goes(world: CodexWorld) -> None:
     (world.work / "old").write_text("a\n")
-    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/kept" = "deny"\n')
+    world.home.joinpath("config.toml").write_text(
+        f'[approvals]\n"edit_file:{world.work}/kept" = "deny"\n'
+    )
     moves = "*** Begin Patch\n*** Update File: old\n*** Move to: kept\n@@\n-a\n+b\n*** End Patch"
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": moves}
     for sandbox in ("workspace-write", "danger-full-access"):
@@ -199,7 +225,9 @@ def test_a_patch_that_cannot_be_made_is_stored_as_failed(world: CodexWorld) -> N
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": wrong}
     with told(world, [doing], [message("Done.")], model=KNOWN):
         world.run("go", "--yes")
-    assert outcomes(world) == [("failed", "codex said nothing of it: it was not run, or it failed at once")]
+    assert outcomes(world) == [
+        ("failed", "codex said nothing of it: it was not run, or it failed at once")
+    ]
 
 
 def test_a_patch_that_steno_cannot_read_is_not_made(world: CodexWorld) -> None:
@@ -216,12 +244,20 @@ def test_a_patch_that_steno_cannot_read_is_not_made(world: CodexWorld) -> None:
 def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) -> None:
     def patch(n: int, body: str) -> Item:
         text = f"*** Begin Patch\n{body}\n*** End Patch"
-        return {"type": "custom_tool_call", "call_id": f"c{n}", "name": "apply_patch", "input": text}
+        return {
+            "type": "custom_tool_call",
+            "call_id": f"c{n}",
+            "name": "apply_patch",
+            "input": text,
+        }
 
     both = patch(1, "*** Add File: one\n+a\n*** Add File: two\n+a")
     again = patch(2, "*** Update File: two\n@@\n-a\n+b")
     other = patch(3, "*** Add File: three\n+a")
-    with told(world, [both], [again], [other], [message("Done.")], model=KNOWN), start(world) as program:
+    with (
+        told(world, [both], [again], [other], [message("Done.")], model=KNOWN),
+        start(world) as program,
+    ):
         asked(world)
         session = world.only_session()
         world.steno("approve", session, "--always")
@@ -232,7 +268,10 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
         assert rules == {f"edit_file:{world.work / name}": "allow" for name in ("one", "two")}
         world.steno("deny", session, "--always")
         assert program.end() == 0
-    assert world.show(session)["rules"][-1] == {"rule": f"edit_file:{world.work / 'three'}", "verdict": "deny"}
+    assert world.show(session)["rules"][-1] == {
+        "rule": f"edit_file:{world.work / 'three'}",
+        "verdict": "deny",
+    }
 
 
 @pytest.mark.promise(4)
@@ -240,11 +279,18 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
 def test_a_command_that_codex_takes_for_a_patch_does_not_get_round_a_rule_for_files(
     world: CodexWorld, how: str
 ) -> None:
-    world.home.joinpath("config.toml").write_text(f'[approvals]\n"edit_file:{world.work}/*" = "deny"\n')
-    command = {"another mark": PATCH.replace("END", "END-IT"), "an assignment": f"X=1 {PATCH}"}.get(how, PATCH)
+    world.home.joinpath("config.toml").write_text(
+        f'[approvals]\n"edit_file:{world.work}/*" = "deny"\n'
+    )
+    command = {"another mark": PATCH.replace("END", "END-IT"), "an assignment": f"X=1 {PATCH}"}.get(
+        how, PATCH
+    )
     doing, model = call("exec_command", "c1", cmd=command), "fake-model"
     if how == "scripted":
-        doing, model = script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"), SCRIPTING
+        doing, model = (
+            script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"),
+            SCRIPTING,
+        )
     with told(world, [doing], [message("Done.")], model=model):
         world.run("go", "--yes")
     assert list(world.work.iterdir()) == []
@@ -254,7 +300,8 @@ def test_a_command_that_codex_takes_for_a_patch_does_not_get_round_a_rule_for_fi
 
 @pytest.mark.promise(4)
 def test_who_approves_a_patch_does_not_approve_a_command_in_it(world: CodexWorld) -> None:
-    """Codex takes the end of the patch where a line begins like its mark, and what follows for a command."""
+    """Codex takes the end of the patch where a line begins like its mark, and what follows for a
+    command."""
     (world.work / "old").write_text("a\n")
     changes = "*** Begin Patch\n*** Update File: old\n@@\n END\n-$(touch made)\n+b\n*** End Patch"
     doing = call("exec_command", "c1", cmd=f"apply_patch <<END\n{changes}\nEND\n")
@@ -269,7 +316,12 @@ def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outsi
     made = outside / "made"
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch"}
     with (
-        told(world, [doing | {"input": PLAIN.replace("new.txt", str(made))}], [message("Done.")], model=KNOWN),
+        told(
+            world,
+            [doing | {"input": PLAIN.replace("new.txt", str(made))}],
+            [message("Done.")],
+            model=KNOWN,
+        ),
         start(world) as program,
     ):
         for n in (1, 2):
@@ -278,14 +330,22 @@ def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outsi
             world.steno("approve", world.only_session())
         assert program.end() == 0
     assert made.read_text() == "made by a patch\n"
-    assert outcomes(world) == [("failed", "not run: codex asks for more rights first"), ("complete", f"add {made}")]
+    assert outcomes(world) == [
+        ("failed", "not run: codex asks for more rights first"),
+        ("complete", f"add {made}"),
+    ]
 
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("reason", rotating(["to look", ""], 2))
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-def test_to_leave_the_sandbox_is_another_question(world: CodexWorld, outside: Path, reason: str, decision: str) -> None:
-    with told(world, [escalated(leaving(outside), reason)], [message("Done.")]), start(world) as program:
+def test_to_leave_the_sandbox_is_another_question(
+    world: CodexWorld, outside: Path, reason: str, decision: str
+) -> None:
+    with (
+        told(world, [escalated(leaving(outside), reason)], [message("Done.")]),
+        start(world) as program,
+    ):
         asked(world)
         [first] = waiting(world)
         assert not first.get("reason")
@@ -299,12 +359,17 @@ def test_to_leave_the_sandbox_is_another_question(world: CodexWorld, outside: Pa
     left = decision == "approve"
     assert (ran(world), (outside / "made").exists()) == (left, left)
     (_, unrun), (state, _) = outcomes(world)
-    assert (unrun, state) == ("not run: codex asks for more rights first", "complete" if left else "failed")
+    assert (unrun, state) == (
+        "not run: codex asks for more rights first",
+        "complete" if left else "failed",
+    )
 
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(world: CodexWorld, decision: str) -> None:
+def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(
+    world: CodexWorld, decision: str
+) -> None:
     """It is asked about as what it is; the command that it is typed into runs on."""
     text = """echo "ran" '$0' >> ran; echo it\\'s\n"""
     with told(world, *terminal_outside(text)), start(world) as program:
@@ -313,20 +378,29 @@ def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(wo
             world.steno("approve", world.only_session())
         asked(world, 3)
         [one] = waiting(world)
-        assert (one["tool"], json.loads(one["arguments"])) == ("write_stdin", {"call": "c1/again", "text": text})
+        assert (one["tool"], json.loads(one["arguments"])) == (
+            "write_stdin",
+            {"call": "c1/again", "text": text},
+        )
         assert "This terminal was launched outside the sandbox" in one["reason"]
         assert ran(world) == 0
-        assert [state for state, _ in outcomes(world)] == ["failed"], "the shell that was first to stay inside, alone"
+        assert [state for state, _ in outcomes(world)] == ["failed"], (
+            "the shell that was first to stay inside, alone"
+        )
         world.steno(decision, world.only_session())
         assert program.end() == 0
     assert ran(world) == (decision == "approve")
     assert [name for name, _ in calls(world)] == ["shell", "shell", "write_stdin"]
     shell, typed = sorted(outcomes(world)[1:], key=lambda one: one[0] != "interrupted")
     assert shell[0] == "interrupted", "it ran until the turn ended"
-    assert typed == (("complete", "") if decision == "approve" else ("failed", "not run: the user denied it"))
+    assert typed == (
+        ("complete", "") if decision == "approve" else ("failed", "not run: the user denied it")
+    )
 
 
-def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside_the_sandbox(world: CodexWorld) -> None:
+def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside_the_sandbox(
+    world: CodexWorld,
+) -> None:
     with told(world, *terminal_outside("echo ran >> ran\n")):
         world.run("go", "--allow", "shell")
     assert ran(world) == 0
@@ -354,7 +428,9 @@ def test_of_two_calls_with_one_id_at_once_one_yes_runs_one(world: CodexWorld, se
 
 
 @pytest.mark.promise(4, 37)
-def test_a_second_call_with_its_id_does_not_hide_that_a_command_is_to_leave(world: CodexWorld, outside: Path) -> None:
+def test_a_second_call_with_its_id_does_not_hide_that_a_command_is_to_leave(
+    world: CodexWorld, outside: Path
+) -> None:
     """Whichever of them comes to the gate first: the other one is refused."""
     both = [escalated(f"echo x > {outside}/made"), call("exec_command", "c1", cmd="true")]
     with told(world, both, [message("Done.")], model=KNOWN), start(world) as program:
@@ -395,7 +471,9 @@ def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outsi
         assert program.end() == 0
     assert (outside / "kept").read_text() == "a\n"
     (_, first), _ = outcomes(world)
-    assert first == "stopped by the sandbox: codex asks to do it outside", "it may have changed other files"
+    assert first == "stopped by the sandbox: codex asks to do it outside", (
+        "it may have changed other files"
+    )
 
 
 @pytest.mark.promise(4, 37)
@@ -403,11 +481,15 @@ def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outsi
 def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
     world: CodexWorld, outside: Path, how: str
 ) -> None:
-    """Who said yes to it is not asked again, unless nobody can tell whether it is to leave the sandbox."""
+    """Who said yes to it is not asked again, unless nobody can tell whether it is to leave the
+    sandbox."""
     command = f"rm -rf none; {leaving(outside)}"
     doing, model = call("exec_command", "c1", cmd=command), "fake-model"
     if how == "scripted":
-        doing, model = script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"), SCRIPTING
+        doing, model = (
+            script(f"text((await tools.exec_command({{cmd: {json.dumps(command)}}})).output)"),
+            SCRIPTING,
+        )
     with told(world, [doing], [message("Done.")], model=model), start(world) as program:
         for n in range(1, 2 + (how == "scripted")):
             asked(world, n)
@@ -439,7 +521,10 @@ def test_why_a_rules_file_of_codex_wants_to_be_asked_is_told_with_where_it_runs(
         assert program.end() == 0
     assert (outside / "made").exists() == leaves
     first, _ = outcomes(world)
-    assert first == ("failed", f"not run: codex asks {'for more rights' if leaves else 'once more'} first")
+    assert first == (
+        "failed",
+        f"not run: codex asks {'for more rights' if leaves else 'once more'} first",
+    )
 
 
 def prompting(world: CodexWorld) -> None:
@@ -471,9 +556,14 @@ def test_who_approved_a_command_inside_before_a_kill_is_asked_whether_it_may_lea
     assert (world.work / "made").exists() == (not leaves)
 
 
-def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(world: CodexWorld, outside: Path) -> None:
+def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(
+    world: CodexWorld, outside: Path
+) -> None:
     doing = escalated(leaving(outside), "to look")
-    with told(world, [doing], [message("Done.")]), terminal(world, "run", "go", "--key", "k") as asked_here:
+    with (
+        told(world, [doing], [message("Done.")]),
+        terminal(world, "run", "go", "--key", "k") as asked_here,
+    ):
         asked_here.wait_seen("? [y/N]")
         asked_here.type("y\n")
         asked_here.wait_seen('because "to look; it is to run outside the sandbox" ? [y/N]')
@@ -504,10 +594,16 @@ def test_a_question_is_pending_across_a_kill(world: CodexWorld, what: str) -> No
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("approved", ["to run", "to leave"])
-def test_what_was_approved_before_a_kill_covers_what_was_asked(world: CodexWorld, outside: Path, approved: str) -> None:
+def test_what_was_approved_before_a_kill_covers_what_was_asked(
+    world: CodexWorld, outside: Path, approved: str
+) -> None:
     """Who approved a command has not said that it may leave; who said that is not asked again."""
     command = leaving(outside)
-    first = call("exec_command", "c1", cmd=command) if approved == "to run" else escalated(command, "to look")
+    first = (
+        call("exec_command", "c1", cmd=command)
+        if approved == "to run"
+        else escalated(command, "to look")
+    )
     with told(world, [first]), start(world) as program:
         asked(world)
         if approved == "to leave":

@@ -44,7 +44,14 @@ def test_two_processes_on_one_session_take_turns(world: CodexWorld) -> None:
             assert one.end() == 0
             assert two.end() == 0
             assert (one.shown(), two.shown()) == (f"{LONG}\n", "And so on.\n")
-    assert [text for _, text, _ in world.said()] == ["hello", "Hello there.", "slow", LONG, "and", "And so on."]
+    assert [text for _, text, _ in world.said()] == [
+        "hello",
+        "Hello there.",
+        "slow",
+        LONG,
+        "and",
+        "And so on.",
+    ]
     told = [str(message["content"]) for message in world.requests("and")[-1]]
     assert LONG in told
     assert len(world.threads()) == 1
@@ -84,10 +91,15 @@ def _another(world: CodexWorld, *more: tuple[str, dict[str, Any]]) -> Iterator[d
         assert other.stdin is not None
         assert other.stdout is not None
         try:
-            client = {"clientInfo": {"name": "other", "version": "0"}, "capabilities": {"experimentalApi": True}}
+            client = {
+                "clientInfo": {"name": "other", "version": "0"},
+                "capabilities": {"experimentalApi": True},
+            }
             answer: dict[str, Any] = {}
             for id, (method, params) in enumerate((("initialize", client), *more)):
-                other.stdin.write(json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n")
+                other.stdin.write(
+                    json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n"
+                )
                 other.stdin.flush()
                 while answer.get("id") != id:
                     answer = json.loads(other.stdout.readline())
@@ -141,7 +153,9 @@ def test_a_writer_that_lost_the_session_stores_nothing_more(world: CodexWorld) -
 
 
 @pytest.mark.promise(18)
-def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is_logged(world: CodexWorld) -> None:
+def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is_logged(
+    world: CodexWorld,
+) -> None:
     """Its codex has the thread as long as it lives, and whoever took the session is told so."""
     world.run("hello")
     session = world.only_session()
@@ -176,6 +190,8 @@ def test_a_stopped_codex_is_not_waited_for_for_ever(world: CodexWorld) -> None:
         os.kill(server, signal.SIGSTOP)
         world.steno("interrupt", world.only_session())
         assert program.end() == 130
-        shown = "".join(e["text"] for e in map(json.loads, program.shown().splitlines()) if e["type"] == "text")
+        shown = "".join(
+            e["text"] for e in map(json.loads, program.shown().splitlines()) if e["type"] == "text"
+        )
     world.wait_codex_gone()
     assert world.said()[-1] == ("assistant", shown, "interrupted")

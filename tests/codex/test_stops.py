@@ -1,5 +1,5 @@
-"""Stops, kills and restarts: of steno, of codex, of both. What was shown is kept, once, and the next turn works on the
-same thread."""
+"""Stops, kills and restarts: of steno, of codex, of both. What was shown is kept, once, and the
+next turn works on the same thread."""
 
 import json
 import os
@@ -24,19 +24,33 @@ def turn_under_way(world: CodexWorld, prompt: str = "slow", shown: str = "word5 
 
 
 def check_after(world: CodexWorld, shown: str, state: str = "interrupted") -> None:
-    """What was shown is stored, once; the next turn works, on the same thread, and its request has the partial text."""
-    assert [one[:2] for one in world.said()[:3]] == [("user", "hello"), ("assistant", "Hello there."), ("user", "slow")]
+    """What was shown is stored, once; the next turn works, on the same thread, and its request has
+    the partial text."""
+    assert [one[:2] for one in world.said()[:3]] == [
+        ("user", "hello"),
+        ("assistant", "Hello there."),
+        ("user", "slow"),
+    ]
     [partial] = world.said()[3:]
     assert (partial[0], partial[2]) == ("assistant", state)
     assert partial[1].startswith(shown)
     assert LONG.startswith(partial[1])
     assert world.run("and") == "And so on.\n"
-    assert [text for _, text, _ in world.said()] == ["hello", "Hello there.", "slow", partial[1], "and", "And so on."]
+    assert [text for _, text, _ in world.said()] == [
+        "hello",
+        "Hello there.",
+        "slow",
+        partial[1],
+        "and",
+        "And so on.",
+    ]
     assert len(world.threads()) == 1
     request = world.requests("and")[-1]
     said = "".join(str(one["content"]) for one in request)
     assert partial[1] in said, "the model is told what was shown"
-    assert [str(one["content"]) for one in request].count("slow") == 1, "the prompt is not said twice"
+    assert [str(one["content"]) for one in request].count("slow") == 1, (
+        "the prompt is not said twice"
+    )
 
 
 @pytest.mark.promise(6, 12, 23)
@@ -142,7 +156,10 @@ def test_an_interrupted_command_is_stopped_and_keeps_its_output(world: CodexWorl
 @pytest.mark.promise(19)
 @pytest.mark.parametrize("ended", rotating(["stopped", "killed"], 2))
 def test_codex_is_told_of_each_command_that_was_cut_off(world: CodexWorld, ended: str) -> None:
-    both = [call("exec_command", f"c{n}", cmd=f"sleep 0.5; echo line | tr e {n}; sleep 60") for n in (1, 2)]
+    both = [
+        call("exec_command", f"c{n}", cmd=f"sleep 0.5; echo line | tr e {n}; sleep 60")
+        for n in (1, 2)
+    ]
     with told(world, both, [message("And so on.")]) as provider:
         with world.start("run", "go", "--key", "k", "--yes", "--output", "ndjson") as program:
             program.wait_shown("lin1")
@@ -154,7 +171,9 @@ def test_codex_is_told_of_each_command_that_was_cut_off(world: CodexWorld, ended
                 assert program.end() == 130
         world.wait_codex_gone()
         world.run("and")
-    note = next(text for text in map(json.dumps, provider.requests[-1]["input"]) if "<steno>" in text)
+    note = next(
+        text for text in map(json.dumps, provider.requests[-1]["input"]) if "<steno>" in text
+    )
     assert [note.count(f"Call c{n}: [") for n in (1, 2)] == [1, 1]
     assert [note.count(f"lin{n}") for n in (1, 2)] == [1, 1], "with what it had said"
 
@@ -183,7 +202,9 @@ def test_inputs_during_a_turn_wait_and_are_answered_in_order(world: CodexWorld) 
         program.end()
     wait_until(lambda: len(world.said()) == 4 + 2 * len(more), "all answers")
     assert [text for role, text, _ in world.said() if role == "user"] == ["hold", *more]
-    assert [text for role, text, _ in world.said() if role == "assistant"][2:] == ["And so on."] * len(more)
+    assert [text for role, text, _ in world.said() if role == "assistant"][2:] == [
+        "And so on."
+    ] * len(more)
 
 
 @pytest.mark.promise(21)
@@ -200,11 +221,15 @@ def test_an_input_that_steers_is_taken_into_the_running_turn(world: CodexWorld) 
 
 @pytest.mark.promise(22)
 def test_an_input_that_steers_survives_a_kill_and_is_said_once(world: CodexWorld) -> None:
-    """Whether codex had it when it was killed or not: then it is sent again, or the turn that has it is taken up."""
+    """Whether codex had it when it was killed or not: then it is sent again, or the turn that has
+    it is taken up."""
     with turn_under_way(world, shown="word1") as program:
         session = world.only_session()
         with world.start("run", "and", "--session", session, "--steer") as second:
-            wait_until(lambda: "steer" in [fact.get("mode") for fact in world.facts()], "the input to be stored")
+            wait_until(
+                lambda: "steer" in [fact.get("mode") for fact in world.facts()],
+                "the input to be stored",
+            )
             program.kill()
             world.kill_codex()
             second.end()
@@ -232,13 +257,23 @@ def test_inputs_that_codex_took_and_lost_are_sent_again_once(world: CodexWorld) 
         program.kill()
         world.kill_codex()
     del world.environment["STENO_CODEX_PATH"], world.environment["STENO_TEST_WIRE"]
-    wait_until(lambda: world.said()[-1] == ("assistant", "And so on.", "complete"), "whoever waits to go on")
-    assert [text for role, text, _ in world.said() if role == "user"] == ["hello", "hold", "and one", "and two"]
+    wait_until(
+        lambda: world.said()[-1] == ("assistant", "And so on.", "complete"),
+        "whoever waits to go on",
+    )
+    assert [text for role, text, _ in world.said() if role == "user"] == [
+        "hello",
+        "hold",
+        "and one",
+        "and two",
+    ]
     told = [str(one["content"]) for one in world.server.requests()[-1]["body"]["messages"]]
     assert (told.count("and one"), told.count("and two"), told.count("hold")) == (1, 1, 1)
     assert world.run("hello") == "Hello there.\n"
     again = [str(one["content"]) for one in world.requests("hello")[-1]]
-    assert (again.count("and one"), again.count("and two")) == (1, 1), "from then on they are in the thread"
+    assert (again.count("and one"), again.count("and two")) == (1, 1), (
+        "from then on they are in the thread"
+    )
     assert len(world.threads()) == 1
 
 
@@ -247,7 +282,8 @@ def steers_taken(wire: Path) -> int:
     entries = [json.loads(line) for line in wire.read_text().splitlines()]
     asked = {entry["msg"]["id"] for entry in entries if entry["msg"].get("method") == "turn/steer"}
     return sum(
-        entry["dir"] == "<" and entry["msg"].get("id") in asked and "result" in entry["msg"] for entry in entries
+        entry["dir"] == "<" and entry["msg"].get("id") in asked and "result" in entry["msg"]
+        for entry in entries
     )
 
 

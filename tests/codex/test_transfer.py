@@ -1,4 +1,5 @@
-"""A session that codex runs goes through a file like any other. Its thread stays where codex keeps it."""
+"""A session that codex runs goes through a file like any other. Its thread stays where codex keeps
+it."""
 
 from pathlib import Path
 
@@ -18,7 +19,9 @@ def there(world: CodexWorld, tmp_path: Path) -> CodexWorld:
 
 @pytest.mark.promise(46)
 @pytest.mark.promise(59)
-def test_a_turn_with_a_command_is_equal_in_another_home(world: CodexWorld, there: CodexWorld) -> None:
+def test_a_turn_with_a_command_is_equal_in_another_home(
+    world: CodexWorld, there: CodexWorld
+) -> None:
     world.run("echo", "--yes")
     session = world.only_session()
     move(world, there, session)
@@ -40,7 +43,10 @@ def test_codex_elsewhere_says_that_it_does_not_know_the_thread_and_begins_anothe
     assert "runs the prompt again" not in said, "to ask for the same thread again would not help"
     assert there.run("and", "--new-thread") == "And so on.\n"
     assert len(set(there.threads())) == 2
-    assert [text for role, text, _ in there.said() if role == "assistant" and text] == ["Hello there.", "And so on."]
+    assert [text for role, text, _ in there.said() if role == "assistant" and text] == [
+        "Hello there.",
+        "And so on.",
+    ]
     assert world.run("and") == "And so on.\n", "the thread is still where it was"
     assert len(world.threads()) == 1
 
@@ -56,8 +62,11 @@ def test_a_session_goes_on_with_its_thread_in_another_home_on_the_same_machine(
 
 
 @pytest.mark.promise(1, 32)
-def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(world: CodexWorld) -> None:
-    """A store that was restored, or a session that was imported: two go on from the same facts, with the same seqs."""
+def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(
+    world: CodexWorld,
+) -> None:
+    """A store that was restored, or a session that was imported: two go on from the same facts,
+    with the same seqs."""
     world.run("hello")
     copy = world.copied("restored")
     assert isinstance(copy, CodexWorld)

@@ -14,7 +14,10 @@ from tests.tools.mcp_servers import odd
 @pytest.mark.promise(9, 15, 46)
 def test_a_turn_is_stored_as_it_was_shown(world: CodexWorld) -> None:
     assert world.run("hello") == "Hello there.\n"
-    assert world.said() == [("user", "hello", "complete"), ("assistant", "Hello there.", "complete")]
+    assert world.said() == [
+        ("user", "hello", "complete"),
+        ("assistant", "Hello there.", "complete"),
+    ]
     assert world.run("and") == "And so on.\n"
     assert [text for _, text, _ in world.said()] == ["hello", "Hello there.", "and", "And so on."]
     assert len(world.threads()) == 1, "the second turn goes on in the thread of the first"
@@ -27,8 +30,16 @@ def test_a_command_is_stored_with_its_output(world: CodexWorld) -> None:
     assert world.run("echo", "--yes") == "I look.It ran.\n"
     user, called, ran, answer = world.messages(world.only_session())
     [call] = called["tool_calls"]
-    assert (call["name"], json.loads(call["arguments"])) == ("shell", {"command": "echo ran >> ran; echo hi"})
-    assert (ran["role"], ran["text"], ran["state"], ran["tool_call_id"]) == ("tool", "hi\n", "complete", call["id"])
+    assert (call["name"], json.loads(call["arguments"])) == (
+        "shell",
+        {"command": "echo ran >> ran; echo hi"},
+    )
+    assert (ran["role"], ran["text"], ran["state"], ran["tool_call_id"]) == (
+        "tool",
+        "hi\n",
+        "complete",
+        call["id"],
+    )
     assert (user["text"], answer["text"]) == ("echo", "It ran.")
     assert (world.work / "ran").read_text() == "ran\n"
 
@@ -36,7 +47,9 @@ def test_a_command_is_stored_with_its_output(world: CodexWorld) -> None:
 @pytest.mark.torture
 def test_a_command_that_fails_says_so(world: CodexWorld) -> None:
     world.run("fail", "--yes")
-    [failed] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    [failed] = [
+        message for message in world.messages(world.only_session()) if message["role"] == "tool"
+    ]
     assert (failed["text"], failed["state"]) == ("no\n[exit status 3]", "failed")
 
 
@@ -46,14 +59,22 @@ def test_a_file_change_is_a_call_with_its_diff(world: CodexWorld) -> None:
     _, called, changed, _ = world.messages(world.only_session())
     [call] = called["tool_calls"]
     [change] = json.loads(call["arguments"])["changes"]
-    assert (call["name"], change["kind"], change["diff"]) == ("apply_patch", "add", "made by a patch\n")
+    assert (call["name"], change["kind"], change["diff"]) == (
+        "apply_patch",
+        "add",
+        "made by a patch\n",
+    )
     assert changed["text"] == f"add {world.work / 'new.txt'}"
 
 
 def test_commands_side_by_side_have_an_outcome_each(world: CodexWorld) -> None:
     world.run("both", "--yes")
     messages = world.messages(world.only_session())
-    calls = {call["id"]: json.loads(call["arguments"])["command"] for one in messages for call in one["tool_calls"]}
+    calls = {
+        call["id"]: json.loads(call["arguments"])["command"]
+        for one in messages
+        for call in one["tool_calls"]
+    }
     outputs = {one["tool_call_id"]: one["text"] for one in messages if one["role"] == "tool"}
     assert {calls[id]: text for id, text in outputs.items()} == {
         "sleep 0.3; echo one": "one\n",
@@ -65,7 +86,10 @@ def test_commands_side_by_side_have_an_outcome_each(world: CodexWorld) -> None:
 def test_reasoning_is_kept_apart_from_what_is_said(world: CodexWorld) -> None:
     assert world.run("think") == "Done.\n"
     [sealed] = [fact for fact in world.facts() if fact["type"] == "step.sealed"]
-    assert sealed["parts"] == [{"type": "reasoning", "text": "Let me think."}, {"type": "text", "text": "Done."}]
+    assert sealed["parts"] == [
+        {"type": "reasoning", "text": "Let me think."},
+        {"type": "text", "text": "Done."},
+    ]
 
 
 def test_usage_is_what_the_provider_said(world: CodexWorld) -> None:
@@ -99,7 +123,9 @@ def test_a_server_of_mcp_is_offered_and_its_calls_meet_our_rules(world: CodexWor
 
 def test_ten_megabytes_of_output_do_not_hurt(world: CodexWorld) -> None:
     assert world.run("flood", "--yes") == "I look.It ran.\n"
-    [flooded] = [message for message in world.messages(world.only_session()) if message["role"] == "tool"]
+    [flooded] = [
+        message for message in world.messages(world.only_session()) if message["role"] == "tool"
+    ]
     assert flooded["state"] == "complete"
     assert len(flooded["text"]) > 900_000, "what codex keeps of it"
     assert world.run("hello") == "Hello there.\n"
@@ -119,7 +145,9 @@ def test_the_thread_is_the_same_after_restart_and_compaction(world: CodexWorld) 
     assert world.run("and") == "And so on.\n"
     assert len(world.threads()) == 1
     stored = [fact["type"] for fact in world.facts()]
-    assert [stored.count(kind) for kind in ("helper.started", "helper.ended", "thread.compacted")] == [1, 1, 1]
+    assert [
+        stored.count(kind) for kind in ("helper.started", "helper.ended", "thread.compacted")
+    ] == [1, 1, 1]
 
 
 @pytest.mark.torture
@@ -154,7 +182,9 @@ def test_a_turn_that_has_had_its_time_ends_and_says_so(world: CodexWorld) -> Non
     world.wait_codex_gone()
 
 
-def test_codex_as_the_default_of_the_configuration_carries_a_detached_turn(world: CodexWorld) -> None:
+def test_codex_as_the_default_of_the_configuration_carries_a_detached_turn(
+    world: CodexWorld,
+) -> None:
     del world.environment["STENO_RUNTIME"]
     world.home.mkdir(mode=0o700)
     world.home.joinpath("config.toml").write_text('[runtime]\ndefault = "codex"\n')
@@ -171,11 +201,15 @@ def test_a_prompt_that_utf8_cannot_hold_is_stored_as_it_is_and_answered(world: C
     assert world.run("hello \udcff \ud800") == "Hello there.\n"
     assert world.said()[0] == ("user", "hello \udcff \ud800", "complete")
     assert world.run("and") == "And so on.\n"
-    assert [str(one["content"]) for one in world.requests("and")[-1]].count("hello \ufffd \ufffd") == 1
+    assert [str(one["content"]) for one in world.requests("and")[-1]].count(
+        "hello \ufffd \ufffd"
+    ) == 1
     assert len(world.threads()) == 1
 
 
-def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(world: CodexWorld) -> None:
+def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(
+    world: CodexWorld,
+) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "STENO_RUNTIME"):
         del world.environment[name]
     assert complaint(world, "run", "hello", "--runtime", "codex", "--key", "k", expect=0) == ""
@@ -188,6 +222,8 @@ def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(world:
 def test_the_plain_chat_names_the_model_that_the_session_has(world: CodexWorld) -> None:
     world.run("hello", "--model", "scripted:echo")
     session = world.only_session()
-    assert world.steno("--plain", "--resume", session).startswith("steno · scripted:echo · session ")
+    assert world.steno("--plain", "--resume", session).startswith(
+        "steno · scripted:echo · session "
+    )
     begun = world.steno("--plain", "--resume", session, "--runtime", "codex")
     assert begun.startswith("steno · codex:default · session ")

@@ -16,7 +16,10 @@ SLOW_MS = 40
 
 
 def _calls(*calls: tuple[str, str, str], said: str = "I look.") -> dict[str, Any]:
-    return {"content": said, "toolCalls": [{"name": name, "arguments": text, "id": id} for name, text, id in calls]}
+    return {
+        "content": said,
+        "toolCalls": [{"name": name, "arguments": text, "id": id} for name, text, id in calls],
+    }
 
 
 def _run(command: str, id: str) -> tuple[str, str, str]:
@@ -24,15 +27,33 @@ def _run(command: str, id: str) -> tuple[str, str, str]:
 
 
 ECHO = "echo ran >> ran; echo hi"
-PATCH = "apply_patch <<'END'\n*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch\nEND\n"
+PATCH = (
+    "apply_patch <<'END'\n*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End "
+    "Patch\nEND\n"
+)
 
 FIXTURES: list[dict[str, Any]] = [
-    {"match": {"userMessage": "touch made", "hasToolResult": False}, "response": _calls(_run("touch made", "c14"))},
-    {"match": {"userMessage": "has approved this call", "hasToolResult": False}, "response": _calls(_run(ECHO, "c9"))},
+    {
+        "match": {"userMessage": "touch made", "hasToolResult": False},
+        "response": _calls(_run("touch made", "c14")),
+    },
+    {
+        "match": {"userMessage": "has approved this call", "hasToolResult": False},
+        "response": _calls(_run(ECHO, "c9")),
+    },
     {"match": {"userMessage": "Note from the runtime"}, "response": {"content": "Taken up."}},
-    {"match": {"userMessage": "500"}, "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500}},
-    {"match": {"userMessage": "429"}, "response": {"error": {"message": "Slow down", "type": "x"}, "status": 429}},
-    {"match": {"userMessage": "401"}, "response": {"error": {"message": "Who?", "type": "x"}, "status": 401}},
+    {
+        "match": {"userMessage": "500"},
+        "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500},
+    },
+    {
+        "match": {"userMessage": "429"},
+        "response": {"error": {"message": "Slow down", "type": "x"}, "status": 429},
+    },
+    {
+        "match": {"userMessage": "401"},
+        "response": {"error": {"message": "Who?", "type": "x"}, "status": 401},
+    },
     {
         "match": {"userMessage": "broken stream"},
         "response": {"content": LONG},
@@ -40,19 +61,46 @@ FIXTURES: list[dict[str, Any]] = [
         "chunkSize": 6,
         "truncateAfterChunks": 8,
     },
-    {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": SLOW_MS, "chunkSize": 6},
-    {"match": {"userMessage": "think"}, "response": {"content": "Done.", "reasoning": "Let me think."}},
+    {
+        "match": {"userMessage": "slow"},
+        "response": {"content": LONG},
+        "latency": SLOW_MS,
+        "chunkSize": 6,
+    },
+    {
+        "match": {"userMessage": "think"},
+        "response": {"content": "Done.", "reasoning": "Let me think."},
+    },
     {
         "match": {"userMessage": "echo", "hasToolResult": False},
         "response": _calls(_run(ECHO, "c1")),
     },
-    # Codex tells of output from when it listens: a command that waits first has all of its output told.
-    {"match": {"userMessage": "say", "hasToolResult": False}, "response": _calls(_run("sleep 0.5; echo hi", "c16"))},
-    {"match": {"userMessage": "moan", "hasToolResult": False}, "response": _calls(_run("sleep 0.5; cat none", "c17"))},
-    {"match": {"userMessage": "tally", "hasToolResult": False}, "response": _calls(("odd__count", "{}", "c12"))},
-    {"match": {"userMessage": "touch", "hasToolResult": False}, "response": _calls(_run("touch made", "c13"))},
-    {"match": {"userMessage": "look", "hasToolResult": False}, "response": _calls(_run("ls", "c11"))},
-    {"match": {"userMessage": "patch", "hasToolResult": False}, "response": _calls(_run(PATCH, "c2"))},
+    # Codex tells of output from when it listens: a command that waits first has all of its output
+    # told.
+    {
+        "match": {"userMessage": "say", "hasToolResult": False},
+        "response": _calls(_run("sleep 0.5; echo hi", "c16")),
+    },
+    {
+        "match": {"userMessage": "moan", "hasToolResult": False},
+        "response": _calls(_run("sleep 0.5; cat none", "c17")),
+    },
+    {
+        "match": {"userMessage": "tally", "hasToolResult": False},
+        "response": _calls(("odd__count", "{}", "c12")),
+    },
+    {
+        "match": {"userMessage": "touch", "hasToolResult": False},
+        "response": _calls(_run("touch made", "c13")),
+    },
+    {
+        "match": {"userMessage": "look", "hasToolResult": False},
+        "response": _calls(_run("ls", "c11")),
+    },
+    {
+        "match": {"userMessage": "patch", "hasToolResult": False},
+        "response": _calls(_run(PATCH, "c2")),
+    },
     {
         "match": {"userMessage": "both", "hasToolResult": False},
         "response": _calls(_run("sleep 0.3; echo one", "c3"), _run("sleep 0.3; echo two", "c4")),
@@ -77,7 +125,10 @@ FIXTURES: list[dict[str, Any]] = [
         "match": {"userMessage": "seek", "hasToolResult": False},
         "response": _calls(("search_sessions", '{"query":"echo"}', "c10")),
     },
-    {"match": {"userMessage": "fail", "hasToolResult": False}, "response": _calls(_run("echo no; exit 3", "c8"))},
+    {
+        "match": {"userMessage": "fail", "hasToolResult": False},
+        "response": _calls(_run("echo no; exit 3", "c8")),
+    },
     {"match": {"hasToolResult": True}, "response": {"content": "It ran."}},
     {
         "match": {"userMessage": "hello"},
@@ -106,15 +157,19 @@ enabled = false
 
 
 def real_codex() -> str:
-    """Where the real program is. Without it these tests fail: whoever runs them must know that it is missing."""
+    """Where the real program is. Without it these tests fail: whoever runs them must know that it
+    is missing."""
     found = binary.find("")
     if found is None:
-        raise RuntimeError("codex is not installed: make test sets it up, or pip install 'openai-codex==0.163.0'")
+        raise RuntimeError(
+            "codex is not installed: make test sets it up, or pip install 'openai-codex==0.163.0'"
+        )
     return str(found)
 
 
 class CodexWorld(World):
-    """A home of steno and one of codex. Commands need no sandbox here: they write to a folder of the test."""
+    """A home of steno and one of codex. Commands need no sandbox here: they write to a folder of
+    the test."""
 
     def __init__(self, folder: Path, server: Aimock) -> None:
         super().__init__(folder, f"{server.url}/v1")
@@ -137,7 +192,9 @@ class CodexWorld(World):
 
     def said(self) -> list[tuple[str, str, str]]:
         """Role, text and state of every message of the only session."""
-        return [(one["role"], one["text"], one["state"]) for one in self.messages(self.only_session())]
+        return [
+            (one["role"], one["text"], one["state"]) for one in self.messages(self.only_session())
+        ]
 
     def threads(self) -> list[str]:
         """Every thread that the only session was bound to, in order."""
@@ -146,7 +203,9 @@ class CodexWorld(World):
     def facts(self) -> list[dict[str, Any]]:
         """What is stored, as a reader in another language would see it."""
         with sqlite3.connect(f"file:{self.home / 'store.db'}?mode=ro", uri=True) as store:
-            return [json.loads(body) for (body,) in store.execute("select body from facts order by id")]
+            return [
+                json.loads(body) for (body,) in store.execute("select body from facts order by id")
+            ]
 
     def codex_processes(self) -> list[int]:
         """App-servers and whatever they started that work for this home."""
@@ -178,10 +237,14 @@ class CodexWorld(World):
             os.kill(pid, signal.SIGKILL)
 
     def wait_codex_gone(self) -> None:
-        wait_until(lambda: self.codex_processes() == [], f"no process of codex; there are {self.codex_processes()}")
+        wait_until(
+            lambda: self.codex_processes() == [],
+            f"no process of codex; there are {self.codex_processes()}",
+        )
 
     def requests(self, containing: str) -> list[list[dict[str, Any]]]:
-        """The messages of each request whose last user message has this text. Aimock keeps none that is very long."""
+        """The messages of each request whose last user message has this text. Aimock keeps none
+        that is very long."""
         bodies = [entry["body"] for entry in self.server.requests()]
         asked = [body["messages"] for body in bodies if "messages" in body]
         return [messages for messages in asked if containing in last_user(messages)]

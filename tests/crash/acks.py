@@ -1,7 +1,7 @@
 """What a writer process was told is stored, and whether it is.
 
-An acknowledgement is one line of JSON: the moment it came, and either a fact in its place or a piece of a stream that
-may now be shown. A line that was cut off was never said.
+An acknowledgement is one line of JSON: the moment it came, and either a fact in its place or a
+piece of a stream that may now be shown. A line that was cut off was never said.
 """
 
 import os
@@ -64,7 +64,8 @@ def parse(output: bytes, before_s: float = float("inf")) -> list[Stored | Shown]
 
 
 def assert_kept(store: BlockingStore, acks: Iterable[Stored | Shown]) -> None:
-    """Every fact is in its place, byte for byte, and every shown character in its stream or in what sealed it."""
+    """Every fact is in its place, byte for byte, and every shown character in its stream or in what
+    sealed it."""
     journals = {id: Reader(store, id) for id in {ack.session for ack in acks}}
     for ack in acks:
         journal = journals[ack.session]

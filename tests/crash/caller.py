@@ -1,7 +1,8 @@
 """A program that carries out a script as the error tree of the store asks of it.
 
-`StoreUnwritable` means that nothing was stored: it looks whether that is so, and asks again. `OutcomeUnknown` means
-that it may be stored or not: it repeats what can be repeated, and otherwise reads what is there before it repeats.
+`StoreUnwritable` means that nothing was stored: it looks whether that is so, and asks again.
+`OutcomeUnknown` means that it may be stored or not: it repeats what can be repeated, and otherwise
+reads what is there before it repeats.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from tests.crash.world import Add, Admit, Delete, Hands, Redact, Script, Verb
 
 TRIES_MAX = 3
 REPEATABLE = (Admit, Add, Redact, Delete)
-"""The same call settles it: the first three by their keys, and who is told that a session is unknown has deleted it."""
+"""The same call settles it: the first three by their keys, and who is told that a session is
+unknown has deleted it."""
 
 
 class Caller:
@@ -42,7 +44,9 @@ class Caller:
             except (StoreUnwritable, StoreUnopenable) as error:
                 self.refused += 1
                 if self._is_done(k):
-                    raise AssertionError(f"{verb} said that nothing was stored, but it was") from error
+                    raise AssertionError(
+                        f"{verb} said that nothing was stored, but it was"
+                    ) from error
             except UnknownSession:
                 if tries and isinstance(verb, Delete):
                     return
@@ -61,7 +65,8 @@ class Caller:
 
 
 def _same_answer(answer: object, expected: object, tries: int) -> bool:
-    """An input that is admitted again, after an outcome that was unknown, may have been there already."""
+    """An input that is admitted again, after an outcome that was unknown, may have been there
+    already."""
     if tries and isinstance(answer, Admitted) and isinstance(expected, Admitted):
         return (answer.session, answer.seq) == (expected.session, expected.seq)
     return answer == expected

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from steno.engine.recover import recover, waits_for_approval
 from steno.journal.drafts import Stream, streams_of
-from steno.journal.facts import InputAdmitted, SessionStarted, StepSealed, StepStarted, Takes, TurnEnded, TurnStarted
+from steno.journal.facts import (
+    InputAdmitted,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.parts import Hash, Text
 from steno.journal.state import State
 from steno.store.errors import UnknownPayload
@@ -62,15 +70,22 @@ def assert_absent(folder: Path, gone: frozenset[str]) -> None:
     for file in folder.iterdir():
         if file.is_file():
             content = file.read_bytes()
-            assert [text for text in gone if text.encode() in content] == [], f"removed text is left in {file.name}"
+            assert [text for text in gone if text.encode() in content] == [], (
+                f"removed text is left in {file.name}"
+            )
 
 
 def assert_one_of(found: World, allowed: Sequence[World]) -> None:
-    """Equal to the world that was acknowledged, or to the one that was being made: nothing in between."""
+    """Equal to the world that was acknowledged, or to the one that was being made: nothing in
+    between."""
     if any(found.readable() == world.readable() for world in allowed):
         return
-    difference = difflib.unified_diff(_lines(allowed[0]), _lines(found), "acknowledged", "found", lineterm="", n=1)
-    raise AssertionError("the store holds neither what was acknowledged nor what was next:\n" + "\n".join(difference))
+    difference = difflib.unified_diff(
+        _lines(allowed[0]), _lines(found), "acknowledged", "found", lineterm="", n=1
+    )
+    raise AssertionError(
+        "the store holds neither what was acknowledged nor what was next:\n" + "\n".join(difference)
+    )
 
 
 def _lines(world: World) -> list[str]:
@@ -84,8 +99,14 @@ def _lines(world: World) -> list[str]:
 def assert_keys_hold(store: BlockingStore, script: Script, found: World, done: int) -> None:
     """What was admitted under a key is not admitted again."""
     for verb, answer in zip(script.verbs[:done], script.answers, strict=False):
-        if isinstance(verb, Admit) and isinstance(answer, Admitted) and verb.session in found.journals:
-            again = store.admit(Admission(input=verb.input, session=verb.session, payloads=verb.payloads))
+        if (
+            isinstance(verb, Admit)
+            and isinstance(answer, Admitted)
+            and verb.session in found.journals
+        ):
+            again = store.admit(
+                Admission(input=verb.input, session=verb.session, payloads=verb.payloads)
+            )
             assert again == Admitted(answer.session, answer.seq, False)
         if isinstance(verb, Bring):
             for seq, fact in enumerate(verb.facts, start=1):
@@ -120,13 +141,17 @@ def fold(store: BlockingStore, session: str) -> State:
 def assert_goes_on(store: BlockingStore, sessions: Sequence[str]) -> None:
     """One more turn, in a session that was there or, if there is none, in the first."""
     session = sessions[0] if sessions else store.create(SessionStarted(PLATFORM))
-    said = store.admit(Admission(input=InputAdmitted((Text("go on"),), "check", "go-on"), session=session))
+    said = store.admit(
+        Admission(input=InputAdmitted((Text("go on"),), "check", "go-on"), session=session)
+    )
     assert said.first
     lease = store.acquire(session)
     turn = store.append(lease, [TurnStarted(Takes(said.seq))], said.seq).last
     step = store.append(lease, [StepStarted("model")], turn).last
     for end, letter in enumerate("gone on", start=1):
         assert store.draft(lease, Stream(step, "text"), letter) == end
-    ended = store.append(lease, [StepSealed(step, (Text("gone on"),)), TurnEnded(turn, "done")], step)
+    ended = store.append(
+        lease, [StepSealed(step, (Text("gone on"),)), TurnEnded(turn, "done")], step
+    )
     assert store.release(lease, ended.last).released
     assert store.read(session, after=step)[0].fact == StepSealed(step, (Text("gone on"),))

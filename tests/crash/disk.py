@@ -1,8 +1,9 @@
 """What is left on a disk when a program stops between two operations.
 
-A dead process leaves everything that it wrote: the kernel has it. A power cut leaves what was synced, and of the rest
-whatever happened to reach the platters, in any order and possibly in part. After a failed sync the kernel forgets what
-it could not write: a later sync that succeeds says nothing about it.
+A dead process leaves everything that it wrote: the kernel has it. A power cut leaves what was
+synced, and of the rest whatever happened to reach the platters, in any order and possibly in part.
+After a failed sync the kernel forgets what it could not write: a later sync that succeeds says
+nothing about it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,8 @@ SECTOR = 512
 
 
 class Inode:
-    """A file apart from its name: as a program sees it, as it surely is on the platters, and what lies between."""
+    """A file apart from its name: as a program sees it, as it surely is on the platters, and what
+    lies between."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.seen = bytearray(content)
@@ -91,14 +93,16 @@ class Disk:
         self._renamed.clear()
 
     def after_death(self, *last: Op) -> dict[str, bytes]:
-        """The process is gone, the machine is not. `last` is what it was doing, as far as it got."""
+        """The process is gone, the machine is not. `last` is what it was doing, as far as it
+        got."""
         left = {name: bytearray(inode.seen) for name, inode in self._inodes.items()}
         for op in last:
             _change(left[op.file], op)
         return {name: bytes(content) for name, content in left.items()}
 
     def after_power_cut(self, chance: Random, *last: Op) -> dict[str, bytes]:
-        """The machine is gone. A folder's changes reach the platters in order, however many of them do."""
+        """The machine is gone. A folder's changes reach the platters in order, however many of them
+        do."""
         names = dict(self._durable)
         for name, inode in self._renamed[: chance.randint(0, len(self._renamed))]:
             if inode is None:
@@ -106,13 +110,17 @@ class Disk:
             else:
                 names[name] = inode
         under_way = {id(self._inodes[op.file]): op for op in last}
-        return {name: bytes(inode.after_power_cut(chance, under_way.get(id(inode)))) for name, inode in names.items()}
+        return {
+            name: bytes(inode.after_power_cut(chance, under_way.get(id(inode))))
+            for name, inode in names.items()
+        }
 
 
 def crashes(
     ops: Sequence[Op], before: dict[str, bytes], how: Crash, points: Iterable[int], seed: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """What is left by a crash at each of some operations, in rising order, of a program that found some files."""
+    """What is left by a crash at each of some operations, in rising order, of a program that found
+    some files."""
     disk, at = Disk(before, Random(seed)), 0
     for n in points:
         disk.apply(ops[at:n])
@@ -127,12 +135,17 @@ def _left(disk: Disk, last: Sequence[Op], how: Crash, chance: Random) -> dict[st
         case "torn":
             return disk.after_death(*(_half(op) for op in last if op.kind == "write"))
         case "power":
-            return disk.after_power_cut(chance, *(op for op in last if op.kind in ("write", "truncate")))
+            return disk.after_power_cut(
+                chance, *(op for op in last if op.kind in ("write", "truncate"))
+            )
 
 
 def crash_points(ops: Sequence[Op], how: Crash) -> list[int]:
-    """A torn write differs from none only where there is a write; the last point is after everything."""
-    return [n for n in range(len(ops) + 1) if how != "torn" or (n < len(ops) and ops[n].kind == "write")]
+    """A torn write differs from none only where there is a write; the last point is after
+    everything."""
+    return [
+        n for n in range(len(ops) + 1) if how != "torn" or (n < len(ops) and ops[n].kind == "write")
+    ]
 
 
 def put(files: dict[str, bytes], folder: Path) -> None:

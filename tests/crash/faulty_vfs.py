@@ -1,7 +1,7 @@
 """A file system for SQLite that writes down what is done to it and fails where it is told to.
 
-Only what changes files is counted: create, write, sync, truncate, delete. Two runs of one script count alike, so "fail
-the n-th" means the same operation in each.
+Only what changes files is counted: create, write, sync, truncate, delete. Two runs of one script
+count alike, so "fail the n-th" means the same operation in each.
 
     eio      the n-th operation fails once, as a bad disk would fail it; nothing of it happens
     enospc   the n-th operation fails once, as a full disk would fail it; half of a write happens
@@ -42,8 +42,9 @@ _ENOSPC: dict[Kind, int] = {"create": apsw.SQLITE_CANTOPEN, "write": apsw.SQLITE
 
 
 class Op(Struct, frozen=True, gc=False):
-    """One change. `offset` is where a write begins, or the size after a truncate; `folder` says that the folder's
-    entries were made durable too (they alone, if there is no `file`); `failed` that the caller was told so."""
+    """One change. `offset` is where a write begins, or the size after a truncate; `folder` says
+    that the folder's entries were made durable too (they alone, if there is no `file`); `failed`
+    that the caller was told so."""
 
     kind: Kind
     file: str
@@ -81,7 +82,9 @@ class FaultyVFS(apsw.VFS):
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         place = name.filename() if isinstance(name, apsw.URIFilename) else name
         if place is None:
-            raise apsw.exception_for(apsw.SQLITE_CANTOPEN)  # a temporary file: the store keeps those in memory
+            raise apsw.exception_for(
+                apsw.SQLITE_CANTOPEN
+            )  # a temporary file: the store keeps those in memory
         if flags[0] & apsw.SQLITE_OPEN_CREATE and not Path(place).exists():
             self.note(Op("create", Path(place).name))
         return FaultyFile(self, name, Path(place).name, flags)
@@ -104,7 +107,14 @@ class FaultyVFS(apsw.VFS):
 
 
 def _as_failed(op: Op, fault: Fault) -> Op:
-    return Op(op.kind, op.file, op.offset, b"" if fault == "eio" else _half(op.data), op.folder, failed=True)
+    return Op(
+        op.kind,
+        op.file,
+        op.offset,
+        b"" if fault == "eio" else _half(op.data),
+        op.folder,
+        failed=True,
+    )
 
 
 def _half(data: bytes) -> bytes:
@@ -112,14 +122,17 @@ def _half(data: bytes) -> bytes:
 
 
 class FaultyFile(apsw.VFSFile):
-    def __init__(self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, file: str, flags: list[int]) -> None:
+    def __init__(
+        self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, file: str, flags: list[int]
+    ) -> None:
         super().__init__(checked_pages(), name, flags)
         self._vfs = vfs
         self._file = file
         self._folder_due = bool(flags[0] & apsw.SQLITE_OPEN_CREATE) and bool(flags[0] & _LOGS)
 
     def xWrite(self, data: "Buffer", offset: int) -> None:
-        """A page's checksum is put into these very bytes on their way to the disk, so what is noted has it."""
+        """A page's checksum is put into these very bytes on their way to the disk, so what is noted
+        has it."""
         try:
             self._vfs.note(Op("write", self._file, offset, bytes(data)))
         except apsw.FullError:
@@ -128,7 +141,8 @@ class FaultyFile(apsw.VFSFile):
         super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:
-        """SQLite's own file system syncs the folder with the first sync of a log that it may have made."""
+        """SQLite's own file system syncs the folder with the first sync of a log that it may have
+        made."""
         self._vfs.note(Op("sync", self._file, folder=self._folder_due))
         self._folder_due = False
         super().xSync(flags)
@@ -139,8 +153,8 @@ class FaultyFile(apsw.VFSFile):
 
 
 class QuietlyClosed(apsw.Connection):
-    """SQLite tidies up when a connection is closed, and passes over a failure of that. apsw would raise it all the
-    same, but only because this file system is written in Python."""
+    """SQLite tidies up when a connection is closed, and passes over a failure of that. apsw would
+    raise it all the same, but only because this file system is written in Python."""
 
     def close(self, force: bool = False) -> None:
         with contextlib.suppress(apsw.Error):

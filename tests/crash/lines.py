@@ -1,7 +1,8 @@
-"""What happens if the process dies on each line? For code that works with files by itself, without SQLite.
+"""What happens if the process dies on each line? For code that works with files by itself, without
+SQLite.
 
-python -m tests.crash.lines BACKUP STORE N FOLDER dies before line N of a restore, once it has cut the power of the
-file system that FOLDER is on. It ends well if there is no line N.
+python -m tests.crash.lines BACKUP STORE N FOLDER dies before line N of a restore, once it has cut
+the power of the file system that FOLDER is on. It ends well if there is no line N.
 """
 
 import os
@@ -23,7 +24,8 @@ class Died(BaseException):
 
 
 def before_line(n: int, act: Callable[[], None], dying: Callable[[], None]) -> bool:
-    """Do something, but die before its n-th line in the modules of interest; whether it came to that."""
+    """Do something, but die before its n-th line in the modules of interest; whether it came to
+    that."""
     lines = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -1,7 +1,8 @@
 """Which of all crash points a test visits.
 
-The long run visits all. The suite visits every eightieth, and begins at another one each day, so that in eighty days it
-has been everywhere. `STENO_CRASH_SEED=n` repeats the choice, and the chances, of another day.
+The long run visits all. The suite visits every eightieth, and begins at another one each day, so
+that in eighty days it has been everywhere. `STENO_CRASH_SEED=n` repeats the choice, and the
+chances, of another day.
 """
 
 import os

@@ -1,7 +1,8 @@
 """A disk whose power can be cut: ext4 in a file, on a loop device.
 
-The cut is the ioctl that ext4 has for this, asked not to write its journal: from then on nothing reaches the device,
-and what no sync covered is gone when the file system is mounted again. Needs Linux, root, losetup and mkfs.ext4.
+The cut is the ioctl that ext4 has for this, asked not to write its journal: from then on nothing
+reaches the device, and what no sync covered is gone when the file system is mounted again. Needs
+Linux, root, losetup and mkfs.ext4.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
 """A run of the script with everything it did to its files, and when each verb was acknowledged.
 
-A program that dies does nothing afterwards, so one recording holds every crash: cut it anywhere, and what stands before
-the cut is what a dead program would have done.
+A program that dies does nothing afterwards, so one recording holds every crash: cut it anywhere,
+and what stands before the cut is what a dead program would have done.
 """
 
 from bisect import bisect_right
@@ -37,18 +37,25 @@ class Recording(Struct, frozen=True):
         return bisect_right(self.acknowledged, n)
 
     def commits(self) -> list[int]:
-        """The syncs that end a commit: each follows the write of a page to the log. The store is open by then."""
+        """The syncs that end a commit: each follows the write of a page to the log. The store is
+        open by then."""
         return [
             n
             for n in range(self.acknowledged[0], len(self.ops))
-            if self.ops[n].kind == "sync" and self.ops[n - 1].kind == "write" and self.ops[n].file == LOG
+            if self.ops[n].kind == "sync"
+            and self.ops[n - 1].kind == "write"
+            and self.ops[n].file == LOG
             if self.ops[n - 1].file == LOG and self.ops[n - 1].offset > 0
         ]
 
 
-def record(script: Script, path: Path, fault: FaultAt | None = None, durability: Durability = "power") -> Recording:
+def record(
+    script: Script, path: Path, fault: FaultAt | None = None, durability: Durability = "power"
+) -> Recording:
     with faulty_vfs(path.parent, fault) as vfs:
-        hands = Hands(path, Settings(vfs=vfs.name, checkpoint_pages=NO_CHECKPOINTS, durability=durability))
+        hands = Hands(
+            path, Settings(vfs=vfs.name, checkpoint_pages=NO_CHECKPOINTS, durability=durability)
+        )
         acknowledged: list[int] = []
 
         def acknowledge(_: int) -> None:

@@ -1,8 +1,9 @@
-"""A process that carries out the script on a real store, to be killed: python -m tests.crash.run_script PATH PAGES
+"""A process that carries out the script on a real store, to be killed: python -m
+tests.crash.run_script PATH PAGES
 
-Prints how many verbs were acknowledged, a line for each, and at the end, in one line, how often an outcome was unknown
-and how often a verb was refused. Then it waits, unless its input has ended. PAGES is how long the log gets before the
-store's own thread makes a checkpoint.
+Prints how many verbs were acknowledged, a line for each, and at the end, in one line, how often an
+outcome was unknown and how often a verb was refused. Then it waits, unless its input has ended.
+PAGES is how long the log gets before the store's own thread makes a checkpoint.
 """
 
 import os

@@ -1,8 +1,9 @@
 """One long session of work, as a list of verbs: what every test in this folder does to a store.
 
-Several sessions take turns; text, reasoning and tool output are streamed; inputs steer, are interrupted and lost;
-there are payloads, a fork, a redaction that reaches into a fork, a deletion, an import, checkpoints and a store that is
-closed and opened again. It ends with two sessions in the middle of a turn.
+Several sessions take turns; text, reasoning and tool output are streamed; inputs steer, are
+interrupted and lost; there are payloads, a fork, a redaction that reaches into a fork, a deletion,
+an import, checkpoints and a store that is closed and opened again. It ends with two sessions in the
+middle of a turn.
 """
 
 from functools import cache
@@ -42,7 +43,17 @@ from steno.journal.facts import (
     TurnStarted,
     Usage,
 )
-from steno.journal.parts import Content, Failed, File, Outcome, Reasoning, Returned, Seq, Text, ToolCall
+from steno.journal.parts import (
+    Content,
+    Failed,
+    File,
+    Outcome,
+    Reasoning,
+    Returned,
+    Seq,
+    Text,
+    ToolCall,
+)
 from tests.crash.world import (
     Acquire,
     Add,
@@ -73,7 +84,8 @@ OUTPUT = "one line of a long tool output\n" * 300
 
 @cache
 def script() -> Script:
-    """The whole session. It never changes, so that an operation's number means the same in every run."""
+    """The whole session. It never changes, so that an operation's number means the same in every
+    run."""
     told = Script()
     told.then(Open())
     told.then(Create("ada"))
@@ -105,7 +117,9 @@ class Author:
     def give_up(self) -> None:
         self.told.then(GiveUp(self.session))
 
-    def say(self, text: str, *more: Content, payloads: tuple[bytes, ...] = (), steer: bool = False) -> Seq:
+    def say(
+        self, text: str, *more: Content, payloads: tuple[bytes, ...] = (), steer: bool = False
+    ) -> Seq:
         parts = (Text(text), *more)
         key = f"{self.session}-{self.head}"
         said = InputAdmitted(parts, PLACE, key, "ada", "steer" if steer else "queue")
@@ -162,7 +176,9 @@ def _first_turns(told: Script, ada: Author) -> None:
     step = ada.ask()
     ada.show(step, "reasoning", "let me ", "think")
     ada.show(step, "text", "I will ", "look: ", ODD)
-    sealed = ada.seal(step, ToolCall("c1", "shell", '{"cmd":"ls"}'), ToolCall("c2", "shell", '{"cmd":"cat"}'))
+    sealed = ada.seal(
+        step, ToolCall("c1", "shell", '{"cmd":"ls"}'), ToolCall("c2", "shell", '{"cmd":"cat"}')
+    )
     assert sealed == ada.head
     _run_tools(told, ada, step)
     told.then(Checkpoint())
@@ -204,10 +220,22 @@ def _a_chat(told: Script) -> Author:
     bob.show(step, "text", "a cup")
     answered = bob.seal(step)
     bob.end(turn)
-    told.then(Add("bob", (DeliveryOwed(answered, "matrix", "!room", "d1"), HookOwed("stop", "h1")), "owed-1"))
+    told.then(
+        Add(
+            "bob",
+            (DeliveryOwed(answered, "matrix", "!room", "d1"), HookOwed("stop", "h1")),
+            "owed-1",
+        )
+    )
     owed = bob.head - 1
     told.then(Add("bob", (DeliveryAttempted(owed),), "attempt-1"))
-    told.then(Add("bob", (DeliverySettled(owed, Delivered("$event")), HookDone(owed + 1, "notify")), "settled-1"))
+    told.then(
+        Add(
+            "bob",
+            (DeliverySettled(owed, Delivered("$event")), HookDone(owed + 1, "notify")),
+            "settled-1",
+        )
+    )
     bob.give_up()
     return bob
 
@@ -223,7 +251,8 @@ def _two_at_once(told: Script, ada: Author, bob: Author) -> None:
         bob.show(bob_step, "text", f"upon {i} ")
     told.then(Add("ada", (InterruptAsked(one),), "stop-1"))
     ada.note(
-        StepSealed(ada_step, (Text(ada.shown(ada_step, "text")),), "interrupted"), TurnEnded(one, "interrupted", "user")
+        StepSealed(ada_step, (Text(ada.shown(ada_step, "text")),), "interrupted"),
+        TurnEnded(one, "interrupted", "user"),
     )
     bob.seal(bob_step, ended="length")
     bob.end(two)
@@ -271,10 +300,21 @@ def _from_elsewhere(told: Script) -> None:
     """A session of another store, in the middle of a turn there."""
     seen = File(sha256(MAP).hexdigest(), "image/png", len(MAP), "map.png")
     asked = InputAdmitted((Text(ODD), seen), PLACE, "guest-1")
-    answered = (TurnStarted(Takes(3)), StepStarted("model-1"), StepSealed(5, (Text(LONG),)), TurnEnded(4, "done"))
-    left = (InputAdmitted((Text("go on"),), PLACE, "guest-2"), TurnStarted(Takes(8)), StepStarted("model-1"))
+    answered = (
+        TurnStarted(Takes(3)),
+        StepStarted("model-1"),
+        StepSealed(5, (Text(LONG),)),
+        TurnEnded(4, "done"),
+    )
+    left = (
+        InputAdmitted((Text("go on"),), PLACE, "guest-2"),
+        TurnStarted(Takes(8)),
+        StepStarted("model-1"),
+    )
     facts = (SessionStarted("crash", name="guests"), SessionRenamed("Map"), asked, *answered, *left)
-    told.then(Bring("guest", "guests", facts, (Draft(Stream(10, "text"), "half of " + ODD),), (MAP,)))
+    told.then(
+        Bring("guest", "guests", facts, (Draft(Stream(10, "text"), "half of " + ODD),), (MAP,))
+    )
     guest = Author(told, "guest")
     guest.take()
     guest.show(10, "text", "an answer")

@@ -1,4 +1,5 @@
-"""A crash, a bad disk or a full disk at every single operation on a file: nothing acknowledged is lost.
+"""A crash, a bad disk or a full disk at every single operation on a file: nothing acknowledged is
+lost.
 
 die      the process ends before the operation
 torn     the process ends in the middle of a write
@@ -57,7 +58,9 @@ def a_place(folder: Path, what: str, n: int) -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def crash_at(points: Sequence[int], how: Crash, folder: Path, ran: Recording | None = None, seed: int = SEED) -> None:
+def crash_at(
+    points: Sequence[int], how: Crash, folder: Path, ran: Recording | None = None, seed: int = SEED
+) -> None:
     ran = ran or recording()
     for n, files in crashes(ran.ops, EMPTY, how, points, seed):
         with a_place(folder, how, n) as place:
@@ -84,7 +87,12 @@ def fail_then_cut(points: Sequence[int], folder: Path) -> None:
 
 
 def test_the_script_is_long_enough_to_mean_something() -> None:
-    facts = {id(fact) for world in script().worlds for journal in world.journals.values() for fact in journal.facts}
+    facts = {
+        id(fact)
+        for world in script().worlds
+        for journal in world.journals.values()
+        for fact in journal.facts
+    }
     pieces = sum(isinstance(verb, Write) for verb in script().verbs)
     assert (len(facts) >= 100, pieces >= 50, len(recording().ops) >= 1_000) == (True, True, True)
 
@@ -99,7 +107,9 @@ def test_a_crash_loses_nothing_acknowledged(how: Crash, i: int, folder: Path) ->
 @pytest.mark.torture
 @pytest.mark.promise(2, 5, 48)
 @pytest.mark.parametrize("i", range(PARTS))
-@pytest.mark.parametrize(("how", "chances"), [("die", 0), ("torn", 0), *(("power", i) for i in range(CUTS))])
+@pytest.mark.parametrize(
+    ("how", "chances"), [("die", 0), ("torn", 0), *(("power", i) for i in range(CUTS))]
+)
 def test_a_crash_at_any_operation_loses_nothing_acknowledged(
     how: Crash, chances: int, i: int, folder: Path, say: Say
 ) -> None:
@@ -120,7 +130,9 @@ def test_a_fault_is_reported_and_can_be_settled(fault: Fault, i: int, folder: Pa
 @pytest.mark.promise(3)
 @pytest.mark.parametrize("i", range(PARTS))
 @pytest.mark.parametrize("fault", ["eio", "enospc"])
-def test_a_fault_at_any_operation_is_reported_and_can_be_settled(fault: Fault, i: int, folder: Path, say: Say) -> None:
+def test_a_fault_at_any_operation_is_reported_and_can_be_settled(
+    fault: Fault, i: int, folder: Path, say: Say
+) -> None:
     points = fault_points(fault)
     mine = part(points, i, PARTS)
     fail_at(mine, fault, folder)
@@ -135,7 +147,9 @@ def test_a_power_cut_after_a_fault_loses_nothing_acknowledged(folder: Path) -> N
 @pytest.mark.torture
 @pytest.mark.promise(2, 5)
 @pytest.mark.parametrize("i", range(PARTS))
-def test_a_power_cut_after_any_fault_loses_nothing_acknowledged(i: int, folder: Path, say: Say) -> None:
+def test_a_power_cut_after_any_fault_loses_nothing_acknowledged(
+    i: int, folder: Path, say: Say
+) -> None:
     points = fault_points("eio")
     mine = part(points, i, PARTS)
     fail_then_cut(mine, folder)
@@ -164,9 +178,11 @@ def test_the_weaker_setting_survives_the_death_of_the_process(folder: Path) -> N
     crash_at(sampled(range(len(ran.ops) + 1), 40), "die", folder, ran)
 
 
-def test_the_weaker_setting_may_lose_the_last_of_it_in_a_power_cut_and_nothing_else(folder: Path) -> None:
-    """What is left is the world as it was at some earlier moment. That some are earlier shows that these tests can
-    fail."""
+def test_the_weaker_setting_may_lose_the_last_of_it_in_a_power_cut_and_nothing_else(
+    folder: Path,
+) -> None:
+    """What is left is the world as it was at some earlier moment. That some are earlier shows that
+    these tests can fail."""
     ran = recording("process")
     lost = 0
     for n, files in crashes(ran.ops, EMPTY, "power", sampled(range(len(ran.ops) + 1), 10), SEED):

@@ -1,4 +1,5 @@
-"""The system call that syncs fails under a process: that is reported as unknown, and nothing acknowledged is lost."""
+"""The system call that syncs fails under a process: that is reported as unknown, and nothing
+acknowledged is lost."""
 
 import shutil
 import subprocess
@@ -24,7 +25,9 @@ def why_not() -> str | None:
     """Why a system call cannot be made to fail here."""
     if shutil.which("strace") is None:
         return "failing a system call needs strace"
-    tried = subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        ["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False
+    )
     return None if tried.returncode == 0 else f"strace may not trace here: {tried.stderr.strip()}"
 
 
@@ -36,7 +39,8 @@ def _needs_strace() -> None:
 
 
 def commits(folder: Path) -> list[int]:
-    """Which calls of fdatasync, counted from 1, end a commit. From the first deletion on, the store has others, too."""
+    """Which calls of fdatasync, counted from 1, end a commit. From the first deletion on, the store
+    has others, too."""
     (folder / "counted").mkdir()
     ran = record(script(), folder / "counted" / STORE)
     deletion = next(k for k, verb in enumerate(script().verbs) if isinstance(verb, Delete))
@@ -50,7 +54,15 @@ def commits(folder: Path) -> list[int]:
 
 
 def run_failing(when: str, path: Path) -> tuple[bytes, str]:
-    under = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=fdatasync:error=EIO:when={when}")
+    under = (
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        f"inject=fdatasync:error=EIO:when={when}",
+    )
     return Child("run_script", str(path), str(NO_CHECKPOINTS), under=under).finish()
 
 
@@ -65,7 +77,8 @@ def fail_once(n: int, path: Path) -> None:
 
 
 def fail_from(n: int, path: Path) -> None:
-    """The disk stays broken: the program gives up. Then the disk works again, and the store is opened by another."""
+    """The disk stays broken: the program gives up. Then the disk works again, and the store is
+    opened by another."""
     said, complaints = run_failing(f"{n}+", path)
     assert "with one fault" in complaints
     assert acknowledged(said) < len(script().verbs)

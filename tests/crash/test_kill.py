@@ -36,7 +36,8 @@ def kill_sweep(chance: Random, kills: int, folder: Path) -> None:
 
 
 def killed_after(lines: int, pause_s: float, path: Path) -> int:
-    """How many verbs a process had acknowledged when it was killed, a moment after it had said so many lines."""
+    """How many verbs a process had acknowledged when it was killed, a moment after it had said so
+    many lines."""
     child = Child("run_script", str(path), str(FEW_PAGES))
     child.hear(lines)
     child.assert_runs()
@@ -67,8 +68,12 @@ def test_what_a_process_killed_at_any_time_acknowledged_is_there(i: int, folder:
 
 
 def kill_among_eight(rounds: int, chance: Random, path: Path) -> None:
-    """Eight processes write to one store; in each round one of them is killed and another takes its place."""
-    children = [Child("writer", str(path), str(chance.choice((FEW_PAGES, 1000))), "power") for _ in range(WRITERS)]
+    """Eight processes write to one store; in each round one of them is killed and another takes its
+    place."""
+    children = [
+        Child("writer", str(path), str(chance.choice((FEW_PAGES, 1000))), "power")
+        for _ in range(WRITERS)
+    ]
     acks: list[Stored | Shown] = []
     try:
         for _ in range(rounds):
@@ -99,5 +104,7 @@ def test_eight_processes_with_random_kills_lose_nothing_acknowledged(folder: Pat
 @pytest.mark.torture
 @pytest.mark.promise(48)
 @pytest.mark.parametrize("i", range(5))
-def test_eight_processes_with_many_random_kills_lose_nothing_acknowledged(i: int, folder: Path) -> None:
+def test_eight_processes_with_many_random_kills_lose_nothing_acknowledged(
+    i: int, folder: Path
+) -> None:
     kill_among_eight(40, Random(f"eight-{SEED}-{i}"), folder / STORE)

@@ -1,4 +1,5 @@
-"""A migration is cut off at every operation: the old data is readable, and the next start goes on."""
+"""A migration is cut off at every operation: the old data is readable, and the next start goes
+on."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -90,7 +91,9 @@ def assert_migrated(place: Path) -> None:
 
 
 def assert_readable_by_its_version(place: Path) -> None:
-    version = max(version_of(place), database.VERSION)  # the steno of version 1 is not here any more to be asked
+    version = max(
+        version_of(place), database.VERSION
+    )  # the steno of version 1 is not here any more to be asked
     assert_holds_everything(place, version)
     if version > database.VERSION:
         with steno_that_knows(version - 1), pytest.raises(StoreTooNew):
@@ -136,7 +139,9 @@ def test_a_migration_that_is_cut_off_goes_on_at_the_next_start(how: Crash, folde
 @pytest.mark.torture
 @pytest.mark.promise(54)
 @pytest.mark.parametrize("how", ["die", "torn", "power"])
-def test_a_migration_cut_off_at_any_operation_goes_on_at_the_next_start(how: Crash, folder: Path) -> None:
+def test_a_migration_cut_off_at_any_operation_goes_on_at_the_next_start(
+    how: Crash, folder: Path
+) -> None:
     cut_off_at(crash_points(migration(), how), how, folder)
 
 

@@ -25,11 +25,14 @@ CLOSINGS = 30
 
 @cache
 def half_deleted() -> dict[str, bytes]:
-    """The files of a process that was killed right after the first commit of a deletion: the rest is to be swept."""
+    """The files of a process that was killed right after the first commit of a deletion: the rest
+    is to be swept."""
     with tempfile.TemporaryDirectory() as name:
         ran = record(script(), Path(name) / STORE)
     begun = ran.acknowledged[_deletion() - 1]
-    committed = next(n for n in range(begun, len(ran.ops)) if ran.ops[n].kind == "sync" and ran.ops[n - 1].offset)
+    committed = next(
+        n for n in range(begun, len(ran.ops)) if ran.ops[n].kind == "sync" and ran.ops[n - 1].offset
+    )
     return next(crashes(ran.ops, EMPTY, "die", [committed + 1], SEED))[1]
 
 
@@ -39,7 +42,8 @@ def _deletion() -> int:
 
 @pytest.mark.promise(3)
 def test_a_full_disk_does_not_keep_a_store_from_being_read(folder: Path) -> None:
-    """Not even if there is something left to sweep, for which there is no room. Writing is refused, with the reason."""
+    """Not even if there is something left to sweep, for which there is no room. Writing is refused,
+    with the reason."""
     put(half_deleted(), folder)
     deleted = script().worlds[_deletion() + 1]
     with faulty_vfs(folder, FaultAt(0, "full")) as vfs:

@@ -1,4 +1,5 @@
-"""The power of a real file system is cut under a running program: nothing acknowledged before the cut is lost."""
+"""The power of a real file system is cut under a running program: nothing acknowledged before the
+cut is lost."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,9 +35,13 @@ def disk(folder: Path) -> Iterator[PowerDisk]:
         pytest.skip(str(reason))
 
 
-def cut_while_writing(disk: PowerDisk, chance: Random, durability: Durability = "power") -> list[Stored | Shown]:
+def cut_while_writing(
+    disk: PowerDisk, chance: Random, durability: Durability = "power"
+) -> list[Stored | Shown]:
     """What a writer was told before the power was cut, at some moment after it had begun."""
-    child = Child("writer", str(disk.folder / STORE), str(chance.choice((20, 100, 1000))), durability)
+    child = Child(
+        "writer", str(disk.folder / STORE), str(chance.choice((20, 100, 1000))), durability
+    )
     child.hear(1 + chance.randint(0, LINES_MAX))
     return _cut(disk, child)
 
@@ -80,7 +85,9 @@ def test_a_power_cut_loses_nothing_acknowledged(cut: Cut, disk: PowerDisk) -> No
 @pytest.mark.promise(2, 5)
 @pytest.mark.parametrize("i", range(CUTS))
 @pytest.mark.parametrize("cut", [cut_while_writing, cut_while_opening])
-def test_no_power_cut_loses_anything_acknowledged(cut: Cut, i: int, disk: PowerDisk, say: Say) -> None:
+def test_no_power_cut_loses_anything_acknowledged(
+    cut: Cut, i: int, disk: PowerDisk, say: Say
+) -> None:
     acks = cut(disk, Random(f"power-{SEED}-{i}"))
     assert_whole(disk.folder / STORE, acks)
     say(f"{cut.__name__} {i}: {len(acks)} acknowledgements held")

@@ -1,4 +1,5 @@
-"""A restore dies on each of its lines: there is the old store or the new one, whole, and never a mixture."""
+"""A restore dies on each of its lines: there is the old store or the new one, whole, and never a
+mixture."""
 
 import shutil
 import tempfile
@@ -22,7 +23,8 @@ from tests.crash.script import script
 BACKUP = "backup.db"
 REPLACED = STORE + ".replaced"
 BACKED_UP = 60
-"""The backup was made after so many verbs of the script. The store went on to the end, and its process was killed."""
+"""The backup was made after so many verbs of the script. The store went on to the end, and its
+process was killed."""
 
 LINES_MAX = 200
 
@@ -68,14 +70,16 @@ def assert_works(path: Path) -> None:
 
 
 def deaths(folder: Path) -> list[Path]:
-    """The folders that a restore leaves that dies on its first line, on its second, and so on; the last one lived."""
+    """The folders that a restore leaves that dies on its first line, on its second, and so on; the
+    last one lived."""
     left: list[Path] = []
     for n in range(LINES_MAX):
         place = folder / f"dying-{n}"
         place.mkdir()
         put(files(), place)
         died = dies_in_restore(n, place)
-        # A dead process holds no locks. This one lives on, so a copy is looked at, whose locks nobody holds.
+        # A dead process holds no locks. This one lives on, so a copy is looked at, whose locks
+        # nobody holds.
         left.append(Path(shutil.copytree(place, folder / f"dead-{n}")))
         if not died:
             return left
@@ -118,7 +122,9 @@ def cut_in_restore(n: int, folder: Path) -> tuple[bool, str]:
 
 @pytest.mark.torture
 @pytest.mark.promise(51)
-def test_a_power_cut_during_a_restore_leaves_the_old_store_or_the_new_one(folder: Path, say: Say) -> None:
+def test_a_power_cut_during_a_restore_leaves_the_old_store_or_the_new_one(
+    folder: Path, say: Say
+) -> None:
     found: list[str] = []
     died = True
     while died:

@@ -1,7 +1,8 @@
 """What a store should hold, worked out without a store.
 
-Each verb says what becomes of a world and what the answer is (`expect`), and how a program asks a store for it
-(`perform`). A script is a list of verbs; the worlds between them are what a reader may find, whatever happens.
+Each verb says what becomes of a world and what the answer is (`expect`), and how a program asks a
+store for it (`perform`). A script is a list of verbs; the worlds between them are what a reader may
+find, whatever happens.
 """
 
 import contextlib
@@ -27,7 +28,17 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Hash, Seq
 from steno.journal.redaction import redact
-from steno.store.protocol import Admission, Admitted, Appended, Carried, Keyed, Lease, Payload, Release, Settings
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Appended,
+    Carried,
+    Keyed,
+    Lease,
+    Payload,
+    Release,
+    Settings,
+)
 from steno.store.sqlite import arriving, checkpoint
 from steno.store.sqlite.blocking import BlockingStore
 
@@ -36,7 +47,8 @@ PLATFORM = "crash"
 
 
 class Journal(Struct, frozen=True):
-    """A session as its readers know it. A fork holds the very objects that its parent holds, up to its base."""
+    """A session as its readers know it. A fork holds the very objects that its parent holds, up to
+    its base."""
 
     facts: tuple[AnyFact, ...] = ()
     drafts: dict[Stream, str] = {}
@@ -47,7 +59,9 @@ class Journal(Struct, frozen=True):
 
     def plus(self, *facts: AnyFact) -> "Journal":
         sealed = {sealed_by(fact) for fact in facts}
-        drafts = {stream: text for stream, text in self.drafts.items() if stream.started not in sealed}
+        drafts = {
+            stream: text for stream, text in self.drafts.items() if stream.started not in sealed
+        }
         return Journal(self.facts + facts, drafts)
 
 
@@ -77,7 +91,9 @@ class Hands:
     def __init__(self, path: Path, settings: Settings) -> None:
         self.path = path
         self.fresh_id = ""
-        self.settings = structs.replace(settings, now_ms=lambda: NOW_MS, new_id=lambda: self.fresh_id)
+        self.settings = structs.replace(
+            settings, now_ms=lambda: NOW_MS, new_id=lambda: self.fresh_id
+        )
         self.leases: dict[str, Lease] = {}
         self._store: BlockingStore | None = None
 
@@ -149,7 +165,9 @@ class Ensure(Verb, frozen=True):
     session: str
 
     def expect(self, world: World) -> tuple[World, object]:
-        made = world.with_journal(self.session, Journal((SessionStarted(PLATFORM, name=self.name),)))
+        made = world.with_journal(
+            self.session, Journal((SessionStarted(PLATFORM, name=self.name),))
+        )
         return structs.replace(made, names={**world.names, self.name: self.session}), self.session
 
     def perform(self, hands: Hands, world: World) -> object:
@@ -185,7 +203,9 @@ class Admit(Verb, frozen=True):
         return world, Admitted(self.session, journal.head, True)
 
     def perform(self, hands: Hands, world: World) -> object:
-        return hands.store.admit(Admission(input=self.input, session=self.session, payloads=self.payloads))
+        return hands.store.admit(
+            Admission(input=self.input, session=self.session, payloads=self.payloads)
+        )
 
 
 class Add(Verb, frozen=True):
@@ -248,7 +268,9 @@ class Append(Verb, frozen=True):
         return world.with_journal(self.session, after), Appended(before.head + 1, after.head, ())
 
     def perform(self, hands: Hands, world: World) -> object:
-        return hands.store.append(hands.leases[self.session], self.facts, world.journals[self.session].head)
+        return hands.store.append(
+            hands.leases[self.session], self.facts, world.journals[self.session].head
+        )
 
 
 class Write(Verb, frozen=True):
@@ -281,7 +303,8 @@ class Put(Verb, frozen=True):
 
 
 class Bring(Verb, frozen=True):
-    """Import a session, in several commits. Payloads come first, then its facts, its drafts, and one key."""
+    """Import a session, in several commits. Payloads come first, then its facts, its drafts, and
+    one key."""
 
     session: str
     name: str
@@ -298,14 +321,20 @@ class Bring(Verb, frozen=True):
 
     def perform(self, hands: Hands, world: World) -> object:
         records = [Record(seq, NOW_MS, fact) for seq, fact in enumerate(self.facts, start=1)]
-        carried: list[Carried] = [*map(Payload, self.payloads), *records, *self.drafts, Keyed(2, "told-1", 1)]
+        carried: list[Carried] = [
+            *map(Payload, self.payloads),
+            *records,
+            *self.drafts,
+            Keyed(2, "told-1", 1),
+        ]
         with mock.patch.object(arriving, "STEP_FACTS", 4):
             hands.store.bring(self.session, 0, carried)
         return None
 
 
 class Redact(Verb, frozen=True):
-    """Take the text of one fact out, wherever the session and its forks hold it. `texts` is what must be gone."""
+    """Take the text of one fact out, wherever the session and its forks hold it. `texts` is what
+    must be gone."""
 
     session: str
     target: Seq
@@ -318,8 +347,12 @@ class Redact(Verb, frozen=True):
             raise ValueError(f"fact {self.target} has no text")
         journals = {id: _replaced(journal, old, new) for id, journal in world.journals.items()}
         journals[self.session] = journals[self.session].plus(MessageRedacted(self.target))
-        payloads = {hash: owner for hash, owner in world.payloads.items() if hash not in payloads_of(old)}
-        after = structs.replace(world, journals=journals, payloads=payloads, gone=world.gone | set(self.texts))
+        payloads = {
+            hash: owner for hash, owner in world.payloads.items() if hash not in payloads_of(old)
+        }
+        after = structs.replace(
+            world, journals=journals, payloads=payloads, gone=world.gone | set(self.texts)
+        )
         return after, journals[self.session].head
 
     def perform(self, hands: Hands, world: World) -> object:

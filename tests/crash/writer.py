@@ -1,7 +1,9 @@
-"""A process that writes to a store as fast as it goes, to be killed: python -m tests.crash.writer PATH PAGES DURABILITY
+"""A process that writes to a store as fast as it goes, to be killed: python -m tests.crash.writer
+PATH PAGES DURABILITY
 
-Several sessions at once, through the async store. It says "ready" before it opens the store and, from then on, a line
-for each thing that it was told is stored (see acks.py). PAGES is how long the log gets before a checkpoint.
+Several sessions at once, through the async store. It says "ready" before it opens the store and,
+from then on, a line for each thing that it was told is stored (see acks.py). PAGES is how long the
+log gets before a checkpoint.
 """
 
 import asyncio
@@ -46,7 +48,9 @@ async def _talk(store: SqliteStore, session: str) -> None:
     tell_stored(session, 1, [started])
     n = 0
     while True:
-        said = InputAdmitted((Text(f"question {n} " + "?" * (n * 37 % 5000)),), "writer", f"{session}-{n}")
+        said = InputAdmitted(
+            (Text(f"question {n} " + "?" * (n * 37 % 5000)),), "writer", f"{session}-{n}"
+        )
         admitted = await store.admit(Admission(session=session, input=said))
         tell_stored(session, admitted.seq, [said])
         await Turn(store, await store.acquire(session), admitted.seq).run(n)
@@ -71,7 +75,9 @@ class Turn:
         await self._record(StepSealed(step, (Reasoning(thought), Text(text), call)))
         tool = await self._record(ToolStarted(step, "call"))
         output = await self._show(Stream(tool, "output"), n)
-        await self._record(ToolSettled(step, "call", Returned((Text(output),)), tool), TurnEnded(turn, "done"))
+        await self._record(
+            ToolSettled(step, "call", Returned((Text(output),)), tool), TurnEnded(turn, "done")
+        )
         await self._store.release(self._lease, self._head)
 
     async def _record(self, *facts: TurnFact) -> Seq:
@@ -92,5 +98,8 @@ if __name__ == "__main__":
     place, pages, durability = sys.argv[1:]
     os.write(1, b"ready\n")
     asyncio.run(
-        write(Path(place), msgspec.convert({"checkpoint_pages": int(pages), "durability": durability}, Settings))
+        write(
+            Path(place),
+            msgspec.convert({"checkpoint_pages": int(pages), "durability": durability}, Settings),
+        )
     )

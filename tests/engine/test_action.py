@@ -3,7 +3,17 @@
 import pytest
 
 import steno.journal.facts as f
-from steno.engine.action import WAIT_MS_MAX, Action, Ask, Begin, Finish, Limits, Rest, RunTools, next_action
+from steno.engine.action import (
+    WAIT_MS_MAX,
+    Action,
+    Ask,
+    Begin,
+    Finish,
+    Limits,
+    Rest,
+    RunTools,
+    next_action,
+)
 from steno.journal.parts import Refused, Returned, Text, ToolCall
 from steno.journal.state import State
 from tests.journal.folding import fold, in_place
@@ -58,7 +68,10 @@ def test_a_lost_attempt_is_repeated_a_bounded_number_of_times() -> None:
         return tuple(
             fact
             for i in range(times)
-            for fact in (f.StepStarted("m", attempt=i + 1), f.StepLost(3 + 2 * i, cause, "yes", "why"))
+            for fact in (
+                f.StepStarted("m", attempt=i + 1),
+                f.StepLost(3 + 2 * i, cause, "yes", "why"),
+            )
         )
 
     assert after(*BEGUN, *lost(2, "server_error")) == Ask(attempt=3)
@@ -66,7 +79,9 @@ def test_a_lost_attempt_is_repeated_a_bounded_number_of_times() -> None:
     assert after(*BEGUN, *lost(1, "refused")) == ended("failed", "refused", "why")
 
 
-def test_another_attempt_waits_as_the_provider_asked_and_a_wait_beyond_the_bound_ends_the_turn() -> None:
+def test_another_attempt_waits_as_the_provider_asked_and_a_wait_beyond_the_bound_ends_the_turn() -> (
+    None
+):
     def asked_to_wait(wait_ms: int | None) -> Action:
         return after(*ASKED, f.StepLost(3, "rate_limited", "yes", "busy", wait_ms))
 
@@ -93,11 +108,17 @@ def test_steering_inputs_are_taken_by_the_next_request_in_order() -> None:
 def test_an_input_that_steered_a_request_too_long_is_asked_again_once_there_is_a_summary() -> None:
     steer = f.InputAdmitted((Text("also"),), "cli", mode="steer")
     refused = (f.StepStarted("m", takes=(4,)), f.StepLost(6, "too_long", "yes"))
-    assert after(*ASKED, steer, f.StepSealed(3, (Text("yo"),)), *refused, f.Compacted(1, "s")) == Ask()
+    assert (
+        after(*ASKED, steer, f.StepSealed(3, (Text("yo"),)), *refused, f.Compacted(1, "s")) == Ask()
+    )
 
 
 def test_a_turn_that_reaches_its_limit_of_steps_ends_and_says_so() -> None:
-    steps: list[f.AnyFact] = [f.StepStarted("m"), f.StepSealed(3, (CALL,)), f.ToolSettled(3, "c", Returned())]
+    steps: list[f.AnyFact] = [
+        f.StepStarted("m"),
+        f.StepSealed(3, (CALL,)),
+        f.ToolSettled(3, "c", Returned()),
+    ]
     facts: list[f.AnyFact] = [*BEGUN, *steps]
     for _ in range(3):
         at = len(facts) + 1
@@ -121,8 +142,14 @@ def test_a_cut_off_turn_is_acknowledged_by_one_request_unless_that_is_lost() -> 
 
 
 @pytest.mark.promise(20)
-def test_what_was_cut_off_is_taken_up_in_a_bounded_number_of_turns_each_with_all_its_attempts() -> None:
-    facts: list[f.AnyFact] = [*ASKED, f.StepLost(3, "killed", "unknown"), f.TurnEnded(2, "interrupted", "killed")]
+def test_what_was_cut_off_is_taken_up_in_a_bounded_number_of_turns_each_with_all_its_attempts() -> (
+    None
+):
+    facts: list[f.AnyFact] = [
+        *ASKED,
+        f.StepLost(3, "killed", "unknown"),
+        f.TurnEnded(2, "interrupted", "killed"),
+    ]
     for _ in range(4):
         turn = len(facts) + 1
         facts.append(f.TurnStarted(f.Continues(2)))
@@ -139,18 +166,27 @@ KILLED = f.TurnEnded(2, "interrupted", "killed")
 
 
 def killed_again(times: int, cause: str = "killed", takes: tuple[int, ...] = ()) -> list[f.AnyFact]:
-    """A turn that was killed after it said something, and as many continuations of the one before."""
+    """A turn that was killed after it said something, and as many continuations of the one
+    before."""
     facts: list[f.AnyFact] = [*ASKED, f.StepSealed(3, (Text("a"),), "interrupted"), KILLED]
     for _ in range(times):
         last = max(at for at, fact in enumerate(facts, start=1) if isinstance(fact, f.TurnStarted))
         turn = len(facts) + 1
-        facts += [f.TurnStarted(f.Continues(last)), f.StepStarted("m", takes=takes, acknowledges=str(last))]
-        facts += [f.StepSealed(turn + 1, (Text("b"),), "interrupted"), f.TurnEnded(turn, "interrupted", cause)]
+        facts += [
+            f.TurnStarted(f.Continues(last)),
+            f.StepStarted("m", takes=takes, acknowledges=str(last)),
+        ]
+        facts += [
+            f.StepSealed(turn + 1, (Text("b"),), "interrupted"),
+            f.TurnEnded(turn, "interrupted", cause),
+        ]
     return facts
 
 
 @pytest.mark.promise(20)
-def test_a_row_of_continuations_that_are_killed_is_bounded_and_a_person_or_a_signal_is_no_kill() -> None:
+def test_a_row_of_continuations_that_are_killed_is_bounded_and_a_person_or_a_signal_is_no_kill() -> (
+    None
+):
     def waits(facts: list[f.AnyFact]) -> bool:
         cut = fold(State(), in_place(facts)).cut_off
         return cut is not None and cut.waits()
@@ -165,10 +201,17 @@ def test_a_row_of_continuations_that_are_killed_is_bounded_and_a_person_or_a_sig
     assert after(*begun) == Ask(acknowledges=key), "what is said next takes it up"
     asked = [*begun, f.StepStarted("m", acknowledges=key)]
     shown = f.StepSealed(len(asked), (Text("c"),), "interrupted")
-    assert waits([*asked, shown, f.TurnEnded(len(begun), "interrupted", "killed")]), "and begins a new row"
+    assert waits([*asked, shown, f.TurnEnded(len(begun), "interrupted", "killed")]), (
+        "and begins a new row"
+    )
 
 
 @pytest.mark.promise(20)
 def test_what_a_person_stopped_is_not_taken_up() -> None:
-    stopped = (*ASKED, f.InterruptAsked(2), f.StepLost(3, "stopped", "no"), f.TurnEnded(2, "interrupted", "user"))
+    stopped = (
+        *ASKED,
+        f.InterruptAsked(2),
+        f.StepLost(3, "stopped", "no"),
+        f.TurnEnded(2, "interrupted", "user"),
+    )
     assert after(*stopped, SAID, f.TurnStarted(f.Takes(7))) == Ask()

@@ -36,7 +36,11 @@ def test_a_rule_for_a_tool_holds_for_each_call_of_it() -> None:
 
 
 def test_the_most_specific_rule_counts() -> None:
-    rules: dict[str, Verdict] = {"shell": "allow", "shell:git *": "ask", "shell:git status*": "allow"}
+    rules: dict[str, Verdict] = {
+        "shell": "allow",
+        "shell:git *": "ask",
+        "shell:git status*": "allow",
+    }
     assert shell(rules, "ls") == "allow"
     assert shell(rules, "git push") == "ask"
     assert shell(rules, "git status --short") == "allow"
@@ -47,7 +51,9 @@ def test_the_most_specific_rule_counts() -> None:
 def test_a_rule_that_denies_wins_over_everything() -> None:
     rules: dict[str, Verdict] = {"shell:git push*": "allow", "shell:*push*": "deny"}
     assert shell(rules, "git push", "shell") == "deny"
-    assert policy(rules).decide("shell", '{"command": "git push"}', "ask")[1] == Rule("shell", "*push*", "deny")
+    assert policy(rules).decide("shell", '{"command": "git push"}', "ask")[1] == Rule(
+        "shell", "*push*", "deny"
+    )
 
 
 def test_what_the_run_allows_comes_before_rules_that_ask() -> None:
@@ -73,7 +79,9 @@ def test_a_pattern_allows_no_command_that_hides_another(hidden: str) -> None:
     assert shell({"shell:git status*": "allow"}, hidden) == "ask"
 
 
-@pytest.mark.parametrize("hidden", ["cd src; rm x", "true && rm x", "echo $(rm x)", "(rm x)", "echo `rm x`", "a\nrm x"])
+@pytest.mark.parametrize(
+    "hidden", ["cd src; rm x", "true && rm x", "echo $(rm x)", "(rm x)", "echo `rm x`", "a\nrm x"]
+)
 def test_a_pattern_that_denies_finds_a_command_among_others(hidden: str) -> None:
     assert shell({"shell": "allow", "shell:rm *": "deny"}, hidden) == "deny"
 
@@ -96,19 +104,28 @@ def test_nothing_in_a_pattern_but_the_star_is_special() -> None:
     assert shell({"shell:echo .": "allow"}, "echo x") == "ask"
 
 
-@pytest.mark.parametrize("command", ["make test", "rm *.tmp", r"find . -name \*.py", "echo a; echo b", "a\nb", "\\"])
+@pytest.mark.parametrize(
+    "command", ["make test", "rm *.tmp", r"find . -name \*.py", "echo a; echo b", "a\nb", "\\"]
+)
 def test_the_rule_for_a_call_meets_that_command_and_no_other(command: str) -> None:
     def decided(text: str) -> Verdict:
         given = Policy().within({rule_for("shell", as_arguments(command)): "allow"})
         return given.decide("shell", as_arguments(text), "ask")[0]
 
     assert decided(command) == "allow"
-    for other in (command.replace("*", "x"), command + "x", "x" + command, command.replace("\\", "")):
+    for other in (
+        command.replace("*", "x"),
+        command + "x",
+        "x" + command,
+        command.replace("\\", ""),
+    ):
         assert decided(other) == ("allow" if other == command else "ask")
 
 
 def test_a_session_counts_before_the_configuration_and_deny_before_everything() -> None:
-    given = policy({"shell:ls*": "ask"}, "shell:cat").within({"shell": "allow", "shell:cat": "deny"})
+    given = policy({"shell:ls*": "ask"}, "shell:cat").within(
+        {"shell": "allow", "shell:cat": "deny"}
+    )
     assert given.decide("shell", as_arguments("ls -l"), "ask")[0] == "allow"
     assert given.decide("shell", as_arguments("cat"), "ask")[0] == "deny"
 
@@ -129,6 +146,8 @@ def as_arguments(command: str) -> str:
         ({"apply_patch": "ask", "edit_file": "allow"}, "ask"),
     ],
 )
-def test_a_call_that_stands_for_others_meets_their_rules(rules: dict[str, Verdict], verdict: Verdict) -> None:
+def test_a_call_that_stands_for_others_meets_their_rules(
+    rules: dict[str, Verdict], verdict: Verdict
+) -> None:
     edits = [("edit_file", json.dumps({"path": path})) for path in ("a.txt", "b.txt")]
     assert policy(rules).decide_all([("apply_patch", "{}"), *edits], "ask")[0] == verdict

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from steno.engine import tokens
 from steno.engine.action import Ask, Compact, FallBack, Finish, Limits, Room, next_action
-from steno.engine.compaction import CALLS_MAX, LeftOut, Plan, Portion, ask, plan, portions, tell, weigh
+from steno.engine.compaction import (
+    CALLS_MAX,
+    LeftOut,
+    Plan,
+    Portion,
+    ask,
+    plan,
+    portions,
+    tell,
+    weigh,
+)
 from steno.engine.recover import recover
 from steno.journal.facts import (
     Compacted,
@@ -26,7 +36,16 @@ from steno.journal.facts import (
     TurnStarted,
     Usage,
 )
-from steno.journal.history import Answered, Entry, History, Said, Settled, Standing, Summarised, Weighed
+from steno.journal.history import (
+    Answered,
+    Entry,
+    History,
+    Said,
+    Settled,
+    Standing,
+    Summarised,
+    Weighed,
+)
 from steno.journal.parts import Returned, Text, ToolCall
 from steno.journal.state import State
 from tests.journal.folding import fold, in_place
@@ -51,9 +70,11 @@ def placed(*facts: Fact) -> list[tuple[int, Standing]]:
 
 
 def text_of(portion: Portion, whole: dict[int, Entry] | None = None) -> str:
-    """A portion as the summariser reads it; `whole` are entries whose text was let go, by their facts."""
+    """A portion as the summariser reads it; `whole` are entries whose text was let go, by their
+    facts."""
     lines: list[Entry | LeftOut] = [
-        (whole or {})[entry.fact] if isinstance(entry, Weighed) else entry for entry in portion.entries
+        (whole or {})[entry.fact] if isinstance(entry, Weighed) else entry
+        for entry in portion.entries
     ]
     return "\n".join(tell(line, portion.entry_chars) for line in lines)
 
@@ -102,7 +123,13 @@ def test_what_an_open_turn_answers_stays_word_for_word(keep: int) -> None:
 
 def test_what_was_pinned_stays_when_later_turns_come() -> None:
     """The beginning of a request does not change from turn to turn."""
-    story = [*TURN_WITH_CALLS, Compacted(7, "so far"), StepStarted("m"), answered(11, "done"), TurnEnded(2, "done")]
+    story = [
+        *TURN_WITH_CALLS,
+        Compacted(7, "so far"),
+        StepStarted("m"),
+        answered(11, "done"),
+        TurnEnded(2, "done"),
+    ]
     later = [said("and now?"), TurnStarted(Takes(14))]
     before = [entry for _, entry in placed(*story)]
     assert [entry for _, entry in placed(*story, *later)][: len(before)] == before
@@ -111,9 +138,21 @@ def test_what_was_pinned_stays_when_later_turns_come() -> None:
 @pytest.mark.promise(29)
 def test_an_earlier_summary_is_given_as_what_it_is_and_never_as_dialogue() -> None:
     facts = [
-        *(said("one " + LONG), TurnStarted(Takes(1)), StepStarted("m"), answered(3, "1 " + LONG), TurnEnded(2, "done")),
+        *(
+            said("one " + LONG),
+            TurnStarted(Takes(1)),
+            StepStarted("m"),
+            answered(3, "1 " + LONG),
+            TurnEnded(2, "done"),
+        ),
         Compacted(5, "They counted to one."),
-        *(said("two " + LONG), TurnStarted(Takes(7)), StepStarted("m"), answered(9, "2 " + LONG), TurnEnded(8, "done")),
+        *(
+            said("two " + LONG),
+            TurnStarted(Takes(7)),
+            StepStarted("m"),
+            answered(9, "2 " + LONG),
+            TurnEnded(8, "done"),
+        ),
         *(said("three"), TurnStarted(Takes(12))),
     ]
     made = plan(placed(*facts), 10)
@@ -136,8 +175,12 @@ def test_nothing_is_planned_where_nothing_would_go() -> None:
 
 
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=60), st.integers(200, 20_000))
-def test_the_summariser_is_asked_a_bounded_number_of_times(lengths: list[int], chars_max: int) -> None:
-    entries = tuple(Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1))
+def test_the_summariser_is_asked_a_bounded_number_of_times(
+    lengths: list[int], chars_max: int
+) -> None:
+    entries = tuple(
+        Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1)
+    )
     made = [*map(text_of, portions(Plan(len(entries), entries), chars_max))]
     assert 1 <= len(made) <= CALLS_MAX
     assert sum(map(len, made)) <= chars_max * CALLS_MAX + 200
@@ -155,16 +198,22 @@ def test_ten_thousand_messages_are_shortened_and_say_so() -> None:
 
 
 @given(st.lists(st.integers(1, 9_000), min_size=1, max_size=60), st.integers(200, 20_000))
-def test_a_summariser_is_told_the_same_whether_or_not_memory_has_the_text(lengths: list[int], chars_max: int) -> None:
-    entries = tuple(Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1))
+def test_a_summariser_is_told_the_same_whether_or_not_memory_has_the_text(
+    lengths: list[int], chars_max: int
+) -> None:
+    entries = tuple(
+        Said(i, (Text(f"m{i} " + "y" * length),)) for i, length in enumerate(lengths, start=1)
+    )
     weighed = tuple(Weighed(entry.seq, Said, entry.seq, (), *weigh(entry)) for entry in entries)
     whole: dict[int, Entry] = {entry.seq: entry for entry in entries}
     expected = [*map(text_of, portions(Plan(len(entries), entries), chars_max))]
-    assert [text_of(one, whole) for one in portions(Plan(len(entries), weighed), chars_max)] == expected
+    assert [
+        text_of(one, whole) for one in portions(Plan(len(entries), weighed), chars_max)
+    ] == expected
     assert tokens.of_entries(weighed) == tokens.of_entries(entries)
 
 
-# --- when -------------------------------------------------------------------------------------------------------
+# --- when -----------------------------------------------------------------------------------------
 
 OPEN = (ContextSet("m"), said("hello"), TurnStarted(Takes(2)))
 
@@ -208,7 +257,12 @@ def test_a_summary_that_failed_is_not_tried_again_before_the_next_answer(outcome
     action = next_action(state(*tried), LIMITS, lambda: room(1_001))
     assert isinstance(action, Finish)
     assert "could not be made" in str(action.facts)
-    onward = (*tried, StepStarted("m"), answered(6, "calling", "c"), ToolSettled(6, "c", Returned()))
+    onward = (
+        *tried,
+        StepStarted("m"),
+        answered(6, "calling", "c"),
+        ToolSettled(6, "c", Returned()),
+    )
     assert next_action(state(*onward), LIMITS, lambda: room(1_001)) == Compact()
 
 
@@ -222,22 +276,39 @@ def test_where_no_summary_can_be_made_the_next_model_makes_one() -> None:
     assert next_action(state(*fallen), limits, lambda: room(1_001)) == Compact()
     again = (*fallen, HelperStarted("summary", "b"), HelperEnded(7, "failed"))
     assert isinstance(next_action(state(*again), limits, lambda: room(1_001)), Finish)
-    refused = (*OPEN, StepStarted("m"), StepLost(4, "too_long", "yes"), HelperStarted("summary", "m"))
-    assert next_action(state(*refused, HelperEnded(6, "failed")), limits, lambda: room(10)) == FallBack("b")
-    helped = (*refused, HelperEnded(6, "done"), Compacted(1, "s"), StepStarted("m"), StepLost(9, "too_long", "yes"))
+    refused = (
+        *OPEN,
+        StepStarted("m"),
+        StepLost(4, "too_long", "yes"),
+        HelperStarted("summary", "m"),
+    )
+    assert next_action(
+        state(*refused, HelperEnded(6, "failed")), limits, lambda: room(10)
+    ) == FallBack("b")
+    helped = (
+        *refused,
+        HelperEnded(6, "done"),
+        Compacted(1, "s"),
+        StepStarted("m"),
+        StepLost(9, "too_long", "yes"),
+    )
     assert isinstance(next_action(state(*helped), limits, lambda: room(10)), Finish)
 
 
 def test_a_provider_that_finds_the_request_too_long_is_believed() -> None:
     lost = (*OPEN, StepStarted("m"), StepLost(4, "too_long", "yes"))
     assert next_action(state(*lost), LIMITS, lambda: room(10)) == Compact()
-    assert isinstance(next_action(state(*lost), LIMITS, lambda: room(10, compactable=False)), Finish)
+    assert isinstance(
+        next_action(state(*lost), LIMITS, lambda: room(10, compactable=False)), Finish
+    )
     shorter = (*lost, HelperStarted("summary", "m"), HelperEnded(6, "done"), Compacted(1, "s"))
     assert next_action(state(*shorter), LIMITS, lambda: room(10)) == Ask()
 
 
 @pytest.mark.promise(8, 28)
-def test_a_kill_while_a_summary_is_made_leaves_the_old_context_and_says_that_the_call_is_uncertain() -> None:
+def test_a_kill_while_a_summary_is_made_leaves_the_old_context_and_says_that_the_call_is_uncertain() -> (
+    None
+):
     facts = (*OPEN, HelperStarted("summary", "m"))
     assert recover(state(*facts), ()) == (
         HelperEnded(4, "unknown", sent="unknown"),
@@ -247,7 +318,7 @@ def test_a_kill_while_a_summary_is_made_leaves_the_old_context_and_says_that_the
     assert recover(state(*between_turns), ()) == (HelperEnded(2, "unknown", sent="unknown"),)
 
 
-# --- how long ---------------------------------------------------------------------------------------------------
+# --- how long -------------------------------------------------------------------------------------
 
 
 def test_what_the_provider_counted_is_not_estimated() -> None:
@@ -260,6 +331,8 @@ def test_what_the_provider_counted_is_not_estimated() -> None:
     assert tokens.of_request(fold(History(), in_place(hidden))) < 100
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("abcd", 1), ("abcde", 2), ("日本語", 3), ("añoé", 1)])
+@pytest.mark.parametrize(
+    ("text", "count"), [("", 0), ("abcd", 1), ("abcde", 2), ("日本語", 3), ("añoé", 1)]
+)
 def test_an_estimate_knows_scripts(text: str, count: int) -> None:
     assert tokens.estimate(text) == count

@@ -60,7 +60,9 @@ def taken(answer: object, titled: bool = False) -> Distilled:
 
 def test_messages_are_told_with_their_numbers() -> None:
     found = source(SessionStarted("chat"), *turn(2, "which cup?", "the blue one"))
-    assert found == Source(0, 6, "#2 user: which cup?\n#4 assistant: the blue one", frozenset((2, 4)))
+    assert found == Source(
+        0, 6, "#2 user: which cup?\n#4 assistant: the blue one", frozenset((2, 4))
+    )
 
 
 def test_no_text_can_be_taken_for_the_beginning_of_another_message() -> None:
@@ -82,10 +84,15 @@ def test_what_is_read_of_a_session_is_no_longer_than_what_is_told_of_it() -> Non
     text = "".join(f"{number} " for number in range(9_000)).strip()
     call = ToolCall("c", "write_file", text)
     facts: list[AnyFact] = [SessionStarted("chat"), *turn(2, text, text), StepStarted("m")]
-    facts += [StepSealed(7, (Reasoning(text), Text(text), call)), ToolSettled(7, "c", Returned((Text(text),)))]
+    facts += [
+        StepSealed(7, (Reasoning(text), Text(text), call)),
+        ToolSettled(7, "c", Returned((Text(text),))),
+    ]
     records = [distillation.brief(record) for record in in_place(facts)]
     assert max(len(encode(record.fact)) for record in records) < MESSAGE_CHARS + 300
-    assert distillation.source(records, 0, 100_000) == distillation.source(in_place(facts), 0, 100_000)
+    assert distillation.source(records, 0, 100_000) == distillation.source(
+        in_place(facts), 0, 100_000
+    )
 
 
 def test_what_a_person_hid_or_took_back_is_not_told() -> None:
@@ -135,7 +142,15 @@ def test_an_item_that_points_at_nothing_that_was_shown_is_dropped() -> None:
 
 def test_text_is_cut_to_size() -> None:
     item = {"text": "i" * 500, "seqs": [2]}
-    made = taken({"title": "t" * 500, "summary": "s" * 9_000, "decisions": 30 * [item], "open": [], "facts": []})
+    made = taken(
+        {
+            "title": "t" * 500,
+            "summary": "s" * 9_000,
+            "decisions": 30 * [item],
+            "open": [],
+            "facts": [],
+        }
+    )
     assert (len(made.title), len(made.summary)) == (TITLE_CHARS_MAX, SUMMARY_CHARS_MAX)
     assert len(made.items) == ITEMS_MAX
     assert {len(one.text) for one in made.items} == {ITEM_CHARS_MAX}
@@ -168,7 +183,10 @@ def test_an_answer_that_is_not_as_asked_is_refused(answer: str) -> None:
 
 @given(st.text())
 def test_any_answer_is_taken_or_refused(answer: str) -> None:
-    for whole in (answer, json.dumps(EMPTY | {"title": answer, "facts": [{"text": answer, "seqs": [2]}]})):
+    for whole in (
+        answer,
+        json.dumps(EMPTY | {"title": answer, "facts": [{"text": answer, "seqs": [2]}]}),
+    ):
         try:
             made = taken(whole)
         except Unusable:

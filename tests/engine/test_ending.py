@@ -18,7 +18,11 @@ VISIT = Visit("s", 2, "cli")
         (ListingRow(), (), Standing("none")),
         (ListingRow(last_turn="done", model="m"), (), Standing("done", model="m")),
         (ListingRow(last_turn="failed", waiting=[(7, 7)]), (), Standing("failed", waiting=True)),
-        (ListingRow(last_turn="done"), (said("hi"), f.TurnStarted(f.Takes(1))), Standing("interrupted")),
+        (
+            ListingRow(last_turn="done"),
+            (said("hi"), f.TurnStarted(f.Takes(1))),
+            Standing("interrupted"),
+        ),
     ],
 )
 def test_a_session_is_left_as_recovery_will_close_it(

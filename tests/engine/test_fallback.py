@@ -3,7 +3,17 @@
 import pytest
 
 import steno.journal.facts as f
-from steno.engine.action import WAIT_MS_MAX, Action, Ask, Compact, FallBack, Finish, Limits, Room, next_action
+from steno.engine.action import (
+    WAIT_MS_MAX,
+    Action,
+    Ask,
+    Compact,
+    FallBack,
+    Finish,
+    Limits,
+    Room,
+    next_action,
+)
 from steno.engine.recover import recover
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Returned, Text, ToolCall
@@ -23,7 +33,9 @@ def after(*facts: f.AnyFact, limits: Limits = LIMITS) -> Action:
     return next_action(fold(State(), in_place([*BEGUN, *facts])), limits)
 
 
-def lost(at: int, model: str, cause: str = "overloaded", wait_ms: int | None = None) -> tuple[f.AnyFact, ...]:
+def lost(
+    at: int, model: str, cause: str = "overloaded", wait_ms: int | None = None
+) -> tuple[f.AnyFact, ...]:
     return f.StepStarted(model), f.StepLost(at, cause, "yes", "why", wait_ms)
 
 
@@ -48,7 +60,9 @@ def test_each_fallback_takes_over_once_in_their_order_and_then_the_turn_fails() 
 
 
 @pytest.mark.parametrize("cause", ["refused", "no_key", "no_model", "unknown_model"])
-def test_what_another_attempt_cannot_mend_and_another_model_may_is_passed_on_at_once(cause: str) -> None:
+def test_what_another_attempt_cannot_mend_and_another_model_may_is_passed_on_at_once(
+    cause: str,
+) -> None:
     assert after(*lost(4, "a", cause)) == FallBack("b")
 
 
@@ -65,17 +79,30 @@ def test_a_fallback_goes_on_with_what_broke_off_and_may_break_off_as_often() -> 
     again = (*broken, f.StepStarted("a"), f.StepSealed(6, (Text("lf"),), "incomplete"))
     assert after(*again) == FallBack("b")
     assert after(*again, TO_B) == Ask(goes_on=True)
-    assert after(*again, TO_B, f.StepStarted("b"), f.StepSealed(9, (Text("!"),), "incomplete")) == FallBack("c")
+    assert after(
+        *again, TO_B, f.StepStarted("b"), f.StepSealed(9, (Text("!"),), "incomplete")
+    ) == FallBack("c")
 
 
 def test_a_fallback_stays_for_the_turn_and_an_input_that_steered_is_not_forgotten() -> None:
     steer = f.InputAdmitted((Text("also"),), "cli", mode="steer")
-    answered = (f.StepStarted("a"), steer, f.StepSealed(4, (Text("yo"),)), f.StepStarted("a", takes=(5,)))
+    answered = (
+        f.StepStarted("a"),
+        steer,
+        f.StepSealed(4, (Text("yo"),)),
+        f.StepStarted("a", takes=(5,)),
+    )
     facts = (*answered, f.StepLost(7, "no_key", "yes"))
     assert after(*facts) == FallBack("b")
     assert after(*facts, TO_B) == Ask()
     call = ToolCall("t", "shell", "{}")
-    worked = (*facts, TO_B, f.StepStarted("b"), f.StepSealed(10, (call,)), f.ToolSettled(10, "t", Returned()))
+    worked = (
+        *facts,
+        TO_B,
+        f.StepStarted("b"),
+        f.StepSealed(10, (call,)),
+        f.ToolSettled(10, "t", Returned()),
+    )
     assert after(*worked) == Ask()
     assert fold(State(), in_place([*BEGUN, *worked])).turn.fallen == ["b"]  # type: ignore[union-attr]
 
@@ -87,7 +114,9 @@ def test_a_new_goal_does_not_give_a_fallback_its_attempts_again() -> None:
 
 
 def test_a_stop_ends_the_turn_before_anybody_takes_over() -> None:
-    assert after(*lost(4, "a", "no_key"), f.InterruptAsked(2)) == Finish((f.TurnEnded(2, "interrupted", "user"),))
+    assert after(*lost(4, "a", "no_key"), f.InterruptAsked(2)) == Finish(
+        (f.TurnEnded(2, "interrupted", "user"),)
+    )
 
 
 def test_a_fallback_that_takes_less_may_have_a_summary_made_once_more() -> None:
@@ -103,7 +132,12 @@ def test_the_chosen_model_stays_the_sessions_own_and_the_next_turn_begins_with_i
     row = fold(ListingRow(), in_place(facts))
     assert (row.model, row.fallback) == ("a", "b")
     state = fold(State(), in_place(facts))
-    closed = [*facts, *recover(state, ()), f.InputAdmitted((Text("on"),), "cli"), f.TurnStarted(f.Takes(8))]
+    closed = [
+        *facts,
+        *recover(state, ()),
+        f.InputAdmitted((Text("on"),), "cli"),
+        f.TurnStarted(f.Takes(8)),
+    ]
     state = fold(State(), in_place(closed))
     assert state.context is not None
     assert state.context.own_model == "a"

@@ -1,4 +1,5 @@
-"""Recovery, by equality: every shape that a killed writer can leave open, and the facts that close it."""
+"""Recovery, by equality: every shape that a killed writer can leave open, and the facts that close
+it."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,9 @@ def test_a_turn_that_had_not_asked_yet_is_ended() -> None:
 
 
 @pytest.mark.promise(8)
-def test_a_request_of_which_nothing_came_back_is_lost_and_nobody_knows_whether_it_was_sent() -> None:
+def test_a_request_of_which_nothing_came_back_is_lost_and_nobody_knows_whether_it_was_sent() -> (
+    None
+):
     lost = f.StepLost(3, "killed", sent="unknown")
     assert recover(state(*ASKED), []) == (lost, KILLED)
     assert recover(state(*ASKED), [Draft(TEXT, "")]) == (lost, KILLED)
@@ -56,8 +59,12 @@ def test_text_that_was_shown_is_sealed_as_interrupted() -> None:
 
 def test_reasoning_that_was_shown_is_sealed_before_the_text() -> None:
     thought, both = Draft(REASONING, "hm"), [Draft(TEXT, "hi"), Draft(REASONING, "hm")]
-    assert recover(state(*ASKED), [thought])[0] == f.StepSealed(3, (Reasoning("hm"),), "interrupted")
-    assert recover(state(*ASKED), both)[0] == f.StepSealed(3, (Reasoning("hm"), Text("hi")), "interrupted")
+    assert recover(state(*ASKED), [thought])[0] == f.StepSealed(
+        3, (Reasoning("hm"),), "interrupted"
+    )
+    assert recover(state(*ASKED), both)[0] == f.StepSealed(
+        3, (Reasoning("hm"), Text("hi")), "interrupted"
+    )
 
 
 @pytest.mark.promise(19)
@@ -72,13 +79,24 @@ def test_a_tool_that_had_started_is_unknown_and_one_that_had_not_never_ran() -> 
 
 @pytest.mark.promise(19)
 def test_what_a_tool_had_printed_is_kept() -> None:
-    started = [*CALLED, f.ToolStarted(3, "a"), f.ToolStarted(3, "b"), f.ToolSettled(3, "a", Returned(), 5)]
+    started = [
+        *CALLED,
+        f.ToolStarted(3, "a"),
+        f.ToolStarted(3, "b"),
+        f.ToolSettled(3, "a", Returned(), 5),
+    ]
     printed = [Draft(Stream(6, "output"), "half")]
-    assert recover(state(*started), printed) == (f.ToolSettled(3, "b", Unknown((Text("half"),)), 6), KILLED)
+    assert recover(state(*started), printed) == (
+        f.ToolSettled(3, "b", Unknown((Text("half"),)), 6),
+        KILLED,
+    )
 
 
 def test_a_tool_that_was_settled_is_not_settled_again() -> None:
-    settled: list[f.AnyFact] = [f.ToolSettled(3, "a", Returned()), f.ToolSettled(3, "b", Refused("no"))]
+    settled: list[f.AnyFact] = [
+        f.ToolSettled(3, "a", Returned()),
+        f.ToolSettled(3, "b", Refused("no")),
+    ]
     assert recover(state(*CALLED, *settled), []) == (KILLED,)
 
 
@@ -104,7 +122,7 @@ def test_every_view_shows_the_turn_as_interrupted_with_its_cause() -> None:
     ]
 
 
-# --- for every journal -------------------------------------------------------------------------------------------
+# --- for every journal ----------------------------------------------------------------------------
 
 
 def closing_records(journal: Journal) -> list[f.Record]:
@@ -144,7 +162,12 @@ def test_recovery_leaves_no_call_and_no_turn_without_an_outcome(journal: Journal
         assert all(call.started is None for call in turn.calls.values())
         return  # it waits for a person
     assert [turn.seq for turn in view.turns if turn.outcome is None and turn.seq > max(forks)] == []
-    calls = [call.id for m in view.messages if m.seq > max(forks) and m.state == "complete" for call in m.tool_calls]
+    calls = [
+        call.id
+        for m in view.messages
+        if m.seq > max(forks) and m.state == "complete"
+        for call in m.tool_calls
+    ]
     settled = [message.tool_call_id for message in view.messages if message.role == "tool"]
     never_ran = [
         part.id
@@ -160,7 +183,9 @@ streams = st.builds(Stream, near_seqs, st.sampled_from(["text", "reasoning", "ou
 
 
 @given(any_records(), st.lists(st.builds(Draft, streams, st.text(max_size=3)), max_size=5))
-def test_recovery_closes_the_turn_after_any_sequence_of_facts(records: list[f.Record], drafts: list[Draft]) -> None:
+def test_recovery_closes_the_turn_after_any_sequence_of_facts(
+    records: list[f.Record], drafts: list[Draft]
+) -> None:
     after = fold(State(), records + closing_records(Journal(records, drafts)))
     assert after.turn is None or waits_for_approval(after.turn)
     if after.turn is not None:
@@ -168,7 +193,7 @@ def test_recovery_closes_the_turn_after_any_sequence_of_facts(records: list[f.Re
         assert fold(after, closing).turn is None
 
 
-# --- approvals ---------------------------------------------------------------------------------------------------
+# --- approvals ------------------------------------------------------------------------------------
 
 WAITING: list[f.AnyFact] = [*CALLED, f.ApprovalAsked(3, "a")]
 
@@ -196,12 +221,16 @@ def test_an_answer_beside_a_call_that_waits_is_closed_and_the_question_stays(sho
     speaking = [*WAITING, f.StepStarted("model")]
     closing = recover(state(*speaking), [Draft(Stream(6, "text"), shown)] if shown else [])
     assert closing == (
-        (f.StepSealed(6, (Text("half"),), "interrupted"),) if shown else (f.StepLost(6, "killed", sent="unknown"),)
+        (f.StepSealed(6, (Text("half"),), "interrupted"),)
+        if shown
+        else (f.StepLost(6, "killed", sent="unknown"),)
     )
     assert recover(state(*speaking, *closing), []) == ()
     assert [call.call for call in open_calls(*speaking, *closing)] == [A, B]
     denied = [f.ToolSettled(3, call.id, Refused("no")) for call in (A, B)]
-    assert isinstance(next_action(state(*speaking, *closing, *denied), Limits()), Ask), "the turn goes on"
+    assert isinstance(next_action(state(*speaking, *closing, *denied), Limits()), Ask), (
+        "the turn goes on"
+    )
 
 
 @pytest.mark.promise(37)
@@ -230,7 +259,9 @@ def test_a_call_that_was_approved_and_started_waits_no_more() -> None:
 
 @pytest.mark.promise(37)
 def test_a_persons_stop_ends_a_turn_that_waits() -> None:
-    assert recover(state(*WAITING, f.InterruptAsked(2)), [])[-1] == f.TurnEnded(2, "interrupted", "user")
+    assert recover(state(*WAITING, f.InterruptAsked(2)), [])[-1] == f.TurnEnded(
+        2, "interrupted", "user"
+    )
 
 
 def open_calls(*facts: f.AnyFact) -> list[OpenCall]:

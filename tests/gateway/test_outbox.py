@@ -1,4 +1,5 @@
-"""What to do about a delivery, and what the answer of a place means: two functions of what is known."""
+"""What to do about a delivery, and what the answer of a place means: two functions of what is
+known."""
 
 import asyncio
 from typing import Any
@@ -70,9 +71,18 @@ def test_the_waits_between_tries_grow_and_are_bounded() -> None:
     ("answer", "meaning"),
     [
         *((Answered(status), Delivered(f"status {status}")) for status in (200, 201, 202, 204)),
-        *((Answered(status), DeliveryRefused(f"status {status}", final=True)) for status in (400, 401, 404, 410, 422)),
-        *((Answered(status), DeliveryRefused(f"status {status}")) for status in (301, 302, 408, 425, 429, 503)),
-        *((Answered(status), DeliveryRefused(f"status {status}", unknown=True)) for status in (500, 502, 504)),
+        *(
+            (Answered(status), DeliveryRefused(f"status {status}", final=True))
+            for status in (400, 401, 404, 410, 422)
+        ),
+        *(
+            (Answered(status), DeliveryRefused(f"status {status}"))
+            for status in (301, 302, 408, 425, 429, 503)
+        ),
+        *(
+            (Answered(status), DeliveryRefused(f"status {status}", unknown=True))
+            for status in (500, 502, 504)
+        ),
         (Unreached("unreachable"), DeliveryRefused("unreachable")),
         (Unanswered("timeout"), DeliveryRefused("timeout", unknown=True)),
     ],
@@ -95,7 +105,9 @@ def test_what_plugins_hear(came: Any, word: str | None) -> None:
     assert told(came) == word
 
 
-def test_a_webhook_says_what_it_knows_of_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_says_what_it_knows_of_a_place_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("steno.gateway.webhook.TOTAL_S", 1.0)
     asyncio.run(silent_and_absent())
 

@@ -1,7 +1,8 @@
 """Writes random journals that a real writer could have written, killed at any moment.
 
-The author keeps its own books instead of asking the folds that are under test. A journal is `tidy` if forks, rewinds
-and compactions fall between turns; otherwise they fall anywhere that the store allows.
+The author keeps its own books instead of asking the folds that are under test. A journal is `tidy`
+if forks, rewinds and compactions fall between turns; otherwise they fall anywhere that the store
+allows.
 """
 
 from collections.abc import Callable
@@ -40,8 +41,11 @@ class Journal(Struct):
 
 
 def journals(tidy: bool = True, closed: bool = False) -> st.SearchStrategy[Journal]:
-    """`closed`: nothing is left open at the end. A seed reaches further than drawing each move; its length shrinks."""
-    return st.builds(written, st.integers(0, 2**32), st.integers(0, MOVES_MAX), st.just(tidy), st.just(closed))
+    """`closed`: nothing is left open at the end. A seed reaches further than drawing each move; its
+    length shrinks."""
+    return st.builds(
+        written, st.integers(0, 2**32), st.integers(0, MOVES_MAX), st.just(tidy), st.just(closed)
+    )
 
 
 def written(seed: int, moves: int, tidy: bool = True, closed: bool = False) -> Journal:
@@ -86,7 +90,14 @@ class Author:
     # --- what can happen next
 
     def moves(self) -> list[Move]:
-        return [self.admit, self.admit, self.take_back, self.aside, self.hide, *5 * self._turn_moves()]
+        return [
+            self.admit,
+            self.admit,
+            self.take_back,
+            self.aside,
+            self.hide,
+            *5 * self._turn_moves(),
+        ]
 
     def _turn_moves(self) -> list[Move]:
         if self.turn is None:
@@ -97,12 +108,25 @@ class Author:
         if self.step is not None:
             return [self.stream, self.stream, self.seal, self.seal, self.lose, self.interrupt]
         if self.calls:
-            return [self.ask_approval, self.decide, self.start_tool, self.output, self.settle, self.settle]
+            return [
+                self.ask_approval,
+                self.decide,
+                self.start_tool,
+                self.output,
+                self.settle,
+                self.settle,
+            ]
         return [self.start_step, self.start_step, self.start_step, self.end_turn, self.interrupt]
 
     def aside(self) -> None:
         """Something of which there is little in any journal."""
-        rare: list[Move] = [self.rename, self.redact, self.set_rule, self.set_goal, *4 * [self.outside]]
+        rare: list[Move] = [
+            self.rename,
+            self.redact,
+            self.set_rule,
+            self.set_goal,
+            *4 * [self.outside],
+        ]
         rare += [*3 * [self.visit], *3 * [self.leave], *2 * [self.forget]]
         rare += [] if self.turn is not None else 2 * [self.distil]
         self.pick(rare if self.tidy else [*rare, *3 * [self.edit]])()
@@ -161,7 +185,9 @@ class Author:
     def seal(self) -> None:
         if self.step is None:
             return
-        ended: f.StepEnding = self.pick(["complete", "complete", "complete", "length", "incomplete", "interrupted"])
+        ended: f.StepEnding = self.pick(
+            ["complete", "complete", "complete", "length", "incomplete", "interrupted"]
+        )
         parts: list[Content] = []
         if reasoning := self.drafts.pop(Stream(self.step, "reasoning"), ""):
             parts.append(Reasoning(reasoning))
@@ -186,10 +212,16 @@ class Author:
 
     def decide(self) -> None:
         if self.asked:
-            self.write(f.ApprovalDecided(self.pick(sorted(self.asked.values())), self.pick(["allow", "deny"]), "user"))
+            self.write(
+                f.ApprovalDecided(
+                    self.pick(sorted(self.asked.values())), self.pick(["allow", "deny"]), "user"
+                )
+            )
 
     def set_rule(self) -> None:
-        self.write(f.RuleSet(self.pick(["shell", "shell:ls*"]), self.pick(["allow", "ask", "deny", None])))
+        self.write(
+            f.RuleSet(self.pick(["shell", "shell:ls*"]), self.pick(["allow", "ask", "deny", None]))
+        )
 
     def set_goal(self) -> None:
         self.write(f.GoalSet(self.pick(["", *WORDS])))
@@ -236,7 +268,9 @@ class Author:
             self.seal()
         for call, started in sorted(self.calls.items()):
             text = "" if started is None else self.drafts.pop(Stream(started, "output"), "")
-            outcome = Refused("stopped") if started is None else Unknown((Text(text),) if text else ())
+            outcome = (
+                Refused("stopped") if started is None else Unknown((Text(text),) if text else ())
+            )
             self.write(f.ToolSettled(_step_of(call), call, outcome, started))
         self.calls = {}
         self.end_turn()
@@ -250,11 +284,14 @@ class Author:
         self.visits.append(self.write(f.SessionAttended(self.pick(WORDS), "test")))
 
     def leave(self) -> None:
-        """Whoever leaves owes plugins a word in the same commit, whether it turns out to be the end or not."""
+        """Whoever leaves owes plugins a word in the same commit, whether it turns out to be the end
+        or not."""
         attended = self.pick([None, *self.visits])
         self.write(f.SessionEnded("left", attended=attended))
         if attended is not None and self.pick([True, False]):
-            self.hooks.append(self.write(f.HookOwed("end", "k", plugins=("a", "b"), attended=attended, by="me")))
+            self.hooks.append(
+                self.write(f.HookOwed("end", "k", plugins=("a", "b"), attended=attended, by="me"))
+            )
 
     def hide(self) -> None:
         messages = self.seqs_of(f.InputAdmitted, f.StepStarted, f.ToolStarted)
@@ -275,7 +312,10 @@ class Author:
             case "attempt" if self.deliveries:
                 self.write(f.DeliveryAttempted(self.pick(self.deliveries), self.pick(["", "me"])))
             case "deliver" if self.deliveries:
-                owed, refused = self.pick(self.deliveries), f.DeliveryRefused("no", final=self.pick([True, False]))
+                owed, refused = (
+                    self.pick(self.deliveries),
+                    f.DeliveryRefused("no", final=self.pick([True, False])),
+                )
                 outcomes = (f.Delivered("r"), refused, f.DeliveryExpired())
                 self.write(self.pick([f.DeliverySettled(owed, outcome) for outcome in outcomes]))
             case "owe_hook":
@@ -297,12 +337,18 @@ class Author:
 
     def set_context(self) -> None:
         model = self.pick(["model", "another"])
-        self.write(f.ContextSet(model, self.pick(WORDS), instead_of="" if model == "model" else "model"))
+        self.write(
+            f.ContextSet(model, self.pick(WORDS), instead_of="" if model == "model" else "model")
+        )
 
     def distil(self) -> None:
         """Range and items are as a runner would have them: what was said up to here."""
-        items = tuple(Item(self.pick(["decision", "open", "fact"]), self.pick(WORDS), (1,)) for _ in range(2))
-        self.write(Distilled(0, len(self.records), self.pick(WORDS), self.pick(WORDS), items, "model"))
+        items = tuple(
+            Item(self.pick(["decision", "open", "fact"]), self.pick(WORDS), (1,)) for _ in range(2)
+        )
+        self.write(
+            Distilled(0, len(self.records), self.pick(WORDS), self.pick(WORDS), items, "model")
+        )
 
     def forget(self) -> None:
         distilled = self.seqs_of(Distilled)

@@ -9,7 +9,8 @@ from steno.journal.facts import AnyFact
 
 
 def structs() -> dict[str, type[msgspec.Struct]]:
-    """By tag; those that have none, by class name. Facts first, each followed by what it can hold."""
+    """By tag; those that have none, by class name. Facts first, each followed by what it can
+    hold."""
     found: dict[str, type[msgspec.Struct]] = {}
     for kind in get_args(AnyFact):
         _collect(kind, found)
@@ -32,7 +33,9 @@ def name_of(kind: type[msgspec.Struct]) -> str:
 
 
 def declared_fields() -> set[str]:
-    return {f"{name}.{field}" for name, kind in structs().items() for field in kind.__struct_fields__}
+    return {
+        f"{name}.{field}" for name, kind in structs().items() for field in kind.__struct_fields__
+    }
 
 
 def written_fields(value: Any) -> set[str]:

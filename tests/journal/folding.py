@@ -16,7 +16,10 @@ V = TypeVar("V", State, Transcript, History, ListingRow, UsageTotal)
 
 def in_place(sequence: Sequence[Fact], first: int = 1) -> list[Record]:
     """The n-th fact at seq n, one second apart."""
-    return [Record(seq, 1_000 * seq, cast(AnyFact, fact)) for seq, fact in enumerate(sequence, start=first)]
+    return [
+        Record(seq, 1_000 * seq, cast(AnyFact, fact))
+        for seq, fact in enumerate(sequence, start=first)
+    ]
 
 
 def fold(view: V, records: Sequence[Record]) -> V:

@@ -4,10 +4,11 @@
     NAME.facts.json   what each line meant when it was written, with every field spelled out
     NAME.views.json   what the views made of the whole
 
-To add one, write NAME.jsonl and run `python -m tests.journal.goldens`: it writes what is missing beside it. Do this
-for every new tag and for every field added to an old one. NEVER edit or remove a .jsonl or a .facts.json: there are
-stores in the world that hold such bytes. Only a .views.json may be written again (delete it, run the command, read
-the difference), and only when a view is meant to say something else about the same facts.
+To add one, write NAME.jsonl and run `python -m tests.journal.goldens`: it writes what is missing
+beside it. Do this for every new tag and for every field added to an old one. NEVER edit or remove a
+.jsonl or a .facts.json: there are stores in the world that hold such bytes. Only a .views.json may
+be written again (delete it, run the command, read the difference), and only when a view is meant to
+say something else about the same facts.
 """
 
 import json
@@ -67,8 +68,8 @@ def _open(records: list[Record]) -> dict[str, Any]:
 
 
 def spelled_out(value: Any) -> Any:
-    """Every field of every struct, defaults too, with its tag. JSON would join two lone surrogates, so text with
-    such stands as a Python literal."""
+    """Every field of every struct, defaults too, with its tag. JSON would join two lone surrogates,
+    so text with such stands as a Python literal."""
     if isinstance(value, msgspec.Struct):
         tag = value.__struct_config__.tag
         fields = {name: spelled_out(getattr(value, name)) for name in value.__struct_fields__}

@@ -1,4 +1,5 @@
-"""Random values of every fact, built from the declarations: a new fact is covered the day it is declared."""
+"""Random values of every fact, built from the declarations: a new fact is covered the day it is
+declared."""
 
 import types
 import typing
@@ -40,8 +41,11 @@ wide_ints: st.SearchStrategy[int] = st.integers(-(2**63), 2**63 - 1)
 near_seqs: st.SearchStrategy[int] = st.integers(0, 30)
 
 
-def built(annotation: Any, ints: st.SearchStrategy[int], strings: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    """A strategy for any type that a fact may hold. An unforeseen type is an error, never left out."""
+def built(
+    annotation: Any, ints: st.SearchStrategy[int], strings: st.SearchStrategy[str]
+) -> st.SearchStrategy[Any]:
+    """A strategy for any type that a fact may hold. An unforeseen type is an error, never left
+    out."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return st.one_of([built(kind, ints, strings) for kind in arguments])

@@ -1,4 +1,5 @@
-"""Any fact goes to bytes and back unchanged, and bytes that are no fact say what is wrong with them."""
+"""Any fact goes to bytes and back unchanged, and bytes that are no fact say what is wrong with
+them."""
 
 import json
 import subprocess
@@ -10,7 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from steno.journal.codec import DecodeError, UnknownFact, decode, decode_listing, encode, escape, unescape
+from steno.journal.codec import (
+    DecodeError,
+    UnknownFact,
+    decode,
+    decode_listing,
+    encode,
+    escape,
+    unescape,
+)
 from steno.journal.facts import InputAdmitted, Record, SessionRenamed
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Text
@@ -67,7 +76,10 @@ def test_ordinary_text_is_not_touched_by_the_escape(text: str) -> None:
 
 def test_the_escape_is_the_documented_one() -> None:
     assert escape("a\ud800b\0c\ufdd0d") == "a\ufdd0d800b\ufdd00000c\ufdd0fdd0d"
-    assert encode(SessionRenamed("\ud800")) == '{"type":"session.renamed","title":"\ufdd0d800"}'.encode()
+    assert (
+        encode(SessionRenamed("\ud800"))
+        == '{"type":"session.renamed","title":"\ufdd0d800"}'.encode()
+    )
 
 
 @given(texts)
@@ -95,12 +107,15 @@ for thread in threads: thread.join()
 
 
 def test_threads_that_first_meet_a_listing_row_at_once_all_read_it() -> None:
-    """msgspec prepares a type where it first meets it, and crashes if two threads do that together."""
+    """msgspec prepares a type where it first meets it, and crashes if two threads do that
+    together."""
     for _ in range(5):
-        assert subprocess.run([sys.executable, "-c", MEETING], check=False, timeout=60).returncode == 0
+        assert (
+            subprocess.run([sys.executable, "-c", MEETING], check=False, timeout=60).returncode == 0
+        )
 
 
-# --- what is no fact --------------------------------------------------------------------------------------------
+# --- what is no fact ------------------------------------------------------------------------------
 
 
 def test_an_unknown_tag_is_an_unknown_fact_by_name() -> None:
@@ -123,9 +138,18 @@ def test_an_unknown_field_is_refused_by_name(fact: Any) -> None:
         (b'{"type":"rewound","to":null}', r"'rewound'.*\$\.to"),
         (b'{"type":"rewound"}', r"'rewound'.*`to`"),
         (b'{"type":"turn.ended","turn":1,"outcome":"splendid"}', r"'turn\.ended'.*splendid"),
-        (b'{"type":"input.admitted","parts":[{"type":"hologram"}],"source":"x"}', r"'input\.admitted'.*hologram"),
-        (b'{"type":"input.admitted","parts":[{"type":"text","text":"a","b":1}],"source":"x"}', r"\$\.parts\[0\]"),
-        ('{"type":"session.renamed","title":["\ufdd0d800"]}'.encode(), r"'session\.renamed'.*\$\.title"),
+        (
+            b'{"type":"input.admitted","parts":[{"type":"hologram"}],"source":"x"}',
+            r"'input\.admitted'.*hologram",
+        ),
+        (
+            b'{"type":"input.admitted","parts":[{"type":"text","text":"a","b":1}],"source":"x"}',
+            r"\$\.parts\[0\]",
+        ),
+        (
+            '{"type":"session.renamed","title":["\ufdd0d800"]}'.encode(),
+            r"'session\.renamed'.*\$\.title",
+        ),
         (b'{"to":3}', "type"),
         (b'{"type":7}', "type"),
         (b'{"type":[]}', "type"),
@@ -156,7 +180,9 @@ def test_half_a_fact_is_no_fact(fact: Any, data: st.DataObject) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -169,7 +195,9 @@ def test_bytes_of_others_are_refused_and_nothing_worse(body: bytes) -> None:
 
 
 @given(facts(), st.data())
-def test_a_field_of_another_type_is_a_fact_or_refused_and_nothing_worse(fact: Any, data: st.DataObject) -> None:
+def test_a_field_of_another_type_is_a_fact_or_refused_and_nothing_worse(
+    fact: Any, data: st.DataObject
+) -> None:
     fields = json.loads(encode(fact))
     name = data.draw(st.sampled_from(sorted(fields)))
     fields[name] = data.draw(json_values)

@@ -33,7 +33,12 @@ def test_it_is_owed_with_the_input_taken_by_a_turn_and_due_with_its_end() -> Non
 
 
 def test_an_input_that_steers_is_answered_by_the_turn_that_is_open() -> None:
-    steered = (f.SessionStarted("cli"), said("one"), f.TurnStarted(f.Takes(2)), said("two", "steer"))
+    steered = (
+        f.SessionStarted("cli"),
+        said("one"),
+        f.TurnStarted(f.Takes(2)),
+        said("two", "steer"),
+    )
     owed = f.DeliveryOwed(4, "phone", "example.org", "k")
     taken = (*steered, owed, f.StepStarted("m", takes=(4,)))
     assert the_one(*taken).taken == 6
@@ -54,14 +59,23 @@ def test_what_is_continued_or_run_again_before_anybody_was_told_is_told_with_its
 
 
 def test_what_was_tried_stays_what_it_was() -> None:
-    tried = (*ENDED, f.DeliveryAttempted(3, "me", 4), f.TurnStarted(f.Continues(4)), f.TurnEnded(7, "done"))
+    tried = (
+        *ENDED,
+        f.DeliveryAttempted(3, "me", 4),
+        f.TurnStarted(f.Continues(4)),
+        f.TurnEnded(7, "done"),
+    )
     assert (the_one(*tried).turn, the_one(*tried).tries, the_one(*tried).by) == (4, 1, "me")
     open_still = (*TAKEN, f.DeliveryAttempted(3, "me", 4), f.TurnEnded(4, "interrupted", "killed"))
     assert the_one(*open_still).turn == 4, "a view showed it as ended before that was stored"
 
 
 def test_a_try_that_failed_leaves_it_owed_and_says_why() -> None:
-    failed = (*ENDED, f.DeliveryAttempted(3, "me", 4), f.DeliverySettled(3, f.DeliveryRefused("status 503")))
+    failed = (
+        *ENDED,
+        f.DeliveryAttempted(3, "me", 4),
+        f.DeliverySettled(3, f.DeliveryRefused("status 503")),
+    )
     one = the_one(*failed)
     assert (one.tries, one.tried_ms, one.by, one.cause) == (1, 6_000, "", "status 503")
     assert the_one(*failed, f.DeliveryAttempted(3, "you", 4)).cause == ""
@@ -77,7 +91,9 @@ def test_it_is_owed_until_it_arrived_expired_was_refused_or_taken_back() -> None
 def test_of_those_that_are_settled_the_last_few_are_remembered() -> None:
     facts = [f.DeliveryOwed(2, "phone", "x", str(number)) for number in range(SETTLED_MAX + 2)]
     settled = [f.DeliverySettled(seq, f.Delivered()) for seq in range(3, 3 + len(facts))]
-    assert [owed for owed, _ in folded(*ACCEPTED[:2], *facts, *settled).settled] == list(range(5, 3 + len(facts)))
+    assert [owed for owed, _ in folded(*ACCEPTED[:2], *facts, *settled).settled] == list(
+        range(5, 3 + len(facts))
+    )
 
 
 def test_a_fork_owes_nothing_of_it() -> None:

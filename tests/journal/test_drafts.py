@@ -9,7 +9,9 @@ from steno.journal.facts import AnyFact, StepLost, StepSealed, ToolSettled, Turn
 from steno.journal.parts import File, Reasoning, Refused, Returned, Text, ToolCall, Unknown
 
 TEXT, REASONING, OUTPUT = Stream(3, "text"), Stream(3, "reasoning"), Stream(5, "output")
-SEALED = StepSealed(3, (Reasoning("hm"), Text("a"), ToolCall("x", "t", "{}"), Text("b"), Reasoning("m")))
+SEALED = StepSealed(
+    3, (Reasoning("hm"), Text("a"), ToolCall("x", "t", "{}"), Text("b"), Reasoning("m"))
+)
 
 
 def test_a_fact_seals_the_streams_of_what_it_ends() -> None:
@@ -56,5 +58,7 @@ PAYLOAD = File(sha256(LONG.encode("utf-8", "surrogatepass")).hexdigest(), "text/
         (ToolSettled(3, "x", Returned((PAYLOAD,)), 5), Draft(OUTPUT, LONG[:-1]), False),
     ],
 )
-def test_a_fact_keeps_a_draft_only_with_every_character(fact: AnyFact, draft: Draft, kept: bool) -> None:
+def test_a_fact_keeps_a_draft_only_with_every_character(
+    fact: AnyFact, draft: Draft, kept: bool
+) -> None:
     assert keeps(fact, draft) is kept

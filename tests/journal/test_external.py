@@ -1,4 +1,5 @@
-"""Facts of an external runtime in every fold: calls that overlap, threads that fall behind, usage told later."""
+"""Facts of an external runtime in every fold: calls that overlap, threads that fall behind, usage
+told later."""
 
 import pytest
 
@@ -67,7 +68,9 @@ def test_a_thread_falls_behind_what_it_cannot_know(fact: f.AnyFact, behind: bool
 
 
 def test_a_fork_has_no_thread() -> None:
-    state = fold(State(), in_place([*BEGUN, f.SessionStarted("test", forked_from=f.ForkPoint("s", 4))]))
+    state = fold(
+        State(), in_place([*BEGUN, f.SessionStarted("test", forked_from=f.ForkPoint("s", 4))])
+    )
     assert (state.threads, state.behind) == ({}, frozenset())
 
 
@@ -102,6 +105,10 @@ def test_a_redaction_takes_what_was_shown_and_what_came_late() -> None:
 
 
 def test_an_opaque_item_is_shown_as_such() -> None:
-    facts = [*BEGUN, f.StepStarted("codex:m"), f.StepSealed(5, (Opaque("codex", "dream", '{"id":"d"}'),))]
+    facts = [
+        *BEGUN,
+        f.StepStarted("codex:m"),
+        f.StepSealed(5, (Opaque("codex", "dream", '{"id":"d"}'),)),
+    ]
     messages = fold(Transcript(), in_place(facts)).messages
     assert messages[-1].text == '[codex item dream: {"id":"d"}]'

@@ -1,4 +1,5 @@
-"""What holds for every view and every journal: a fold never raises, forgets nothing it was told, and needs no clock."""
+"""What holds for every view and every journal: a fold never raises, forgets nothing it was told,
+and needs no clock."""
 
 import copy
 from typing import Any
@@ -30,13 +31,18 @@ every_view = pytest.mark.parametrize("kind", VIEWS)
 def closed(journal: Journal) -> list[f.Record]:
     """The journal with what closes it, whatever it waits for."""
     state = fold(State(), journal.records)
-    closing = [f.Record(state.head + i, 0, fact) for i, fact in enumerate(close(state, journal.drafts), start=1)]
+    closing = [
+        f.Record(state.head + i, 0, fact)
+        for i, fact in enumerate(close(state, journal.drafts), start=1)
+    ]
     return journal.records + closing
 
 
 @every_view
 @given(journals(tidy=False), st.lists(st.integers(1, 20)))
-def test_folding_page_by_page_equals_folding_at_once(kind: type[Any], journal: Journal, sizes: list[int]) -> None:
+def test_folding_page_by_page_equals_folding_at_once(
+    kind: type[Any], journal: Journal, sizes: list[int]
+) -> None:
     view, rest = kind(), journal.records
     for size in sizes:
         page, rest = rest[:size], rest[size:]
@@ -46,7 +52,9 @@ def test_folding_page_by_page_equals_folding_at_once(kind: type[Any], journal: J
 
 @every_view
 @given(journals(tidy=False), journals(tidy=False))
-def test_two_folds_side_by_side_do_not_touch_each_other(kind: type[Any], one: Journal, two: Journal) -> None:
+def test_two_folds_side_by_side_do_not_touch_each_other(
+    kind: type[Any], one: Journal, two: Journal
+) -> None:
     alone = fold(kind(), one.records)
     beside, other = kind(), kind()
     for i in range(max(len(one.records), len(two.records))):
@@ -65,7 +73,9 @@ def test_a_fold_changes_no_fact(kind: type[Any], journal: Journal) -> None:
 
 @every_view
 @given(any_records())
-def test_a_fold_never_raises_whatever_the_order_of_facts(kind: type[Any], records: list[f.Record]) -> None:
+def test_a_fold_never_raises_whatever_the_order_of_facts(
+    kind: type[Any], records: list[f.Record]
+) -> None:
     fold(kind(), records)
 
 
@@ -73,7 +83,9 @@ streams = st.builds(Stream, near_seqs, st.sampled_from(["text", "reasoning", "ou
 
 
 @given(any_records(), st.lists(st.builds(Draft, streams, st.text(max_size=3)), max_size=5))
-def test_reading_a_view_never_raises_whatever_the_order_of_facts(records: list[f.Record], drafts: list[Draft]) -> None:
+def test_reading_a_view_never_raises_whatever_the_order_of_facts(
+    records: list[f.Record], drafts: list[Draft]
+) -> None:
     fold(History(), records).entries()
     transcript = fold(Transcript(), records)
     transcript.show_drafts(drafts)
@@ -93,7 +105,9 @@ def test_a_list_gives_a_session_the_title_that_its_transcript_has(records: list[
 
 
 @given(journals(tidy=False))
-def test_answers_stand_in_the_order_of_their_addresses_and_what_waits_stands_last(journal: Journal) -> None:
+def test_answers_stand_in_the_order_of_their_addresses_and_what_waits_stands_last(
+    journal: Journal,
+) -> None:
     messages = fold(Transcript(), journal.records).messages
     assert len(messages) == len({message.seq for message in messages})
     answers = [message.seq for message in messages if message.role != "user"]
@@ -105,7 +119,10 @@ def test_answers_stand_in_the_order_of_their_addresses_and_what_waits_stands_las
 @pytest.mark.promise(47)
 @given(journals(), st.randoms(use_true_random=False))
 def test_the_clock_changes_neither_order_nor_content(journal: Journal, clock: Any) -> None:
-    other = [f.Record(record.seq, clock.randrange(-(10**15), 10**15), record.fact) for record in journal.records]
+    other = [
+        f.Record(record.seq, clock.randrange(-(10**15), 10**15), record.fact)
+        for record in journal.records
+    ]
     assert fold(State(), other) == fold(State(), journal.records)
     assert fold(History(), other) == fold(History(), journal.records)
     views = fold(Transcript(), other), fold(Transcript(), journal.records)
@@ -115,17 +132,23 @@ def test_the_clock_changes_neither_order_nor_content(journal: Journal, clock: An
     assert views[0] == views[1]
 
 
-# --- the transcript ----------------------------------------------------------------------------------------------
+# --- the transcript -------------------------------------------------------------------------------
 
 
 @given(journals())
-def test_a_streaming_message_is_sealed_under_the_address_it_was_streamed_at(journal: Journal) -> None:
+def test_a_streaming_message_is_sealed_under_the_address_it_was_streamed_at(
+    journal: Journal,
+) -> None:
     live = fold(Transcript(), journal.records)
     live.show_drafts(journal.drafts)
     sealed = {message.seq: message for message in fold(Transcript(), closed(journal)).messages}
     for message in live.messages:
         later = sealed[message.seq]
-        assert (later.role, later.turn, later.tool_call_id) == (message.role, message.turn, message.tool_call_id)
+        assert (later.role, later.turn, later.tool_call_id) == (
+            message.role,
+            message.turn,
+            message.tool_call_id,
+        )
         assert later.text.startswith(message.text)
         assert later.state != "streaming"
 
@@ -139,7 +162,9 @@ def test_compaction_and_rewind_take_nothing_from_the_transcript(journal: Journal
 
 
 @given(journals())
-def test_the_transcript_marks_exactly_what_is_hidden_whenever_it_was_hidden(journal: Journal) -> None:
+def test_the_transcript_marks_exactly_what_is_hidden_whenever_it_was_hidden(
+    journal: Journal,
+) -> None:
     hidden: dict[int, bool] = {}
     for record in journal.records:
         if isinstance(record.fact, f.MessageHidden):
@@ -148,7 +173,7 @@ def test_the_transcript_marks_exactly_what_is_hidden_whenever_it_was_hidden(jour
         assert message.hidden == hidden.get(message.seq, False)
 
 
-# --- the history -------------------------------------------------------------------------------------------------
+# --- the history ----------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(30)
@@ -176,7 +201,10 @@ def test_a_model_sees_at_most_one_summary_and_sees_it_first(journal: Journal) ->
 def test_a_withdrawn_rewind_leaves_no_trace(journal: Journal, data: st.DataObject) -> None:
     head = len(journal.records)
     to = data.draw(st.integers(0, head))
-    undone = [f.Record(head + 1, 0, f.Rewound(to)), f.Record(head + 2, 0, f.RewindWithdrawn(head + 1))]
+    undone = [
+        f.Record(head + 1, 0, f.Rewound(to)),
+        f.Record(head + 2, 0, f.RewindWithdrawn(head + 1)),
+    ]
     before = fold(History(), journal.records).entries()
     assert fold(History(), journal.records + undone).entries() == before
 
@@ -186,17 +214,24 @@ def weigh(entry: Entry) -> tuple[int, int]:
 
 
 @given(
-    st.one_of(journals(tidy=False).map(lambda one: one.records), any_records()), st.integers(1, 7), st.integers(0, 9)
+    st.one_of(journals(tidy=False).map(lambda one: one.records), any_records()),
+    st.integers(1, 7),
+    st.integers(0, 9),
 )
-def test_text_that_was_let_go_is_restored_from_its_facts(records: list[f.Record], every: int, chars: int) -> None:
-    """Whatever came before and after: rewinds, summaries, hidden messages, forks and prompts that are run again."""
+def test_text_that_was_let_go_is_restored_from_its_facts(
+    records: list[f.Record], every: int, chars: int
+) -> None:
+    """Whatever came before and after: rewinds, summaries, hidden messages, forks and prompts that
+    are run again."""
     whole, thin = History(), History()
     for record in records:
         whole.apply(record)
         thin.apply(record)
         if record.seq % every == 0:
             thin.let_go(chars, weigh)
-    assert [kind_of(entry) for entry in thin.outline()] == [type(entry) for entry in whole.outline()]
+    assert [kind_of(entry) for entry in thin.outline()] == [
+        type(entry) for entry in whole.outline()
+    ]
     assert [at for at, _ in thin.placed()] == [at for at, _ in whole.placed()]
     facts = {record.seq: record.fact for record in records}
     thin.restore({one.fact: restored(one, facts[one.fact]) for one in thin.missing()})
@@ -216,13 +251,21 @@ A, B = (f.ToolSettled(3, call, Returned((Text(call),))) for call in "ab")
 @pytest.mark.parametrize(
     "later",
     [
-        pytest.param([A, f.SessionStarted("test", forked_from=f.ForkPoint("p", 5))], id="a fork with an open call"),
-        pytest.param([f.StepStarted("model"), f.StepSealed(5, (Text("."),)), B, A], id="outcomes after another answer"),
+        pytest.param(
+            [A, f.SessionStarted("test", forked_from=f.ForkPoint("p", 5))],
+            id="a fork with an open call",
+        ),
+        pytest.param(
+            [f.StepStarted("model"), f.StepSealed(5, (Text("."),)), B, A],
+            id="outcomes after another answer",
+        ),
         pytest.param([A, B, f.MessageHidden(5)], id="a hidden outcome"),
         pytest.param([A, B, f.Compacted(4, "so far")], id="a summary, and the prompt that it pins"),
     ],
 )
-def test_what_comes_later_finds_its_place_among_text_that_was_let_go(later: list[f.AnyFact]) -> None:
+def test_what_comes_later_finds_its_place_among_text_that_was_let_go(
+    later: list[f.AnyFact],
+) -> None:
     facts: list[f.AnyFact] = [*ASKED, *later]
     whole, thin = fold(History(), in_place(facts)), History()
     for record in in_place(facts):
@@ -241,11 +284,12 @@ def test_a_request_is_not_built_from_text_that_was_let_go() -> None:
         history.entries()
 
 
-# --- the state ---------------------------------------------------------------------------------------------------
+# --- the state ------------------------------------------------------------------------------------
 
 
 def one_turn(first: int) -> list[f.AnyFact]:
-    """A turn of 14 facts whose own seqs begin at `first`, with a tool, an approval, a delivery and a hook."""
+    """A turn of 14 facts whose own seqs begin at `first`, with a tool, an approval, a delivery and
+    a hook."""
     return [
         f.InputAdmitted((Text("hello"),), "test"),
         f.TurnStarted(f.Takes(first)),
@@ -275,7 +319,11 @@ def test_the_state_does_not_grow_with_finished_turns() -> None:
 @given(journals(closed=True), journals(closed=True))
 def test_a_fork_inherits_nothing_that_is_under_way(parent: Journal, child: Journal) -> None:
     state = fold(State(), parent.records)
-    state.apply(f.Record(state.head + 1, 0, f.SessionStarted("test", forked_from=f.ForkPoint("p", state.head))))
+    state.apply(
+        f.Record(
+            state.head + 1, 0, f.SessionStarted("test", forked_from=f.ForkPoint("p", state.head))
+        )
+    )
     assert (state.turn, state.pending, state.deliveries, state.hooks, state.threads, state.ended) == (
         None, {}, {}, {}, {}, None,
     )  # fmt: skip

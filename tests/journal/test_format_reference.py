@@ -1,4 +1,5 @@
-"""The format reference is true: its tables against the declarations, its prose against a reader made from it alone."""
+"""The format reference is true: its tables against the declarations, its prose against a reader
+made from it alone."""
 
 import contextlib
 import json
@@ -43,8 +44,14 @@ def sections() -> dict[str, list[list[str]]]:
     """The rows of the table under each heading of the fourth level."""
     found: dict[str, list[list[str]]] = {}
     for section in re.split(r"^#### ", REFERENCE.read_text(), flags=re.MULTILINE)[1:]:
-        heading, *lines = re.split(r"^##+ ", section, maxsplit=1, flags=re.MULTILINE)[0].splitlines()
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+        heading, *lines = re.split(r"^##+ ", section, maxsplit=1, flags=re.MULTILINE)[
+            0
+        ].splitlines()
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in lines
+            if line.startswith("| `")
+        ]
         found[heading.strip("`")] = rows
     return found
 
@@ -96,7 +103,9 @@ def test_fields_types_and_defaults_are_as_declared(kind: type[msgspec.Struct]) -
 
 
 def test_who_may_write_a_fact_is_as_declared() -> None:
-    rows = re.findall(r"^\| `([a-z.]+)` \| (lease|anyone|store) \|", REFERENCE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([a-z.]+)` \| (lease|anyone|store) \|", REFERENCE.read_text(), re.MULTILINE
+    )
     kinds = {tag: structs()[tag] for tag in TAGS}
     expected = {
         tag: "lease" if kind in TURN_FACTS else "anyone" if kind in FREE_FACTS else "store"
@@ -105,7 +114,7 @@ def test_who_may_write_a_fact_is_as_declared() -> None:
     assert dict(rows) == expected
 
 
-# --- a reader that knows the reference and nothing of steno ------------------------------------------------------
+# --- a reader that knows the reference and nothing of steno ---------------------------------------
 
 
 def crc_of_fact(session: int, seq: int, at_ms: int, body: bytes) -> int:
@@ -113,7 +122,9 @@ def crc_of_fact(session: int, seq: int, at_ms: int, body: bytes) -> int:
 
 
 def crc_of_draft(session: int, started: int, kind: str, start: int, text: bytes) -> int:
-    return zlib.crc32(struct.pack(">qq", session * 2**32 + started, start) + kind.encode("ascii") + text)
+    return zlib.crc32(
+        struct.pack(">qq", session * 2**32 + started, start) + kind.encode("ascii") + text
+    )
 
 
 def unescaped(value: Any) -> Any:
@@ -121,7 +132,11 @@ def unescaped(value: Any) -> Any:
         return re.sub("\ufdd0([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), value)
     if isinstance(value, list):
         return [unescaped(item) for item in value]
-    return {name: unescaped(item) for name, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: unescaped(item) for name, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def read_facts(connection: sqlite3.Connection, id: str) -> list[dict[str, Any]]:
@@ -132,13 +147,20 @@ def read_facts(connection: sqlite3.Connection, id: str) -> list[dict[str, Any]]:
         n, parent, base = row
         found = list(read_own(connection, n, base, last)) + found
         last = base
-        row = connection.execute("select n, parent, base from sessions where n = ?", (parent,)).fetchone()
+        row = connection.execute(
+            "select n, parent, base from sessions where n = ?", (parent,)
+        ).fetchone()
     return found
 
 
-def read_own(connection: sqlite3.Connection, n: int, base: int, last: int) -> Iterator[dict[str, Any]]:
+def read_own(
+    connection: sqlite3.Connection, n: int, base: int, last: int
+) -> Iterator[dict[str, Any]]:
     rows = connection.execute(
-        "select seq, at_ms, crc, body from facts where session = ? and seq > ? and seq <= ? order by seq",
+        (
+            "select seq, at_ms, crc, body from facts where session = ? and seq > ? and seq <= ? "
+            "order by seq"
+        ),
         (n, base, last),
     )
     for expected, (seq, at_ms, crc, body) in enumerate(rows, start=base + 1):
@@ -150,7 +172,11 @@ def read_own(connection: sqlite3.Connection, n: int, base: int, last: int) -> It
 def read_drafts(connection: sqlite3.Connection, n: int) -> dict[tuple[int, str], str]:
     streams: dict[tuple[int, str], str] = {}
     for started, kind, start, crc, text in connection.execute(
-        "select started, kind, start, crc, text from drafts where session = ? order by started, kind, start", (n,)
+        (
+            "select started, kind, start, crc, text from drafts where session = ? order by "
+            "started, kind, start"
+        ),
+        (n,),
     ):
         assert crc == crc_of_draft(n, started, kind, start, text.encode())
         so_far = streams.get((started, kind), "")
@@ -175,10 +201,14 @@ def test_a_reader_made_from_the_reference_alone_reads_a_store(tmp_path: Path) ->
     with open_library(path) as library:
         store = library.store
         parent = store.create(f.SessionStarted("test"))
-        store.admit(Admission(input=f.InputAdmitted((Text(difficult),), "test", "k"), session=parent))
+        store.admit(
+            Admission(input=f.InputAdmitted((Text(difficult),), "test", "k"), session=parent)
+        )
         fork = store.fork(parent, 2, f.SessionStarted("test"))
         store.admit(Admission(input=f.InputAdmitted((), "test"), session=parent))
-        grandchild = store.fork(store.fork(fork, 3, f.SessionStarted("test")), 2, f.SessionStarted("test"))
+        grandchild = store.fork(
+            store.fork(fork, 3, f.SessionStarted("test")), 2, f.SessionStarted("test")
+        )
         store.add(grandchild, [f.SessionRenamed("mine")])
         lease = store.acquire(parent)
         store.append(lease, [f.TurnStarted(f.Takes(2)), f.StepStarted("m")], 3)
@@ -188,11 +218,20 @@ def test_a_reader_made_from_the_reference_alone_reads_a_store(tmp_path: Path) ->
             shared, own = read_facts(connection, grandchild), read_facts(connection, parent)
             n, *_ = connection.execute("select n from sessions where id = ?", (parent,)).fetchone()
             drafts = read_drafts(connection, n)
-            by_hand = connection.execute("select seq from journal where session = ? order by seq", (parent,)).fetchall()
-            keys = connection.execute("select source, key, session, seq, count from keys").fetchall()
+            by_hand = connection.execute(
+                "select seq from journal where session = ? order by seq", (parent,)
+            ).fetchall()
+            keys = connection.execute(
+                "select source, key, session, seq, count from keys"
+            ).fetchall()
     started, said = (
         {"type": "session.started", "platform": "test"},
-        {"type": "input.admitted", "parts": [{"type": "text", "text": difficult}], "source": "test", "key": "k"},
+        {
+            "type": "input.admitted",
+            "parts": [{"type": "text", "text": difficult}],
+            "source": "test",
+            "key": "k",
+        },
     )
     assert own[:2] == [started, said]
     assert [fact["type"] for fact in own[2:]] == ["input.admitted", "turn.started", "step.started"]

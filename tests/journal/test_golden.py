@@ -1,4 +1,5 @@
-"""Old bytes stay readable for ever. How to add golden journals, and why never to edit one, is in goldens.py."""
+"""Old bytes stay readable for ever. How to add golden journals, and why never to edit one, is in
+goldens.py."""
 
 import json
 from pathlib import Path
@@ -33,7 +34,11 @@ def test_the_views_say_what_they_said(journal: Path) -> None:
 
 
 def test_every_tag_is_in_a_golden_journal() -> None:
-    found = {json.loads(body)["type"] for journal in goldens.journals() for body in goldens.bodies(journal)}
+    found = {
+        json.loads(body)["type"]
+        for journal in goldens.journals()
+        for body in goldens.bodies(journal)
+    }
     assert found == TAGS
 
 
@@ -50,7 +55,11 @@ def test_a_golden_journal_is_a_whole_session(journal: Path) -> None:
 def same_as_far_as_known(was: Any, is_now: Any) -> Any:
     """What is there now without the fields that nobody knew then."""
     if isinstance(was, dict) and isinstance(is_now, dict):
-        return {name: same_as_far_as_known(was[name], value) for name, value in is_now.items() if name in was}
+        return {
+            name: same_as_far_as_known(was[name], value)
+            for name, value in is_now.items()
+            if name in was
+        }
     if isinstance(was, list) and isinstance(is_now, list) and len(was) == len(is_now):
         return [same_as_far_as_known(*pair) for pair in zip(was, is_now, strict=True)]
     return is_now

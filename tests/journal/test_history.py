@@ -24,7 +24,16 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.history import HIDDEN, Answered, Closed, Entry, History, Said, Settled, Summarised
+from steno.journal.history import (
+    HIDDEN,
+    Answered,
+    Closed,
+    Entry,
+    History,
+    Said,
+    Settled,
+    Summarised,
+)
 from steno.journal.parts import Content, Refused, Returned, Text, ToolCall, Unknown
 from tests.journal.folding import entries, fold, in_place, said
 from tests.journal.test_carry import moved
@@ -92,10 +101,13 @@ def test_an_input_is_told_when_it_is_taken_and_each_stands_for_itself() -> None:
         Said(5, (Text("a"),)),
     ]
     later = [StepSealed(8, (Text("ok"),)), TurnEnded(2, "done"), TurnStarted(Takes(4))]
-    assert entries(*story, *later)[3:] == [Answered(8, (Text("ok"),), "complete"), Said(4, (Text("b"),))]
+    assert entries(*story, *later)[3:] == [
+        Answered(8, (Text("ok"),), "complete"),
+        Said(4, (Text("b"),)),
+    ]
 
 
-# --- turns that did not end well ---------------------------------------------------------------------------------
+# --- turns that did not end well ------------------------------------------------------------------
 
 
 @pytest.mark.promise(24)
@@ -108,7 +120,12 @@ def test_the_prompt_of_a_turn_that_came_to_nothing_is_absent(outcome: TurnOutcom
 
 @pytest.mark.promise(24)
 def test_the_prompt_of_a_failed_turn_with_sealed_steps_stays_and_is_closed() -> None:
-    failed = [*TOOLS[:8], StepStarted("model"), StepLost(9, "provider", "yes"), TurnEnded(2, "failed", "provider")]
+    failed = [
+        *TOOLS[:8],
+        StepStarted("model"),
+        StepLost(9, "provider", "yes"),
+        TurnEnded(2, "failed", "provider"),
+    ]
     told = entries(*failed)
     assert told[0] == SAID_ONE
     assert told[-1] == Closed(2, "failed", "provider")
@@ -117,7 +134,11 @@ def test_the_prompt_of_a_failed_turn_with_sealed_steps_stays_and_is_closed() -> 
 
 @pytest.mark.promise(24)
 def test_the_prompt_of_a_stopped_turn_with_partial_text_stays_and_is_closed() -> None:
-    stopped = [*ONE[:3], StepSealed(3, (Text("on"),), "interrupted"), TurnEnded(2, "interrupted", "user")]
+    stopped = [
+        *ONE[:3],
+        StepSealed(3, (Text("on"),), "interrupted"),
+        TurnEnded(2, "interrupted", "user"),
+    ]
     assert entries(*stopped) == [
         SAID_ONE,
         Answered(3, (Text("on"),), "interrupted"),
@@ -126,7 +147,9 @@ def test_the_prompt_of_a_stopped_turn_with_partial_text_stays_and_is_closed() ->
 
 
 def test_the_prompt_of_a_running_turn_is_told_while_attempts_are_lost() -> None:
-    assert entries(*ONE[:3], StepLost(3, "dropped", "unknown"), StepStarted("model", attempt=2)) == [SAID_ONE]
+    assert entries(
+        *ONE[:3], StepLost(3, "dropped", "unknown"), StepStarted("model", attempt=2)
+    ) == [SAID_ONE]
 
 
 @pytest.mark.promise(24)
@@ -151,14 +174,17 @@ def test_the_calls_of_an_answer_that_broke_off_are_not_told(ended: StepEnding) -
     assert entries(*ONE[:3], StepSealed(3, parts, ended))[1] == Answered(3, (Text("look"),), ended)
 
 
-# --- hiding ------------------------------------------------------------------------------------------------------
+# --- hiding ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(45)
 def test_a_hidden_message_is_not_told_until_it_is_put_back() -> None:
     assert entries(*ONE, MessageHidden(1)) == [ANSWERED_ONE]
     assert entries(*ONE, MessageHidden(3)) == [SAID_ONE]
-    assert entries(*ONE, MessageHidden(3), MessageHidden(3, hidden=False)) == [SAID_ONE, ANSWERED_ONE]
+    assert entries(*ONE, MessageHidden(3), MessageHidden(3, hidden=False)) == [
+        SAID_ONE,
+        ANSWERED_ONE,
+    ]
 
 
 @pytest.mark.promise(45)
@@ -177,7 +203,7 @@ def test_the_marker_of_a_closed_turn_is_no_message_and_cannot_be_hidden() -> Non
     assert entries(*stopped, MessageHidden(2))[-1] == Closed(2, "interrupted", "user")
 
 
-# --- rewinding ---------------------------------------------------------------------------------------------------
+# --- rewinding ------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(57)
@@ -201,7 +227,11 @@ def test_what_two_rewinds_leave_out_comes_back_only_with_both() -> None:
 
 def test_a_rewind_does_not_leave_out_what_comes_after_it() -> None:
     three = [said("three?"), TurnStarted(Takes(12))]
-    assert entries(*ONE, *TWO, Rewound(3), *three) == [SAID_ONE, ANSWERED_ONE, Said(12, (Text("three?"),))]
+    assert entries(*ONE, *TWO, Rewound(3), *three) == [
+        SAID_ONE,
+        ANSWERED_ONE,
+        Said(12, (Text("three?"),)),
+    ]
 
 
 @pytest.mark.promise(30)
@@ -211,7 +241,9 @@ def test_a_rewind_into_the_middle_of_tools_parts_no_call_from_its_outcome() -> N
         assert entries(*TOOLS, Rewound(to)) == whole
     assert entries(*TOOLS, Rewound(1)) == [SAID_ONE]
     assert entries(*TOOLS[:6], Rewound(1), *TOOLS[6:8]) == [SAID_ONE]
-    assert entries(*TOOLS[:6], Rewound(1), *TOOLS[6:8], RewindWithdrawn(7))[-1] == Settled(5, "a", GOT_A)
+    assert entries(*TOOLS[:6], Rewound(1), *TOOLS[6:8], RewindWithdrawn(7))[-1] == Settled(
+        5, "a", GOT_A
+    )
 
 
 @pytest.mark.promise(30)
@@ -244,12 +276,16 @@ def test_a_rewind_to_a_turn_takes_its_prompt_out_too_however_it_ended(outcome: T
     assert entries(*ONE[:4], TurnEnded(2, outcome), Rewound(2)) == []
 
 
-# --- compaction --------------------------------------------------------------------------------------------------
+# --- compaction -----------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(29)
 def test_a_summary_stands_first_for_everything_up_to_its_mark() -> None:
-    assert entries(*ONE, *TWO, Compacted(5, "one")) == [Summarised(11, 5, "one"), SAID_TWO, ANSWERED_TWO]
+    assert entries(*ONE, *TWO, Compacted(5, "one")) == [
+        Summarised(11, 5, "one"),
+        SAID_TWO,
+        ANSWERED_TWO,
+    ]
 
 
 @pytest.mark.promise(29)
@@ -261,14 +297,17 @@ def test_a_later_summary_never_shows_the_earlier_one() -> None:
 
 def test_an_input_that_waited_through_a_compaction_is_told_in_full() -> None:
     waited = [*ONE[:3], said("later"), StepSealed(3, ()), TurnEnded(2, "done"), Compacted(6, "s")]
-    assert entries(*waited, TurnStarted(Takes(4))) == [Summarised(7, 6, "s"), Said(4, (Text("later"),))]
+    assert entries(*waited, TurnStarted(Takes(4))) == [
+        Summarised(7, 6, "s"),
+        Said(4, (Text("later"),)),
+    ]
 
 
 def test_a_rewind_past_a_compaction_brings_the_originals_back() -> None:
     assert entries(*ONE, *TWO, Compacted(10, "both"), Rewound(3)) == [SAID_ONE, ANSWERED_ONE]
 
 
-# --- what shapes a request, and forks ----------------------------------------------------------------------------
+# --- what shapes a request, and forks -------------------------------------------------------------
 
 
 def test_the_context_is_the_last_one_set() -> None:

@@ -77,7 +77,11 @@ def test_a_session_that_is_spoken_to_again_has_not_ended() -> None:
 
 def test_a_fork_is_dated_by_its_own_start_and_counts_what_it_inherits() -> None:
     point = ForkPoint("parent", 2)
-    fork = row(SessionStarted("cli", "m", name="x"), said("hello"), SessionStarted("web", forked_from=point))
+    fork = row(
+        SessionStarted("cli", "m", name="x"),
+        said("hello"),
+        SessionStarted("web", forked_from=point),
+    )
     assert fork == ListingRow(
         platform="web",
         model="m",
@@ -100,7 +104,9 @@ def test_a_given_title_wins_over_what_was_said() -> None:
 
 def test_a_fact_that_changes_no_row_says_so() -> None:
     listed = ListingRow()
-    assert [listed.apply(record) for record in in_place([said("hello"), MessageHidden(1, False)])] == [True, False]
+    assert [
+        listed.apply(record) for record in in_place([said("hello"), MessageHidden(1, False)])
+    ] == [True, False]
     assert listed.updated_ms == 1_000
 
 
@@ -122,7 +128,10 @@ def test_a_title_is_the_first_line_that_was_said(parts: tuple[Text, ...], title:
 
 
 def test_an_input_without_text_leaves_the_title_to_the_next() -> None:
-    assert row(InputAdmitted((Image("0" * 64, "image/png", 9),), "test"), said("what is it?")).titled == 2
+    assert (
+        row(InputAdmitted((Image("0" * 64, "image/png", 9),), "test"), said("what is it?")).titled
+        == 2
+    )
 
 
 @pytest.mark.promise(8)
@@ -130,7 +139,10 @@ def test_usage_is_that_of_the_session_itself_and_unknown_is_not_zero() -> None:
     begun = (SessionStarted("cli"), said("hi"), TurnStarted(Takes(2)), StepStarted("m"))
     counted = StepSealed(4, (), usage=Usage(input=20, output=3))
     assert row(*begun).context is None
-    assert (row(*begun, counted).context, row(*begun, counted).usage) == (23, UsageTotal(calls=1, input=20, output=3))
+    assert (row(*begun, counted).context, row(*begun, counted).usage) == (
+        23,
+        UsageTotal(calls=1, input=20, output=3),
+    )
     assert row(*begun, counted, StepSealed(4, ())).context is None
     fork = row(*begun, counted, SessionStarted("cli", forked_from=ForkPoint("parent", 5)))
     assert (fork.context, fork.usage) == (None, UsageTotal())

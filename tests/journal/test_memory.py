@@ -1,4 +1,5 @@
-"""What a session has to remember it by, as part of its row for lists: bounded, and the same after a redaction."""
+"""What a session has to remember it by, as part of its row for lists: bounded, and the same after a
+redaction."""
 
 from steno.journal.distillates import Distilled, Item, ItemAt, MemoryRemoved
 from steno.journal.facts import (
@@ -56,7 +57,10 @@ def test_a_distillate_is_due_after_enough_answered_turns() -> None:
 
 
 def test_whoever_had_the_session_it_is_due_but_for_helpers() -> None:
-    due = [row(SessionStarted(platform), *turns(TURNS_DUE)).due() for platform in ("chat", "cli", "library")]
+    due = [
+        row(SessionStarted(platform), *turns(TURNS_DUE)).due()
+        for platform in ("chat", "cli", "library")
+    ]
     assert due == [True, True, True]
     assert not row(SessionStarted("delegate"), *turns(TURNS_DUE)).due()
 
@@ -65,7 +69,9 @@ def test_a_distillate_takes_what_is_due_and_the_next_is_due_after_as_much_again(
     before = [STARTED, *turns(TURNS_DUE)]
     made = Distilled(0, len(before), items=ITEMS)
     assert not row(*before, ASKED, made).due()
-    assert row(*before, ASKED, made).memory == Memory(upto=len(before), at={len(before) + 2: [0, 1]})
+    assert row(*before, ASKED, made).memory == Memory(
+        upto=len(before), at={len(before) + 2: [0, 1]}
+    )
     assert row(*before, ASKED, made, *turns(TURNS_DUE)).due()
 
 
@@ -101,7 +107,11 @@ def test_a_redaction_does_not_change_the_row() -> None:
 
 
 def test_a_row_knows_which_sessions_it_was_told_of() -> None:
-    told = ContextSet("m", memories=("a", "b", "c"), recalled=(ItemAt("y", 3, 0), ItemAt("x", 3, 1), ItemAt("y", 9, 0)))
+    told = ContextSet(
+        "m",
+        memories=("a", "b", "c"),
+        recalled=(ItemAt("y", 3, 0), ItemAt("x", 3, 1), ItemAt("y", 9, 0)),
+    )
     assert row(STARTED, told).memory.from_sessions == ("x", "y")
     left = forget(told, lambda at: at.session == "y")
     assert (left.memories, left.recalled) == (("b",), (ItemAt("x", 3, 1),))
@@ -111,7 +121,9 @@ def test_a_row_knows_which_sessions_it_was_told_of() -> None:
 def test_a_distillate_is_no_message_and_no_model_is_told_of_it() -> None:
     facts = [STARTED, *turns(1), ASKED, Distilled(0, 6, "t", "s", ITEMS), MemoryRemoved(8, 0)]
     assert fold(Transcript(), in_place(facts)) == fold(Transcript(), in_place(facts[:6]))
-    assert fold(History(), in_place(facts)).entries() == fold(History(), in_place(facts[:6])).entries()
+    assert (
+        fold(History(), in_place(facts)).entries() == fold(History(), in_place(facts[:6])).entries()
+    )
 
 
 def test_a_row_says_whether_anything_was_ever_hidden_or_taken_back() -> None:

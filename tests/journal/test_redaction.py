@@ -34,23 +34,39 @@ SECRET = "s3cr3t-\u6f22"
     ("fact", "left"),
     [
         (
-            f.InputAdmitted((Text("12345"), Image("0" * 64, "image/png", 99)), "cli", "key", "ann", "steer"),
+            f.InputAdmitted(
+                (Text("12345"), Image("0" * 64, "image/png", 99)), "cli", "key", "ann", "steer"
+            ),
             f.InputAdmitted((Redacted(5), Redacted(99)), "cli", "key", "ann", "steer"),
         ),
         (
-            f.StepSealed(3, (Reasoning("123", Blob("p", "d")), ToolCall("a", "sh", '{"x":1}')), "length", f.Usage(1)),
+            f.StepSealed(
+                3,
+                (Reasoning("123", Blob("p", "d")), ToolCall("a", "sh", '{"x":1}')),
+                "length",
+                f.Usage(1),
+            ),
             f.StepSealed(3, (Redacted(3), ToolCall("a", "sh", "{}")), "length", f.Usage(1)),
         ),
-        (f.StepSealed(3, (Text("1"),), shown=(Text("12"),)), f.StepSealed(3, (Redacted(1),), shown=(Redacted(2),))),
+        (
+            f.StepSealed(3, (Text("1"),), shown=(Text("12"),)),
+            f.StepSealed(3, (Redacted(1),), shown=(Redacted(2),)),
+        ),
         (
             f.ToolSettled(3, "a", Failed((File("0" * 64, "text/plain", 7),)), 4),
             f.ToolSettled(3, "a", Failed((Redacted(7),)), 4),
         ),
         (f.ToolSettled(3, "a", Refused("because")), f.ToolSettled(3, "a", Refused(GONE))),
-        (f.TurnEnded(3, "failed", "provider", "your text"), f.TurnEnded(3, "failed", "provider", GONE)),
+        (
+            f.TurnEnded(3, "failed", "provider", "your text"),
+            f.TurnEnded(3, "failed", "provider", GONE),
+        ),
         (f.StepLost(3, "provider", "yes", "your text"), f.StepLost(3, "provider", "yes", GONE)),
         (f.HelperEnded(3, "failed", "your text"), f.HelperEnded(3, "failed", GONE)),
-        (f.ApprovalDecided(3, "deny", "user", "because"), f.ApprovalDecided(3, "deny", "user", GONE)),
+        (
+            f.ApprovalDecided(3, "deny", "user", "because"),
+            f.ApprovalDecided(3, "deny", "user", GONE),
+        ),
         (f.SessionRenamed("mine"), f.SessionRenamed(GONE)),
         (f.Compacted(3, "summary", "m", f.Usage(1)), f.Compacted(3, GONE, "m", f.Usage(1))),
         (f.ContextSet("m", "system", memories=("x",)), f.ContextSet("m", GONE)),
@@ -64,7 +80,15 @@ def test_text_goes_and_the_rest_stays(fact: f.AnyFact, left: f.AnyFact) -> None:
     assert redact(fact) == left
 
 
-TEXTUAL = (f.InputAdmitted, f.StepSealed, f.ToolSettled, f.SessionRenamed, f.Compacted, f.ContextSet, Distilled)
+TEXTUAL = (
+    f.InputAdmitted,
+    f.StepSealed,
+    f.ToolSettled,
+    f.SessionRenamed,
+    f.Compacted,
+    f.ContextSet,
+    Distilled,
+)
 secrets = st.sampled_from(["", f"a {SECRET} b", SECRET])
 
 
@@ -93,14 +117,21 @@ def test_nothing_of_what_was_said_is_left(parts: list[Any], shown: bool) -> None
         assert SECRET.encode() not in encode(left)
 
 
-@pytest.mark.parametrize("fact", [f.TurnStarted(f.Takes(1)), f.TurnEnded(3, "done"), f.MessageHidden(1)])
+@pytest.mark.parametrize(
+    "fact", [f.TurnStarted(f.Takes(1)), f.TurnEnded(3, "done"), f.MessageHidden(1)]
+)
 def test_what_holds_no_text_has_nothing_to_redact(fact: f.AnyFact) -> None:
     assert redact(fact) is None
 
 
 @pytest.mark.parametrize(
     ("said", "target", "title"),
-    [(["hi", "hi"], 3, "hi"), (["hi", "hi"], 2, GONE), (["\n", "hi"], 2, GONE), (["\n", "hi"], 3, GONE)],
+    [
+        (["hi", "hi"], 3, "hi"),
+        (["hi", "hi"], 2, GONE),
+        (["\n", "hi"], 2, GONE),
+        (["\n", "hi"], 3, GONE),
+    ],
 )
 def test_after_a_redaction_the_row_for_lists_is_what_its_facts_say(
     tmp_path: Path, said: list[str], target: int, title: str
@@ -125,5 +156,8 @@ def test_a_redacted_name_goes_only_where_it_is_still_the_title(tmp_path: Path) -
         titles = {listed.id: listed.row.title for listed in library.sessions()}
         assert titles == {session.id: "mine", fork: "mine"}
         library.store.redact(session.id, 3)
-        assert {listed.id: listed.row.title for listed in library.sessions()} == {session.id: GONE, fork: "mine"}
+        assert {listed.id: listed.row.title for listed in library.sessions()} == {
+            session.id: GONE,
+            fork: "mine",
+        }
         assert library.store.verify().damage == ()

@@ -65,7 +65,13 @@ def test_an_approval_is_what_was_decided_first_and_nothing_until_then() -> None:
 
 @pytest.mark.promise(23)
 def test_a_stop_meant_for_one_turn_does_not_stop_the_next() -> None:
-    late = [*BEGUN, f.StepSealed(3, ()), f.TurnEnded(2, "done"), said("more"), f.TurnStarted(f.Takes(6))]
+    late = [
+        *BEGUN,
+        f.StepSealed(3, ()),
+        f.TurnEnded(2, "done"),
+        said("more"),
+        f.TurnStarted(f.Takes(6)),
+    ]
     stopped = state(*late, f.InterruptAsked(2)).turn
     assert stopped is not None
     assert stopped.interrupted is None
@@ -79,12 +85,19 @@ def test_only_the_ending_that_names_the_open_turn_ends_it() -> None:
     ended = state(*BEGUN, f.TurnEnded(2, "failed", "budget"))
     assert ended.turn is None
     assert ended.last_turn is not None
-    assert (ended.last_turn.turn.seq, ended.last_turn.ending) == (2, f.TurnEnded(2, "failed", "budget"))
+    assert (ended.last_turn.turn.seq, ended.last_turn.ending) == (
+        2,
+        f.TurnEnded(2, "failed", "budget"),
+    )
 
 
 def test_a_delivery_is_owed_until_it_arrived_expired_or_failed_for_good() -> None:
     owed = f.DeliveryOwed(3, "chat", "ann", "k")
-    tried: list[f.AnyFact] = [owed, f.DeliveryAttempted(1), f.DeliverySettled(1, f.DeliveryRefused("busy"))]
+    tried: list[f.AnyFact] = [
+        owed,
+        f.DeliveryAttempted(1),
+        f.DeliverySettled(1, f.DeliveryRefused("busy")),
+    ]
     assert state(*tried).deliveries == {1: owed}
     for outcome in (f.Delivered("r"), f.DeliveryExpired(), f.DeliveryRefused("gone", final=True)):
         assert state(*tried, f.DeliverySettled(1, outcome)).deliveries == {}
@@ -99,12 +112,14 @@ def test_a_hook_is_owed_until_it_is_done() -> None:
 def test_each_plugin_that_was_told_is_struck_and_the_last_one_closes_the_hook() -> None:
     owed = f.HookOwed("session_end", "k", plugins=("a", "b"), by="one")
     assert state(owed, f.HookDone(1, "a")).hooks == {1: OwedHook("one", ("b",))}
-    assert state(owed, f.HookDone(1, "a"), f.HookAttempted(1, "two")).hooks == {1: OwedHook("two", ("b",), 1)}
+    assert state(owed, f.HookDone(1, "a"), f.HookAttempted(1, "two")).hooks == {
+        1: OwedHook("two", ("b",), 1)
+    }
     assert state(owed, f.HookDone(1, "a"), f.HookDone(1, "b", "ValueError")).hooks == {}
     assert state(owed, f.HookDone(1)).hooks == {}
 
 
-# --- visits ---------------------------------------------------------------------------------------------------------
+# --- visits ---------------------------------------------------------------------------------------
 
 ONE, TWO = f.SessionAttended("one", "cli"), f.SessionAttended("two", "chat")
 
@@ -153,7 +168,12 @@ def test_whoever_left_is_back_with_the_next_input_or_turn() -> None:
     assert state(f.SessionEnded("quit"), said("hello")).ended is None
 
 
-CUT = (*BEGUN, f.StepLost(3, "killed", "unknown"), said("waits"), f.TurnEnded(2, "interrupted", "killed"))
+CUT = (
+    *BEGUN,
+    f.StepLost(3, "killed", "unknown"),
+    said("waits"),
+    f.TurnEnded(2, "interrupted", "killed"),
+)
 """A turn at 2, cut off at 6, while the input at 5 waited."""
 
 
@@ -180,4 +200,7 @@ def test_what_two_rewinds_suspend_is_due_when_both_are_taken_back() -> None:
 def test_an_answer_after_an_undo_puts_what_was_cut_off_behind_us() -> None:
     turn = (f.TurnStarted(f.Takes(5)), f.StepStarted("model"), f.StepSealed(9, ()))
     assert state(*CUT, f.Rewound(2), *turn, f.TurnEnded(8, "failed", "refused")).cut_off is not None
-    assert state(*CUT, f.Rewound(2), *turn, f.TurnEnded(8, "done"), f.RewindWithdrawn(7)).cut_off is None
+    assert (
+        state(*CUT, f.Rewound(2), *turn, f.TurnEnded(8, "done"), f.RewindWithdrawn(7)).cut_off
+        is None
+    )

@@ -65,7 +65,9 @@ def test_an_input_that_was_taken_cannot_be_shown_as_withdrawn() -> None:
 
 
 def test_a_step_takes_the_inputs_that_steer_it() -> None:
-    shown = messages(*BEGUN, said("faster", "steer"), said("later"), StepStarted("model", takes=(4,)))
+    shown = messages(
+        *BEGUN, said("faster", "steer"), said("later"), StepStarted("model", takes=(4,))
+    )
     assert [(message.text, message.state, message.turn) for message in shown] == [
         ("hello", "complete", 2),
         ("faster", "complete", 2),
@@ -75,7 +77,12 @@ def test_a_step_takes_the_inputs_that_steer_it() -> None:
 
 @pytest.mark.parametrize(
     ("ended", "state"),
-    [("complete", "complete"), ("length", "complete"), ("incomplete", "incomplete"), ("interrupted", "interrupted")],
+    [
+        ("complete", "complete"),
+        ("length", "complete"),
+        ("incomplete", "incomplete"),
+        ("interrupted", "interrupted"),
+    ],
 )
 def test_an_answer_says_how_it_ended(ended: StepEnding, state: MessageState) -> None:
     answer = messages(*BEGUN, StepSealed(3, (Text("hi"),), ended))[1]
@@ -98,7 +105,9 @@ def test_a_request_that_got_no_answer_is_shown_as_lost() -> None:
         (Refused("not allowed"), "failed", "not allowed"),
     ],
 )
-def test_a_tool_message_says_how_its_call_went(outcome: Outcome, state: MessageState, text: str) -> None:
+def test_a_tool_message_says_how_its_call_went(
+    outcome: Outcome, state: MessageState, text: str
+) -> None:
     result = messages(*CALLED, ToolSettled(3, "a", outcome, 5))[2]
     assert (result.seq, result.end, result.role, result.turn) == (5, 6, "tool", 2)
     assert (result.tool_call_id, result.state, result.text) == ("a", state, text)
@@ -123,10 +132,14 @@ def test_what_was_redacted_or_is_a_file_is_not_shown_as_text() -> None:
 def test_streams_are_shown_where_they_will_be_sealed() -> None:
     view = transcript(*CALLED)
     view.show_drafts([Draft(Stream(5, "output"), "a"), Draft(Stream(5, "text"), "")])
-    assert view.messages[2] == Message(5, 5, 0, "tool", (Text("a"),), "streaming", turn=2, tool_call_id="a")
+    assert view.messages[2] == Message(
+        5, 5, 0, "tool", (Text("a"),), "streaming", turn=2, tool_call_id="a"
+    )
     view = transcript(*BEGUN)
     view.show_drafts([Draft(Stream(3, "reasoning"), "hm"), Draft(Stream(3, "text"), "hi th")])
-    assert view.messages[1:] == [Message(3, 3, 0, "assistant", (Text("hi th"),), "streaming", turn=2)]
+    assert view.messages[1:] == [
+        Message(3, 3, 0, "assistant", (Text("hi th"),), "streaming", turn=2)
+    ]
 
 
 def test_a_turn_has_no_outcome_while_it_runs_and_then_one_with_its_cause() -> None:
@@ -158,7 +171,10 @@ def test_the_prompt_of_a_failed_turn_is_shown_as_failed() -> None:
 
 
 def test_a_prompt_is_interrupted_only_if_nothing_was_answered() -> None:
-    assert messages(*BEGUN, InterruptAsked(2), TurnEnded(2, "interrupted", "user"))[0].state == "interrupted"
+    assert (
+        messages(*BEGUN, InterruptAsked(2), TurnEnded(2, "interrupted", "user"))[0].state
+        == "interrupted"
+    )
     partial = StepSealed(3, (Text("h"),), "interrupted")
     assert [m.state for m in messages(*BEGUN, partial, TurnEnded(2, "interrupted", "user"))] == [
         "complete",
@@ -167,7 +183,13 @@ def test_a_prompt_is_interrupted_only_if_nothing_was_answered() -> None:
 
 
 def test_an_answer_in_one_turn_is_no_answer_in_the_next() -> None:
-    answered = [*BEGUN, StepSealed(3, (Text("hi"),)), TurnEnded(2, "done"), said("more"), TurnStarted(Takes(6))]
+    answered = [
+        *BEGUN,
+        StepSealed(3, (Text("hi"),)),
+        TurnEnded(2, "done"),
+        said("more"),
+        TurnStarted(Takes(6)),
+    ]
     assert messages(*answered, TurnEnded(7, "interrupted", "user"))[2].state == "interrupted"
 
 
@@ -178,8 +200,14 @@ def test_a_prompt_that_is_tried_again_belongs_to_the_turn_that_tries() -> None:
 
 
 def test_a_continued_turn_says_the_prompt_once() -> None:
-    cut = [*BEGUN, StepSealed(3, (Text("o"),), "interrupted"), TurnEnded(2, "interrupted", "killed")]
-    shown = messages(*cut, TurnStarted(Continues(2)), StepStarted("model"), StepSealed(7, (Text("ne"),)))
+    cut = [
+        *BEGUN,
+        StepSealed(3, (Text("o"),), "interrupted"),
+        TurnEnded(2, "interrupted", "killed"),
+    ]
+    shown = messages(
+        *cut, TurnStarted(Continues(2)), StepStarted("model"), StepSealed(7, (Text("ne"),))
+    )
     assert [(message.role, message.text, message.turn) for message in shown] == [
         ("user", "hello", 2),
         ("assistant", "o", 2),
@@ -195,13 +223,37 @@ def test_an_answer_stands_before_what_was_said_while_it_was_being_given() -> Non
 def test_an_input_that_waits_for_its_turn_stands_after_all_of_the_turn_before() -> None:
     asked = [*BEGUN, said("later"), said("faster", "steer"), StepSealed(3, (Text("hm"),))]
     going = [*asked, StepStarted("m", takes=(5,)), StepSealed(7, (Text("hi"),))]
-    assert [message.text for message in messages(*going)] == ["hello", "hm", "faster", "hi", "later"]
-    taken = [TurnEnded(2, "done"), TurnStarted(Takes(4)), StepStarted("m"), StepSealed(11, (Text("now"),))]
-    assert [message.text for message in messages(*going, *taken)] == ["hello", "hm", "faster", "hi", "later", "now"]
+    assert [message.text for message in messages(*going)] == [
+        "hello",
+        "hm",
+        "faster",
+        "hi",
+        "later",
+    ]
+    taken = [
+        TurnEnded(2, "done"),
+        TurnStarted(Takes(4)),
+        StepStarted("m"),
+        StepSealed(11, (Text("now"),)),
+    ]
+    assert [message.text for message in messages(*going, *taken)] == [
+        "hello",
+        "hm",
+        "faster",
+        "hi",
+        "later",
+        "now",
+    ]
 
 
 def test_a_hidden_message_is_still_shown_and_says_so() -> None:
-    shown = messages(*BEGUN, StepSealed(3, (Text("hi"),)), MessageHidden(3), MessageHidden(1), MessageHidden(1, False))
+    shown = messages(
+        *BEGUN,
+        StepSealed(3, (Text("hi"),)),
+        MessageHidden(3),
+        MessageHidden(1),
+        MessageHidden(1, False),
+    )
     assert [(message.text, message.hidden) for message in shown] == [("hello", False), ("hi", True)]
 
 
@@ -225,7 +277,9 @@ def test_the_title_is_the_last_one_given_or_else_the_first_line_said() -> None:
 
 def test_a_fork_shows_what_its_parent_said_and_cannot_take_its_inputs() -> None:
     forked = [HELLO, SessionStarted("cli", forked_from=ForkPoint("p", 1)), TurnStarted(Takes(1))]
-    assert [(message.text, message.state) for message in messages(*forked)] == [("hello", "pending")]
+    assert [(message.text, message.state) for message in messages(*forked)] == [
+        ("hello", "pending")
+    ]
 
 
 def test_a_turn_that_was_open_where_a_fork_begins_is_interrupted_in_the_fork() -> None:
@@ -234,7 +288,12 @@ def test_a_turn_that_was_open_where_a_fork_begins_is_interrupted_in_the_fork() -
 
 
 def test_a_message_keeps_its_address_from_the_first_piece_to_the_end() -> None:
-    story = [*CALLED, ToolSettled(3, "a", Returned((Text("a b"),)), 5), StepStarted("m"), StepSealed(7, (Text("2"),))]
+    story = [
+        *CALLED,
+        ToolSettled(3, "a", Returned((Text("a b"),)), 5),
+        StepStarted("m"),
+        StepSealed(7, (Text("2"),)),
+    ]
     addresses = [[message.seq for message in messages(*story[:n])] for n in range(len(story) + 1)]
     assert addresses[-1] == [1, 3, 5, 7]
     assert all(addresses[-1][: len(seen)] == seen for seen in addresses)

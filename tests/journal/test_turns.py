@@ -47,7 +47,10 @@ def test_a_rewind_to_a_message_leaves_the_turn_that_took_it() -> None:
 
 
 def test_a_turn_is_undone_as_long_as_one_rewind_leaves_it_out() -> None:
-    assert after(three_turns(), f.Rewound(8), f.Rewound(5), f.RewindWithdrawn(10)).undone() == {5, 8}
+    assert after(three_turns(), f.Rewound(8), f.Rewound(5), f.RewindWithdrawn(10)).undone() == {
+        5,
+        8,
+    }
     assert after(three_turns(), f.Rewound(8), f.Rewound(5), f.RewindWithdrawn(11)).undone() == {8}
     assert after(three_turns(), f.Rewound(8), f.RewindWithdrawn(10)).undone() == set()
 
@@ -59,7 +62,10 @@ def test_nothing_stands_in_an_empty_session_or_when_all_is_undone() -> None:
 
 def test_the_prompt_of_a_turn_is_found_through_what_it_took_up() -> None:
     turns = after(
-        three_turns(), f.TurnStarted(f.Continues(8)), f.TurnEnded(10, "failed"), f.TurnStarted(f.Continues(10))
+        three_turns(),
+        f.TurnStarted(f.Continues(8)),
+        f.TurnEnded(10, "failed"),
+        f.TurnStarted(f.Continues(10)),
     )
     assert [turns.prompt(turn) for turn in (8, 10, 12, 99)] == [7, 7, 7, None]
 
@@ -68,7 +74,9 @@ def test_an_answer_is_where_its_input_was_last_taken_and_what_took_that_up() -> 
     records = three_turns()
     assert after(records).answer_to(7) == (8,)
     assert after(records, f.TurnStarted(f.Takes(7))).answer_to(7) == (10,)
-    assert after(records, f.TurnStarted(f.Takes(7)), f.TurnStarted(f.Continues(10))).answer_to(7) == (10, 11)
+    assert after(records, f.TurnStarted(f.Takes(7)), f.TurnStarted(f.Continues(10))).answer_to(
+        7
+    ) == (10, 11)
     assert after(records, f.StepStarted("m", takes=(3,))).answer_to(3) == (10,)
     assert after(records).answer_to(99) == ()
 
@@ -79,7 +87,10 @@ def test_the_prompt_of_an_undone_turn_is_out_of_the_models_view(journal: Journal
     turns, history = after(journal.records), fold(History(), journal.records)
     seen = [entry.seq for entry in history.entries() if isinstance(entry, Said)]
     for turn, origin in turns.origins.items():
-        retaken = sum(isinstance(other, f.Takes) and other == origin for other in turns.origins.values()) > 1
+        retaken = (
+            sum(isinstance(other, f.Takes) and other == origin for other in turns.origins.values())
+            > 1
+        )
         if isinstance(origin, f.Takes) and turn in turns.undone() and not retaken:
             assert origin.input not in seen
 

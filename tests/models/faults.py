@@ -18,7 +18,9 @@ Act = Callable[["Caller"], Awaitable[None]]
 class Caller:
     """One request, and the means to answer it byte by byte."""
 
-    def __init__(self, head: bytes, body: bytes, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+    def __init__(
+        self, head: bytes, body: bytes, writer: asyncio.StreamWriter, gone: asyncio.Event
+    ) -> None:
         self.head, self.body, self.gone = head.decode("latin-1"), body, gone
         self._writer = writer
 
@@ -31,7 +33,9 @@ class Caller:
         await self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def begin(self, kind: str = "text/event-stream") -> None:
-        await self.send(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        await self.send(
+            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+        )
 
     async def chunk(self, data: bytes) -> None:
         await self.send(b"%x\r\n%s\r\n" % (len(data), data))
@@ -59,7 +63,9 @@ class Server:
 
     def model(self, spec: str, **changes: Any) -> Model:
         base = f"http://127.0.0.1:{self.port}"
-        settings = replace(SETTINGS, openai_base_url=f"{base}/v1", anthropic_base_url=base, idle_s=0.4)
+        settings = replace(
+            SETTINGS, openai_base_url=f"{base}/v1", anthropic_base_url=base, idle_s=0.4
+        )
         return make(spec, replace(settings, **changes))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +96,8 @@ class Server:
 
 
 async def _watch(reader: asyncio.StreamReader, caller: Caller) -> None:
-    """The stream has no event for its end, and reading it would take the first byte of the next request."""
+    """The stream has no event for its end, and reading it would take the first byte of the next
+    request."""
     while not reader.at_eof():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     caller.gone.set()

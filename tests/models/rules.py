@@ -1,4 +1,5 @@
-"""What the providers demand of a request: their own SDK's types, and the rules that types do not say."""
+"""What the providers demand of a request: their own SDK's types, and the rules that types do not
+say."""
 
 import json
 from collections.abc import Iterable
@@ -36,7 +37,9 @@ def _exhaust(value: Any) -> None:
 
 
 def check(kind: str, body: dict[str, Any]) -> None:
-    {"openai-chat": check_chat, "openai-responses": check_responses, "anthropic": check_messages}[kind](body)
+    {"openai-chat": check_chat, "openai-responses": check_responses, "anthropic": check_messages}[
+        kind
+    ](body)
 
 
 def check_chat(body: dict[str, Any]) -> None:
@@ -75,14 +78,20 @@ def check_messages(body: dict[str, Any]) -> None:
     _typed(_thinking, [body["thinking"]] if "thinking" in body else [])
     assert body["max_tokens"] > 0
     roles = [message["role"] for message in messages]
-    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"], "roles alternate and end with the user"
+    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"], (
+        "roles alternate and end with the user"
+    )
     ids: list[str] = []
     for before, message in zip([{"content": []}, *messages], messages, strict=False):
         called = [block["id"] for block in before["content"] if block["type"] == "tool_use"]
-        results = [block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"]
+        results = [
+            block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"
+        ]
         assert sorted(called) == sorted(results)
         first = [block["type"] for block in message["content"][: len(results)]]
-        assert first == ["tool_result"] * len(results), "results come before what else the user says"
+        assert first == ["tool_result"] * len(results), (
+            "results come before what else the user says"
+        )
         ids += called
         assert message["content"]
         assert message["content"][-1]["type"] not in ("thinking", "redacted_thinking")
@@ -102,7 +111,10 @@ def _check_block(block: dict[str, Any]) -> None:
             for inner in block["content"]:
                 _check_block(inner)
         case "tool_use":
-            assert block["id"].replace("-", "_").isidentifier() or block["id"].replace("-", "_").isalnum()
+            assert (
+                block["id"].replace("-", "_").isidentifier()
+                or block["id"].replace("-", "_").isalnum()
+            )
             assert block["id"].isascii()
 
 

@@ -1,4 +1,5 @@
-"""Requests to try the wire formats on: one with everything in it, and random ones that no engine would build."""
+"""Requests to try the wire formats on: one with everything in it, and random ones that no engine
+would build."""
 
 from typing import Any
 
@@ -30,7 +31,9 @@ from steno.models.specs import ModelSettings, make
 
 SETTINGS = ModelSettings(openai_key="sk-openai-test", anthropic_key="sk-anthropic-test")
 SPECS = ("openai-chat:gpt-test", "openai-responses:gpt-test", "anthropic:claude-test")
-SHELL = ToolSpec("shell", "Run a command.", '{"type":"object","properties":{"command":{"type":"string"}}}')
+SHELL = ToolSpec(
+    "shell", "Run a command.", '{"type":"object","properties":{"command":{"type":"string"}}}'
+)
 PIXEL = b"\x89PNG\r\n\x1a\n pixel"
 PAYLOADS = {"a" * 64: PIXEL, "b" * 64: b"name,age\n", "c" * 64: b"\xff\xfe"}
 PICTURE = Image("a" * 64, "image/png", len(PIXEL), "dot.png")
@@ -39,7 +42,10 @@ BINARY = File("c" * 64, "application/octet-stream", 2, "blob.bin")
 
 
 def request(
-    *entries: Entry, note: str = "", system: str = "Be brief.", tools: tuple[ToolSpec, ...] = (SHELL,)
+    *entries: Entry,
+    note: str = "",
+    system: str = "Be brief.",
+    tools: tuple[ToolSpec, ...] = (SHELL,),
 ) -> Request:
     return Request("unused", system, tools, entries, note)
 
@@ -58,7 +64,9 @@ def said(seq: int, *parts: Content | str) -> Said:
 
 
 def answered(seq: int, *parts: Content | str, ended: Any = "complete") -> Answered:
-    return Answered(seq, tuple(Text(part) if isinstance(part, str) else part for part in parts), ended)
+    return Answered(
+        seq, tuple(Text(part) if isinstance(part, str) else part for part in parts), ended
+    )
 
 
 def shown(events: list[ModelEvent]) -> tuple[str, str]:
@@ -81,7 +89,10 @@ EVERYTHING = request(
         Reasoning("First look.", Blob("anthropic", '{"signature":"sig"}')),
         Reasoning(
             "Then look.",
-            Blob("openai-responses", '{"id":"rs_1","summary":[],"encrypted_content":"x","type":"reasoning"}'),
+            Blob(
+                "openai-responses",
+                '{"id":"rs_1","summary":[],"encrypted_content":"x","type":"reasoning"}',
+            ),
         ),
         "I look.",
         ToolCall("call_1", "shell", '{"command": "ls"}'),
@@ -105,28 +116,58 @@ EVERYTHING = request(
 )
 
 
-# --- random ones --------------------------------------------------------------------------------------------------
+# --- random ones ----------------------------------------------------------------------------------
 
-_NASTY = ["", " ", "\n", "\0", "\ud83d", "\ud83d\ude00", "🙂", "\ufdd0", "é", "漢字", '"]}', "a", "plain words"]
+_NASTY = [
+    "",
+    " ",
+    "\n",
+    "\0",
+    "\ud83d",
+    "\ud83d\ude00",
+    "🙂",
+    "\ufdd0",
+    "é",
+    "漢字",
+    '"]}',
+    "a",
+    "plain words",
+]
 texts = st.lists(st.sampled_from(_NASTY) | st.text(max_size=5), max_size=3).map("".join)
 call_ids = st.sampled_from(["", "a", "b", "c", "functions.x:0", "toolu_01", "call " * 20]) | texts
-arguments = st.sampled_from(["", "{}", '{"a":1}', "[1]", "nope", '{"a":NaN}', '{"a":"\\ud800"}', '{"a":"\ud800"}'])
+arguments = st.sampled_from(
+    ["", "{}", '{"a":1}', "[1]", "nope", '{"a":NaN}', '{"a":"\\ud800"}', '{"a":"\ud800"}']
+)
 blobs = st.none() | st.builds(
     Blob,
     st.sampled_from(["openai-chat", "openai-responses", "anthropic", "elsewhere"]),
     st.sampled_from(
-        ["junk", '{"signature":"s"}', '{"redacted":"r"}', '{"field":"reasoning_content"}', '{"extra_content":1}']
+        [
+            "junk",
+            '{"signature":"s"}',
+            '{"redacted":"r"}',
+            '{"field":"reasoning_content"}',
+            '{"extra_content":1}',
+        ]
     )
     | st.just('{"id":"rs_1","summary":[],"encrypted_content":"x","type":"reasoning"}'),
 )
-_pieces: list[Content] = [PICTURE, TABLE, BINARY, Image("f" * 64, "image/png", 1), Image("a" * 64, "image/tiff", 1)]
+_pieces: list[Content] = [
+    PICTURE,
+    TABLE,
+    BINARY,
+    Image("f" * 64, "image/png", 1),
+    Image("a" * 64, "image/tiff", 1),
+]
 input_parts: st.SearchStrategy[Content] = st.one_of(
     st.builds(Text, texts), st.builds(Redacted, st.integers(0, 9)), st.sampled_from(_pieces)
 )
 answer_parts = (
     st.builds(Text, texts)
     | st.builds(Reasoning, texts, blobs)
-    | st.builds(ToolCall, call_ids, st.sampled_from(["shell", "", "odd name!", "x" * 80]), arguments)
+    | st.builds(
+        ToolCall, call_ids, st.sampled_from(["shell", "", "odd name!", "x" * 80]), arguments
+    )
     | st.builds(Redacted, st.integers(0, 9))
 )
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
@@ -143,10 +184,15 @@ ENDINGS: list[StepEnding] = ["complete", "complete", "length", "incomplete", "in
 
 @st.composite
 def histories(draw: st.DrawFn, settled: bool = False) -> tuple[Entry, ...]:
-    """Entries with seqs that grow. If `settled`, every answer's calls are settled at once, as an engine does."""
+    """Entries with seqs that grow. If `settled`, every answer's calls are settled at once, as an
+    engine does."""
     entries: list[Entry] = []
     seq = 0
-    for kind in draw(st.lists(st.sampled_from(["said", "answered", "settled", "closed", "summarised"]), max_size=12)):
+    for kind in draw(
+        st.lists(
+            st.sampled_from(["said", "answered", "settled", "closed", "summarised"]), max_size=12
+        )
+    ):
         seq += 1
         match kind:
             case "said":
@@ -156,7 +202,11 @@ def histories(draw: st.DrawFn, settled: bool = False) -> tuple[Entry, ...]:
                 parts = tuple(draw(st.lists(answer_parts, max_size=4)))
                 entries.append(Answered(seq, parts, ended))
                 calls = [part.id for part in parts if isinstance(part, ToolCall)]
-                for call in calls if settled else draw(st.lists(st.sampled_from([*calls, "zz"]), max_size=4)):
+                for call in (
+                    calls
+                    if settled
+                    else draw(st.lists(st.sampled_from([*calls, "zz"]), max_size=4))
+                ):
                     seq += 1
                     entries.append(Settled(seq, call, draw(outcomes)))
             case "settled" if not settled:

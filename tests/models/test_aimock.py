@@ -22,12 +22,21 @@ FIXTURES: list[dict[str, Any]] = [
         "match": {"userMessage": "plain"},
         "response": {
             "content": FACES,
-            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "input_tokens": 7, "output_tokens": 3},
+            "usage": {
+                "prompt_tokens": 7,
+                "completion_tokens": 3,
+                "input_tokens": 7,
+                "output_tokens": 3,
+            },
         },
     },
     {
         "match": {"userMessage": "think"},
-        "response": {"content": "Done.", "reasoning": "Let me think.", "reasoningSignature": "signed-by-aimock"},
+        "response": {
+            "content": "Done.",
+            "reasoning": "Let me think.",
+            "reasoningSignature": "signed-by-aimock",
+        },
     },
     {
         "match": {"userMessage": "tools", "hasToolResult": False},
@@ -39,7 +48,10 @@ FIXTURES: list[dict[str, Any]] = [
             ],
         },
     },
-    {"match": {"userMessage": "tools", "hasToolResult": True}, "response": {"content": "Two results."}},
+    {
+        "match": {"userMessage": "tools", "hasToolResult": True},
+        "response": {"content": "Two results."},
+    },
     {
         "match": {"userMessage": "limit"},
         "response": {
@@ -52,8 +64,18 @@ FIXTURES: list[dict[str, Any]] = [
         "match": {"userMessage": "broken"},
         "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500},
     },
-    {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "latency": 10, "truncateAfterChunks": 8},
-    {"match": {"userMessage": "fall silent"}, "response": {"content": LONG}, "latency": 150, "disconnectAfterMs": 2000},
+    {
+        "match": {"userMessage": "cut"},
+        "response": {"content": LONG},
+        "latency": 10,
+        "truncateAfterChunks": 8,
+    },
+    {
+        "match": {"userMessage": "fall silent"},
+        "response": {"content": LONG},
+        "latency": 150,
+        "disconnectAfterMs": 2000,
+    },
 ]
 
 
@@ -64,7 +86,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
 
 
 def model_at(server: Aimock, spec: str) -> Model:
-    return make(spec, replace(SETTINGS, openai_base_url=f"{server.url}/v1", anthropic_base_url=server.url, idle_s=10.0))
+    return make(
+        spec,
+        replace(
+            SETTINGS, openai_base_url=f"{server.url}/v1", anthropic_base_url=server.url, idle_s=10.0
+        ),
+    )
 
 
 def ask(server: Aimock, spec: str, asked: Request) -> list[ModelEvent]:
@@ -101,7 +128,9 @@ def test_a_turn_with_tools(server: Aimock, spec: str) -> None:
         ("shell", '{"command":"pwd"}'),
     ]
     entries.append(Answered(2, asked.parts, asked.ended))
-    entries += [Settled(3 + n, call.id, Returned((Text(f"out {n}"),))) for n, call in enumerate(calls)]
+    entries += [
+        Settled(3 + n, call.id, Returned((Text(f"out {n}"),))) for n, call in enumerate(calls)
+    ]
     assert text_of(last(ask(server, spec, request(*entries))).parts) == "Two results."
 
 
@@ -122,9 +151,12 @@ def test_reasoning_is_shown_and_goes_back_to_where_it_came_from(server: Aimock, 
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize(
-    ("message", "cause", "wait_s"), [("limit", "rate_limited", 9.0), ("broken", "server_error", None)]
+    ("message", "cause", "wait_s"),
+    [("limit", "rate_limited", 9.0), ("broken", "server_error", None)],
 )
-def test_an_error(server: Aimock, spec: str, message: str, cause: str, wait_s: float | None) -> None:
+def test_an_error(
+    server: Aimock, spec: str, message: str, cause: str, wait_s: float | None
+) -> None:
     before = len(server.requests())
     with pytest.raises(ModelError) as lost:
         ask(server, spec, request(said(1, message)))

@@ -47,16 +47,28 @@ def told(asked: Request, payloads: Mapping[Hash, bytes] = PAYLOADS) -> list[Mess
 
 
 def user(*texts: str) -> Plain | FromUser:
-    return Plain("user", texts[0]) if len(texts) == 1 else FromUser(tuple(Words(text) for text in texts))
+    return (
+        Plain("user", texts[0])
+        if len(texts) == 1
+        else FromUser(tuple(Words(text) for text in texts))
+    )
 
 
 def model(*texts: str) -> Plain | FromModel:
-    return Plain("assistant", texts[0]) if len(texts) == 1 else FromModel(tuple(Words(text) for text in texts))
+    return (
+        Plain("assistant", texts[0])
+        if len(texts) == 1
+        else FromModel(tuple(Words(text) for text in texts))
+    )
 
 
 @pytest.mark.promise(21)
 def test_inputs_in_a_row_stay_apart_and_in_order() -> None:
-    assert told(request(said(1, "a"), said(2, "b"), said(3, "c"))) == [user("a"), user("b"), user("c")]
+    assert told(request(said(1, "a"), said(2, "b"), said(3, "c"))) == [
+        user("a"),
+        user("b"),
+        user("c"),
+    ]
 
 
 def test_an_input_shows_its_pictures_and_texts_and_names_the_rest() -> None:
@@ -75,7 +87,9 @@ def test_an_input_shows_its_pictures_and_texts_and_names_the_rest() -> None:
 
 @pytest.mark.promise(41)
 @pytest.mark.parametrize("data", [b"no picture", b"", PIXEL + b"." * BYTES_MAX])
-def test_an_image_that_no_provider_takes_is_named_and_one_with_a_wrong_name_is_called_what_it_is(data: bytes) -> None:
+def test_an_image_that_no_provider_takes_is_named_and_one_with_a_wrong_name_is_called_what_it_is(
+    data: bytes,
+) -> None:
     """A provider refuses every request with such an image in it, so the session would be lost."""
     image = Image("f" * 64, "image/jpeg", len(data), "x.jpg")
     [shown] = told(request(said(1, image)), payloads={image.hash: data})
@@ -87,7 +101,10 @@ def test_an_image_that_no_provider_takes_is_named_and_one_with_a_wrong_name_is_c
 
 
 def test_blank_text_gives_no_block_and_an_empty_input_says_that_it_is_empty() -> None:
-    assert told(request(said(1, " ", "a", ""), said(2, "\n"))) == [user("a"), user("[empty message]")]
+    assert told(request(said(1, " ", "a", ""), said(2, "\n"))) == [
+        user("a"),
+        user("[empty message]"),
+    ]
 
 
 @pytest.mark.promise(10, 12)
@@ -106,7 +123,11 @@ def test_an_answer_that_is_not_whole_says_so(ended: str, marker: str) -> None:
 
 @pytest.mark.promise(11)
 def test_a_whole_answer_is_its_text_and_nothing_else() -> None:
-    assert told(request(said(1, "a"), answered(2, "b", "c"), said(3, "d"))) == [user("a"), model("bc"), user("d")]
+    assert told(request(said(1, "a"), answered(2, "b", "c"), said(3, "d"))) == [
+        user("a"),
+        model("bc"),
+        user("d"),
+    ]
 
 
 @pytest.mark.promise(24)
@@ -119,8 +140,14 @@ def test_a_whole_answer_is_its_text_and_nothing_else() -> None:
         (Closed(9, "failed", ""), "[This turn failed.]"),
     ],
 )
-def test_a_turn_that_did_not_end_well_is_closed_by_the_models_side(closed: Closed, marker: str) -> None:
-    assert told(request(said(1, "a"), closed, said(10, "b"))) == [user("a"), model(marker), user("b")]
+def test_a_turn_that_did_not_end_well_is_closed_by_the_models_side(
+    closed: Closed, marker: str
+) -> None:
+    assert told(request(said(1, "a"), closed, said(10, "b"))) == [
+        user("a"),
+        model(marker),
+        user("b"),
+    ]
 
 
 @pytest.mark.promise(19, 35)
@@ -138,7 +165,9 @@ def test_each_outcome_is_told_as_it_was() -> None:
     assert told(request(said(1, "a"), answered(2, *calls), *settled))[2] == FromTools(
         (
             Result("c0", (Words("out"),), failed=False),
-            Result("c1", (Words("no such file"), Words("[The tool reports an error.]")), failed=True),
+            Result(
+                "c1", (Words("no such file"), Words("[The tool reports an error.]")), failed=True
+            ),
             Result("c2", (Words("not run: the user said no"),), failed=True),
             Result("c3", (Words("half"), Words(wording.CALL_INTERRUPTED)), failed=True),
             Result("c4", (Words(wording.CALL_UNKNOWN),), failed=True),
@@ -148,23 +177,32 @@ def test_each_outcome_is_told_as_it_was() -> None:
 
 
 def test_a_refusal_that_says_that_nothing_ran_is_not_told_twice() -> None:
-    call, outcome = ToolCall("c", "shell", "{}"), Refused("not run: the turn was cut off before this call started")
+    call, outcome = (
+        ToolCall("c", "shell", "{}"),
+        Refused("not run: the turn was cut off before this call started"),
+    )
     results = told(request(said(1, "a"), answered(2, call), Settled(3, "c", outcome)))[-1]
     assert results == FromTools((Result("c", (Words(outcome.reason),), failed=True),))
 
 
 def test_a_long_output_that_was_stored_apart_is_named_not_sent() -> None:
     call = ToolCall("c", "shell", "{}")
-    results = told(request(said(1, "a"), answered(2, call), Settled(3, "c", Returned((Text("head"), TABLE)))))[-1]
+    results = told(
+        request(said(1, "a"), answered(2, call), Settled(3, "c", Returned((Text("head"), TABLE))))
+    )[-1]
     stub = Words("[file people.csv, text/csv, 9 bytes, not shown]")
     assert results == FromTools((Result("c", (Words("head"), stub), failed=False),))
 
 
 def test_a_call_without_an_outcome_gets_one_that_says_so() -> None:
     calls = (ToolCall("c", "shell", "{}"), ToolCall("d", "shell", "{}"))
-    asked = request(said(1, "a"), answered(2, *calls), Settled(3, "d", Returned((Text("x"),))), said(4, "b"))
+    asked = request(
+        said(1, "a"), answered(2, *calls), Settled(3, "d", Returned((Text("x"),))), said(4, "b")
+    )
     assert told(asked)[2:] == [
-        FromTools((Result("d", (Words("x"),), False), Result("c", (Words(wording.NO_OUTCOME),), True))),
+        FromTools(
+            (Result("d", (Words("x"),), False), Result("c", (Words(wording.NO_OUTCOME),), True))
+        ),
         user("b"),
     ]
 
@@ -222,9 +260,17 @@ def test_only_the_reasoning_of_whole_answers_goes_back_and_only_before_something
 
 
 def test_the_first_and_the_last_word_are_the_users() -> None:
-    assert told(request(answered(1, "b"))) == [user(wording.EARLIER), model("b"), user(wording.GO_ON)]
+    assert told(request(answered(1, "b"))) == [
+        user(wording.EARLIER),
+        model("b"),
+        user(wording.GO_ON),
+    ]
     assert told(request()) == [user(wording.GO_ON)]
-    assert told(request(answered(1, "b"), note="Check.")) == [user(wording.EARLIER), model("b"), user("Check.")]
+    assert told(request(answered(1, "b"), note="Check.")) == [
+        user(wording.EARLIER),
+        model("b"),
+        user("Check."),
+    ]
 
 
 @pytest.mark.promise(40)

@@ -34,7 +34,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 async def lost(act: Any, spec: str = CHAT_SPEC, **changes: Any) -> ModelError:
-    """The error of one attempt; there was exactly one request, and the error does not name the key."""
+    """The error of one attempt; there was exactly one request, and the error does not name the
+    key."""
     async with serving(act) as server:
         with pytest.raises(ModelError) as error:
             await events_of(server.model(spec, **changes))
@@ -133,7 +134,9 @@ def test_a_request_of_which_nothing_came_back(how: str, cause: str, sent: str) -
         elif how.startswith("not http"):
             await caller.send(b"220 smtp.example.org ESMTP\r\n")
         elif how == "no gzip":
-            await caller.send(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\ndata: {}\n")
+            await caller.send(
+                b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\ndata: {}\n"
+            )
         elif not how.startswith("no headers"):
             await caller.begin()
         if how.startswith("role"):
@@ -163,13 +166,33 @@ def test_a_request_of_which_nothing_came_back(how: str, cause: str, sent: str) -
 @pytest.mark.parametrize(
     ("status", "body", "cause", "detail"),
     [
-        (429, b'{"error":{"message":"Slow down","type":"requests"}}', "rate_limited", "HTTP 429: Slow down"),
-        (429, b'{"error":{"message":"Pay","code":"insufficient_quota"}}', "refused", "HTTP 429: Pay"),
+        (
+            429,
+            b'{"error":{"message":"Slow down","type":"requests"}}',
+            "rate_limited",
+            "HTTP 429: Slow down",
+        ),
+        (
+            429,
+            b'{"error":{"message":"Pay","code":"insufficient_quota"}}',
+            "refused",
+            "HTTP 429: Pay",
+        ),
         (500, b"", "server_error", "HTTP 500"),
         (502, b"<html>Bad gateway</html>", "server_error", "HTTP 502: <html>Bad gateway</html>"),
         (503, b'{"error":"loading"}', "overloaded", "HTTP 503: loading"),
-        (529, b'{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}', "overloaded", "HTTP 529: Busy"),
-        (400, b'{"error":{"message":"no","code":"context_length_exceeded"}}', "too_long", "HTTP 400: no"),
+        (
+            529,
+            b'{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}',
+            "overloaded",
+            "HTTP 529: Busy",
+        ),
+        (
+            400,
+            b'{"error":{"message":"no","code":"context_length_exceeded"}}',
+            "too_long",
+            "HTTP 400: no",
+        ),
         (
             400,
             b'{"type":"error","error":{"message":"prompt is too long: 3"}}',
@@ -178,7 +201,12 @@ def test_a_request_of_which_nothing_came_back(how: str, cause: str, sent: str) -
         ),
         (413, b"", "too_long", "HTTP 413"),
         (400, b'{"detail":"bad field"}', "refused", "HTTP 400: bad field"),
-        (401, b'{"error":{"message":"Bad key sk-openai-test!"}}', "no_key", "HTTP 401: Bad key [key]!"),
+        (
+            401,
+            b'{"error":{"message":"Bad key sk-openai-test!"}}',
+            "no_key",
+            "HTTP 401: Bad key [key]!",
+        ),
         (404, b'{"error":{"message":"no such model"}}', "unknown_model", "HTTP 404: no such model"),
         (307, b"", "refused", "HTTP 307"),
         (418, b"x" * 100_000, "refused", "HTTP 418: " + "x" * 489 + "…"),
@@ -197,7 +225,12 @@ def test_a_status_says_what_to_do(status: int, body: bytes, cause: str, detail: 
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("retry-after: 7", 7.0), ("retry-after-ms: 1500", 1.5), ("retry-after: soon", None), ("x: y", None)],
+    [
+        ("retry-after: 7", 7.0),
+        ("retry-after-ms: 1500", 1.5),
+        ("retry-after: soon", None),
+        ("x: y", None),
+    ],
 )
 def test_how_long_to_wait_is_passed_on(header: str, seconds: float | None) -> None:
     async def act(caller: Caller) -> None:
@@ -222,7 +255,9 @@ def test_a_date_to_wait_for_is_passed_on_in_seconds() -> None:
 
 def test_an_answer_that_is_no_stream_is_an_error_with_its_words() -> None:
     async def act(caller: Caller) -> None:
-        await caller.answer(200, b'{"error":{"message":"no streaming here"}}', "content-type: application/json")
+        await caller.answer(
+            200, b'{"error":{"message":"no streaming here"}}', "content-type: application/json"
+        )
 
     async def test() -> None:
         error = await lost(act)
@@ -290,14 +325,18 @@ def test_a_server_that_nobody_vouches_for_gets_nothing() -> None:
 
 
 @pytest.mark.promise(8)
-def test_a_server_that_does_not_take_the_request_in_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_take_the_request_in_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def test() -> None:
         with socket.socket() as deaf:
             deaf.bind(("127.0.0.1", 0))
             deaf.listen(1)
             base = f"http://127.0.0.1:{deaf.getsockname()[1]}"
             monkeypatch.setattr(http, "UPLOAD_BYTES_PER_S_MIN", 1_000_000_000)
-            model = make(CHAT_SPEC, replace(SETTINGS, openai_base_url=base, connect_s=0.2, idle_s=0.2))
+            model = make(
+                CHAT_SPEC, replace(SETTINGS, openai_base_url=base, connect_s=0.2, idle_s=0.2)
+            )
             with pytest.raises(ModelError) as error:
                 await events_of(model, b"x" * 50_000_000)
         assert (error.value.cause, error.value.sent) == ("timeout", "unknown")
@@ -353,7 +392,11 @@ def test_a_proxy_is_used_where_one_is_set_and_nowhere_else(monkeypatch: pytest.M
 
 def test_a_password_in_an_address_is_not_shown() -> None:
     async def test() -> None:
-        for base in ("http://user:secret@127.0.0.1:1", "http://user:secret@[::1:1", "http://user:secret@127.0.0.1:1 /"):
+        for base in (
+            "http://user:secret@127.0.0.1:1",
+            "http://user:secret@[::1:1",
+            "http://user:secret@127.0.0.1:1 /",
+        ):
             try:
                 await events_of(make(SPECS[2], replace(SETTINGS, anthropic_base_url=base)))
             except (ModelError, ValueError) as error:
@@ -366,7 +409,9 @@ def test_a_password_in_an_address_is_not_shown() -> None:
 def test_a_server_that_does_not_close_after_the_end_keeps_nobody_waiting() -> None:
     async def act(caller: Caller) -> None:
         await caller.begin()
-        await caller.event(chunk(content="a"), end(), {"choices": [], "usage": {"prompt_tokens": 1}})
+        await caller.event(
+            chunk(content="a"), end(), {"choices": [], "usage": {"prompt_tokens": 1}}
+        )
         await caller.gone.wait()
 
     async def test() -> None:
@@ -435,7 +480,11 @@ def test_keys_go_into_the_header_that_the_format_wants() -> None:
                 with pytest.raises(ModelError):
                     await events_of(server.model(spec))
             heads = [caller.head.lower() for caller in server.callers]
-        assert [head.split()[1] for head in heads] == ["/v1/chat/completions", "/v1/responses", "/v1/messages"]
+        assert [head.split()[1] for head in heads] == [
+            "/v1/chat/completions",
+            "/v1/responses",
+            "/v1/messages",
+        ]
         assert "authorization: bearer sk-openai-test\r\n" in heads[0]
         assert "authorization: bearer sk-openai-test\r\n" in heads[1]
         assert "x-api-key: sk-anthropic-test\r\n" in heads[2]

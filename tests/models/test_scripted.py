@@ -32,7 +32,9 @@ def scripted(folder: Path, *replies: dict[str, Any]) -> Model:
 
 @pytest.mark.parametrize("text", ["Grüße, 世界", "a", "half \ud83d, \ufdd0d83d, \0 and \ufdd0"])
 def test_echo_says_the_last_message_back(text: str) -> None:
-    events = ask(make("scripted:echo", SETTINGS), request(said(1, "before"), answered(2, "x"), said(3, text)))
+    events = ask(
+        make("scripted:echo", SETTINGS), request(said(1, "before"), answered(2, "x"), said(3, text))
+    )
     assert shown(events)[0] == text
     assert last(events) == Finished((Text(text),), "complete")
 
@@ -44,8 +46,12 @@ def test_echo_takes_any_request() -> None:
 
 def test_pieces_are_numbered() -> None:
     events = ask(make("scripted:pieces?n=12&size=4", SETTINGS), request(said(1, "a")))
-    assert [event.text for event in events if isinstance(event, TextDelta)] == [f"{n:4}" for n in range(12)]
-    assert last(events) == Finished((Text("".join(f"{n:4}" for n in range(12))),), "complete", Usage(output=12))
+    assert [event.text for event in events if isinstance(event, TextDelta)] == [
+        f"{n:4}" for n in range(12)
+    ]
+    assert last(events) == Finished(
+        (Text("".join(f"{n:4}" for n in range(12))),), "complete", Usage(output=12)
+    )
 
 
 def test_pieces_come_at_their_rate() -> None:
@@ -71,7 +77,10 @@ def test_a_reply_has_reasoning_text_calls_and_usage(tmp_path: Path) -> None:
         "reasoning": "Hm.",
         "text": "I look.",
         "pieces": 4,
-        "tool_calls": [{"name": "shell", "arguments": {"command": "ls"}}, {"name": "shell", "id": "mine"}],
+        "tool_calls": [
+            {"name": "shell", "arguments": {"command": "ls"}},
+            {"name": "shell", "id": "mine"},
+        ],
         "usage": {"input": 3, "output": 2},
     }
     assert ask(scripted(tmp_path, reply), request(said(1, "a"))) == [
@@ -101,7 +110,12 @@ def test_a_new_process_goes_on_where_the_last_one_stopped(tmp_path: Path) -> Non
 
 def test_replies_that_are_lost_come_before_the_one_that_is_not(tmp_path: Path) -> None:
     model = scripted(
-        tmp_path, {"text": "one"}, {"then": "error:rate_limited"}, {"then": "drop"}, {"text": "two"}, {"text": "three"}
+        tmp_path,
+        {"text": "one"},
+        {"then": "error:rate_limited"},
+        {"then": "drop"},
+        {"text": "two"},
+        {"text": "three"},
     )
     entries: list[Entry] = [said(1, "a"), answered(2, "one"), said(3, "b")]
     for cause in ("rate_limited", "dropped"):
@@ -113,7 +127,9 @@ def test_replies_that_are_lost_come_before_the_one_that_is_not(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("then", ["drop", "error:overloaded"])
-def test_a_reply_that_breaks_off_after_its_text_is_incomplete_and_has_no_calls(tmp_path: Path, then: str) -> None:
+def test_a_reply_that_breaks_off_after_its_text_is_incomplete_and_has_no_calls(
+    tmp_path: Path, then: str
+) -> None:
     model = scripted(tmp_path, {"text": "Once", "tool_calls": [{"name": "shell"}], "then": then})
     assert last(ask(model, request(said(1, "a")))) == Finished((Text("Once"),), "incomplete")
 

@@ -32,7 +32,9 @@ def test_a_name_that_is_none_is_refused_with_the_kinds(spec: str) -> None:
     assert all(kind in str(error.value) for kind in KINDS)
 
 
-@pytest.mark.parametrize("base", ["ftp://127.0.0.1", "http://[", "nonsense", "http://127.0.0.1:99999", "http://"])
+@pytest.mark.parametrize(
+    "base", ["ftp://127.0.0.1", "http://[", "nonsense", "http://127.0.0.1:99999", "http://"]
+)
 def test_an_address_that_is_none_is_refused(base: str) -> None:
     with pytest.raises(ValueError, match="no address of a server"):
         make("openai-chat:gpt-test", replace(SETTINGS, openai_base_url=base))
@@ -41,12 +43,16 @@ def test_an_address_that_is_none_is_refused(base: str) -> None:
 @pytest.mark.promise(44)
 def test_two_servers_of_one_format_are_two_providers() -> None:
     here = replace(
-        SETTINGS, openai_base_url="http://127.0.0.1:8080/v1", anthropic_base_url="http://user:pw@127.0.0.1:1/"
+        SETTINGS,
+        openai_base_url="http://127.0.0.1:8080/v1",
+        anthropic_base_url="http://user:pw@127.0.0.1:1/",
     )
     assert make("openai-chat:x", here).provider == "openai-chat@127.0.0.1:8080"
     assert make("anthropic:x", here).provider == "anthropic@127.0.0.1:1"
     assert (
-        make("anthropic:x", replace(SETTINGS, anthropic_base_url="https://api.anthropic.com/v1/")).provider
+        make(
+            "anthropic:x", replace(SETTINGS, anthropic_base_url="https://api.anthropic.com/v1/")
+        ).provider
         == "anthropic"
     )
 
@@ -57,7 +63,9 @@ def test_heavy_libraries_are_loaded_by_the_models_that_need_them_only() -> None:
         "make('scripted:echo', ModelSettings()); make('local:smollm2', ModelSettings())\n"
         "print([name for name in ('aiohttp', 'xllamacpp') if name in sys.modules])"
     )
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert loaded.stdout.strip() == "[]"
 
 

@@ -33,7 +33,10 @@ def test_a_stream_may_be_cut_at_any_byte(end: str) -> None:
         assert read([wire[:at], b"", wire[at:]]) == DATA
 
 
-@given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: a", b"data:", b":", b"b", b"\xc3"])), st.data())
+@given(
+    st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: a", b"data:", b":", b"b", b"\xc3"])),
+    st.data(),
+)
 def test_where_it_is_cut_does_not_matter(tokens: list[bytes], data: st.DataObject) -> None:
     wire = b"".join(tokens)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)))))

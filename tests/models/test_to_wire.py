@@ -18,7 +18,11 @@ SEALED = (
     Reasoning("Signed.", Blob("anthropic", '{"signature":"sig"}')),
     Reasoning("", Blob("anthropic", '{"redacted":"opaque"}')),
     Reasoning(
-        "Sum.", Blob("openai-responses", '{"id":"rs_1","summary":[],"encrypted_content":"enc","type":"reasoning"}')
+        "Sum.",
+        Blob(
+            "openai-responses",
+            '{"id":"rs_1","summary":[],"encrypted_content":"enc","type":"reasoning"}',
+        ),
     ),
 )
 TALK = request(
@@ -41,7 +45,11 @@ def test_chat_completions() -> None:
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "shell", "description": "Run a command.", "parameters": PARAMETERS},
+                "function": {
+                    "name": "shell",
+                    "description": "Run a command.",
+                    "parameters": PARAMETERS,
+                },
             }
         ],
         "messages": [
@@ -64,7 +72,11 @@ def test_chat_completions() -> None:
                     }
                 ],
             },
-            {"role": "tool", "tool_call_id": "call_1", "content": "denied\n\n[The tool reports an error.]"},
+            {
+                "role": "tool",
+                "tool_call_id": "call_1",
+                "content": "denied\n\n[The tool reports an error.]",
+            },
             {
                 "role": "assistant",
                 "content": "I could n\n\n[This answer was stopped before it was finished.]"
@@ -89,7 +101,10 @@ def test_messages() -> None:
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "What is this?"},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL64}},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL64},
+                    },
                 ],
             },
             {
@@ -98,7 +113,12 @@ def test_messages() -> None:
                     {"type": "thinking", "thinking": "Signed.", "signature": "sig"},
                     {"type": "redacted_thinking", "data": "opaque"},
                     {"type": "text", "text": "I look."},
-                    {"type": "tool_use", "id": "call_1", "name": "shell", "input": {"command": "ls"}},
+                    {
+                        "type": "tool_use",
+                        "id": "call_1",
+                        "name": "shell",
+                        "input": {"command": "ls"},
+                    },
                 ],
             },
             {
@@ -140,9 +160,17 @@ def test_responses() -> None:
         return {"type": "message", "role": "assistant", "content": text}
 
     def user(text: str) -> dict[str, Any]:
-        return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        return {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": text}],
+        }
 
-    picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PIXEL64}"}
+    picture = {
+        "type": "input_image",
+        "detail": "auto",
+        "image_url": f"data:image/png;base64,{PIXEL64}",
+    }
     first = user("What is this?")
     first["content"].append(picture)
     assert wire(RESPONSES, TALK) == {
@@ -164,8 +192,17 @@ def test_responses() -> None:
             first,
             {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "enc"},
             model("I look."),
-            {"type": "function_call", "call_id": "call_1", "name": "shell", "arguments": '{"command": "ls"}'},
-            {"type": "function_call_output", "call_id": "call_1", "output": "denied\n\n[The tool reports an error.]"},
+            {
+                "type": "function_call",
+                "call_id": "call_1",
+                "name": "shell",
+                "arguments": '{"command": "ls"}',
+            },
+            {
+                "type": "function_call_output",
+                "call_id": "call_1",
+                "output": "denied\n\n[The tool reports an error.]",
+            },
             model("I could n"),
             model("[This answer was stopped before it was finished.]"),
             model("[This turn was stopped by the user.]"),
@@ -178,9 +215,14 @@ def test_responses() -> None:
 
 def test_a_picture_among_the_output_of_a_tool_goes_where_the_wire_has_a_place_for_it() -> None:
     outcome = Returned((Text("see"), PICTURE))
-    talk = request(said(1, "a"), answered(2, ToolCall("c", "shell", "{}")), Settled(3, "c", outcome))
+    talk = request(
+        said(1, "a"), answered(2, ToolCall("c", "shell", "{}")), Settled(3, "c", outcome)
+    )
     assert wire(CHAT, talk)["messages"][-1]["content"] == "see\n\n[image, not shown]"
-    assert [part["type"] for part in wire(RESPONSES, talk)["input"][-1]["output"]] == ["input_text", "input_image"]
+    assert [part["type"] for part in wire(RESPONSES, talk)["input"][-1]["output"]] == [
+        "input_text",
+        "input_image",
+    ]
     result = wire(MESSAGES, talk)["messages"][-1]["content"][0]
     assert [part["type"] for part in result["content"]] == ["text", "image"]
 
@@ -202,7 +244,9 @@ def test_schemas_are_sent_as_they_were_recorded(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_what_grows_stands_last(spec: str) -> None:
     body = body_of(spec, request(said(1, "the last words")))
-    assert body.rstrip(b'"]}').endswith((b"the last words", b'"the last words","cache_control":{"type":"ephemeral'))
+    assert body.rstrip(b'"]}').endswith(
+        (b"the last words", b'"the last words","cache_control":{"type":"ephemeral')
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,12 +264,16 @@ def test_calls_in_the_history_need_a_tool_even_where_none_is_offered() -> None:
 
 def deepseek(calls: tuple[ToolCall, ...]) -> Request:
     thought = Reasoning("Hm.", Blob("openai-chat", '{"field":"reasoning_content"}'))
-    extra = Reasoning("", Blob("openai-chat", '{"extra_content":{"google":{"thought_signature":"s"}}}'))
+    extra = Reasoning(
+        "", Blob("openai-chat", '{"extra_content":{"google":{"thought_signature":"s"}}}')
+    )
     return request(said(1, "a"), answered(2, thought, "b", extra, *calls), said(3, "c"))
 
 
 def test_what_a_server_sent_beside_a_call_goes_back_beside_it() -> None:
-    message = wire(CHAT, deepseek((ToolCall("c", "shell", "{}"), ToolCall("d", "shell", "{}"))))["messages"][2]
+    message = wire(CHAT, deepseek((ToolCall("c", "shell", "{}"), ToolCall("d", "shell", "{}"))))[
+        "messages"
+    ][2]
     assert message["reasoning_content"] == "Hm."
     assert message["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "s"}}
     assert "extra_content" not in message["tool_calls"][1]

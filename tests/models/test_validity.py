@@ -1,4 +1,5 @@
-"""Whatever stands in the history, the request is valid; what was sent once is sent again, byte for byte."""
+"""Whatever stands in the history, the request is valid; what was sent once is sent again, byte for
+byte."""
 
 import msgspec
 import pytest
@@ -53,7 +54,9 @@ def test_every_beginning_of_a_history_is_valid(spec: str, asked: Request) -> Non
 @pytest.mark.parametrize("spec", [*SPECS, "scripted:echo"])
 @pytest.mark.promise(40)
 @given(entries=histories(settled=True), note=st.sampled_from(["", "a note"]))
-def test_appending_changes_no_byte_of_what_was_sent(spec: str, entries: tuple[Entry, ...], note: str) -> None:
+def test_appending_changes_no_byte_of_what_was_sent(
+    spec: str, entries: tuple[Entry, ...], note: str
+) -> None:
     whole = _lasting(spec, request(*entries))
     for end in range(1, len(entries)):
         if _could_be_sent(entries, end):
@@ -63,7 +66,9 @@ def test_appending_changes_no_byte_of_what_was_sent(spec: str, entries: tuple[En
 
 def _could_be_sent(entries: tuple[Entry, ...], end: int) -> bool:
     """A request ends where the user or the tools spoke, with every call settled."""
-    return isinstance(entries[end - 1], Said | Settled | Summarised) and not isinstance(entries[end], Settled)
+    return isinstance(entries[end - 1], Said | Settled | Summarised) and not isinstance(
+        entries[end], Settled
+    )
 
 
 def _lasting(spec: str, asked: Request) -> bytes:
@@ -75,7 +80,8 @@ def _lasting(spec: str, asked: Request) -> bytes:
             b',{"role":"user","content":%s}]}' % words,
             b',{"role":"user","content":[{"type":"text","text":%s}]}]}' % words,
             b',{"type":"text","text":%s}]}]}' % words,
-            b',{"type":"message","role":"user","content":[{"type":"input_text","text":%s}]}]}' % words,
+            b',{"type":"message","role":"user","content":[{"type":"input_text","text":%s}]}]}'
+            % words,
             b',"note":%s}' % words,
         ):
             body = body.removesuffix(tail)
@@ -86,7 +92,9 @@ def _lasting(spec: str, asked: Request) -> bytes:
 @pytest.mark.promise(40)
 def test_the_note_of_a_request_is_not_in_the_next_one(spec: str) -> None:
     first = request(said(1, "a"), answered(2, "Hel", ended="incomplete"), note="Go on, please.")
-    then = request(said(1, "a"), answered(2, "Hel", ended="incomplete"), answered(3, "lo"), said(4, "b"))
+    then = request(
+        said(1, "a"), answered(2, "Hel", ended="incomplete"), answered(3, "lo"), said(4, "b")
+    )
     assert b"Go on, please." in body_of(spec, first)
     assert b"Go on, please." not in body_of(spec, then)
     assert body_of(spec, then).replace(MARKER, b"").startswith(_lasting(spec, first))
@@ -103,7 +111,9 @@ def test_going_to_another_provider_and_back_changes_no_byte(asked: Request) -> N
 @pytest.mark.promise(44)
 @given(asked=requests())
 def test_a_blob_goes_to_the_provider_it_is_bound_to_and_to_no_other(asked: Request) -> None:
-    entries = tuple(_sealed(entry) if isinstance(entry, Answered) else entry for entry in asked.entries)
+    entries = tuple(
+        _sealed(entry) if isinstance(entry, Answered) else entry for entry in asked.entries
+    )
     chat, responses, messages = (body_of(spec, replace(asked, entries=entries)) for spec in SPECS)
     assert b"SECRET-anthropic" not in chat + responses
     assert b"SECRET-openai-chat" not in responses + messages
@@ -113,11 +123,16 @@ def test_a_blob_goes_to_the_provider_it_is_bound_to_and_to_no_other(asked: Reque
 
 def _sealed(entry: Answered) -> Answered:
     def seal(provider: str) -> Blob:
-        data = {"signature": f"SECRET-{provider}", "id": "rs", "extra_content": f"SECRET-{provider}"}
+        data = {
+            "signature": f"SECRET-{provider}",
+            "id": "rs",
+            "extra_content": f"SECRET-{provider}",
+        }
         return Blob(provider, msgspec.json.encode(data).decode())
 
     thoughts = tuple(
-        Reasoning("hm", seal(provider)) for provider in ("openai-chat", "openai-responses", "anthropic", "elsewhere")
+        Reasoning("hm", seal(provider))
+        for provider in ("openai-chat", "openai-responses", "anthropic", "elsewhere")
     )
     return replace(entry, parts=thoughts + entry.parts)
 
@@ -125,7 +140,9 @@ def _sealed(entry: Answered) -> Answered:
 @pytest.mark.promise(44)
 def test_a_blob_comes_back_to_its_provider_after_a_change_of_model() -> None:
     thought = Reasoning("Let me see.", Blob("anthropic", '{"signature":"sig"}'))
-    asked = request(said(1, "a"), answered(2, thought, "b"), said(3, "c"), answered(4, "d"), said(5, "e"))
+    asked = request(
+        said(1, "a"), answered(2, thought, "b"), said(3, "c"), answered(4, "d"), said(5, "e")
+    )
     assert wire("anthropic:claude-test", asked)["messages"][1]["content"][0] == {
         "type": "thinking",
         "thinking": "Let me see.",
@@ -138,7 +155,10 @@ def test_a_blob_comes_back_to_its_provider_after_a_change_of_model() -> None:
 def test_ids_of_calls_are_unique_over_the_whole_request() -> None:
     entries: list[Entry] = [said(1, "a")]
     for seq in (2, 4):
-        entries += [answered(seq, ToolCall("call_0", "shell", "{}")), Settled(seq + 1, "call_0", Returned())]
+        entries += [
+            answered(seq, ToolCall("call_0", "shell", "{}")),
+            Settled(seq + 1, "call_0", Returned()),
+        ]
     ids = [
         block["id"]
         for message in wire("anthropic:claude-test", request(*entries))["messages"]

@@ -1,4 +1,5 @@
-"""A plugin for tests: writes down what it is told, and misbehaves as its environment says. Installed by `install`."""
+"""A plugin for tests: writes down what it is told, and misbehaves as its environment says.
+Installed by `install`."""
 
 import json
 import os
@@ -56,7 +57,11 @@ def install(world: World, name: str = "diary", source: str = PLUGIN) -> None:
 def told(world: World, name: str = "diary", hook: str = "on_session_end") -> list[dict[str, Any]]:
     file = world.home / f"{name}.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    return [{key: value for key, value in line.items() if key != "hook"} for line in lines if line["hook"] == hook]
+    return [
+        {key: value for key, value in line.items() if key != "hook"}
+        for line in lines
+        if line["hook"] == hook
+    ]
 
 
 def log(world: World) -> str:
@@ -73,7 +78,9 @@ def hosts(world: World) -> list[int]:
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"steno.plugins.host" in words and mark in (entry / "environ").read_bytes().split(b"\0"):
+            if b"steno.plugins.host" in words and mark in (entry / "environ").read_bytes().split(
+                b"\0"
+            ):
                 found.append(int(entry.name))
         except OSError:
             continue

@@ -23,7 +23,13 @@ def answer(*facts: str, seqs: tuple[int, ...] = (3,)) -> str:
     """What a model says of a session."""
     found = [{"text": text, "seqs": seqs} for text in facts]
     return json.dumps(
-        {"title": "Tea and ports", "summary": "They met.", "decisions": [], "open": [], "facts": found},
+        {
+            "title": "Tea and ports",
+            "summary": "They met.",
+            "decisions": [],
+            "open": [],
+            "facts": found,
+        },
         ensure_ascii=False,
     )
 
@@ -31,7 +37,8 @@ def answer(*facts: str, seqs: tuple[int, ...] = (3,)) -> str:
 GOOD = Reply((answer(TEA, PORT),))
 HANGS = Reply(("{",), then="hang")
 LEFT_S = 3.0
-"""A third of a second where nothing else runs, with a distillation or without. What hangs here hangs for an hour."""
+"""A third of a second where nothing else runs, with a distillation or without. What hangs here
+hangs for an hour."""
 
 
 def is_distillation(request: dict[str, Any]) -> bool:
@@ -43,7 +50,8 @@ def distillations(server: ModelServer) -> list[dict[str, Any]]:
 
 
 def distils(server: ModelServer, *replies: Reply) -> None:
-    """Answers to requests for a distillate, in order; the last one is repeated. All else is answered with ok."""
+    """Answers to requests for a distillate, in order; the last one is repeated. All else is
+    answered with ok."""
 
     def choose(request: dict[str, Any]) -> Reply:
         if not is_distillation(request):
@@ -53,7 +61,12 @@ def distils(server: ModelServer, *replies: Reply) -> None:
     server.choose = choose
 
 
-def chat(world: World, *lines: str, words: tuple[str, ...] = (), program: tuple[str, ...] = ("-m", "steno")) -> float:
+def chat(
+    world: World,
+    *lines: str,
+    words: tuple[str, ...] = (),
+    program: tuple[str, ...] = ("-m", "steno"),
+) -> float:
     """Type lines into the chat, to its end; how long it took to leave after the last answer."""
     chatting = subprocess.Popen(
         [sys.executable, *program, *words],
@@ -97,7 +110,9 @@ def made(world: World, id: str) -> list[Distilled]:
 def helpers(world: World, id: str) -> list[str]:
     """How each call for a distillate ended."""
     stored = facts(world, id)
-    started = {seq: "open" for seq, fact in enumerate(stored, start=1) if isinstance(fact, HelperStarted)}
+    started = {
+        seq: "open" for seq, fact in enumerate(stored, start=1) if isinstance(fact, HelperStarted)
+    }
     for fact in stored:
         if isinstance(fact, HelperEnded):
             started[fact.started] = fact.outcome
@@ -129,6 +144,9 @@ def remembering_now(world: World) -> list[int]:
     home, found = f"STENO_HOME={world.home}".encode(), []
     for place in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if place.name.isdecimal() and b"\0steno\0remember\0" in (place / "cmdline").read_bytes():
+            if (
+                place.name.isdecimal()
+                and b"\0steno\0remember\0" in (place / "cmdline").read_bytes()
+            ):
                 found += [int(place.name)] if home in (place / "environ").read_bytes() else []
     return found

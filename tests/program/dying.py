@@ -1,4 +1,5 @@
-"""Runs steno and kills it, with a real SIGKILL, before or after its n-th write: python dying.py before|after N …
+"""Runs steno and kills it, with a real SIGKILL, before or after its n-th write: python dying.py
+before|after N …
 
 A write is a record of facts or a piece of streamed text.
 """

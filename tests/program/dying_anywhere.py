@@ -1,7 +1,8 @@
-"""Runs steno and kills it, with a real SIGKILL, before or after a write of any kind: python … before|after WHICH …
+"""Runs steno and kills it, with a real SIGKILL, before or after a write of any kind: python …
+before|after WHICH …
 
-A write is an input, a record of facts, with a lease or without, or a piece of streamed text. WHICH is its number, or
-the name of a fact: then it is the first write with such a fact.
+A write is an input, a record of facts, with a lease or without, or a piece of streamed text. WHICH
+is its number, or the name of a fact: then it is the first write with such a fact.
 """
 
 import os

@@ -1,6 +1,8 @@
-"""Runs steno and kills it, with a real SIGKILL, before or after its n-th free fact: python … before|after N …
+"""Runs steno and kills it, with a real SIGKILL, before or after its n-th free fact: python …
+before|after N …
 
-At the end of a visit those are its end with what it owes, and then a record for each plugin that was told.
+At the end of a visit those are its end with what it owes, and then a record for each plugin that
+was told.
 """
 
 import os
@@ -18,7 +20,9 @@ count = 0
 add = SqliteStore.add
 
 
-async def add_or_die(self: SqliteStore, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+async def add_or_die(
+    self: SqliteStore, session: str, facts: Sequence[FreeFact], key: str | None = None
+) -> Appended:
     global count
     count += 1
     mine = count

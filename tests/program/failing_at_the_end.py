@@ -12,7 +12,9 @@ from steno.store.sqlite.store import SqliteStore
 add = SqliteStore.add
 
 
-async def full(self: SqliteStore, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+async def full(
+    self: SqliteStore, session: str, facts: Sequence[FreeFact], key: str | None = None
+) -> Appended:
     if any(isinstance(fact, SessionEnded) for fact in facts):
         raise StoreFull("nothing was stored: the disk is full")
     return await add(self, session, facts, key)

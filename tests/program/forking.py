@@ -1,8 +1,9 @@
 """Processes of steno without the cost of loading it: a helper that has it loaded forks for each.
 
-The suite starts steno thousands of times, and loading takes longer than most commands do. What comes of a fork is a
-process like any other: it has its own session, its own handles, and is signalled and killed as it would be. One that
-is to be hit while it loads, whose memory is measured or that reads whom to trust is started anew (`World.start_anew`).
+The suite starts steno thousands of times, and loading takes longer than most commands do. What
+comes of a fork is a process like any other: it has its own session, its own handles, and is
+signalled and killed as it would be. One that is to be hit while it loads, whose memory is measured
+or that reads whom to trust is started anew (`World.start_anew`).
 """
 
 import atexit
@@ -30,7 +31,9 @@ _idle: dict[str, list["_Helper"]] = defaultdict(list)
 _lock = threading.Lock()
 
 
-def run(words: Sequence[str], environment: dict[str, str], folder: Path, wait_s: float) -> tuple[int, bytes, bytes]:
+def run(
+    words: Sequence[str], environment: dict[str, str], folder: Path, wait_s: float
+) -> tuple[int, bytes, bytes]:
     """Run a command to its end: its status, what it wrote, what it complained of."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = Process(_order(words, environment, folder), out.fileno(), err.fileno())
@@ -53,14 +56,19 @@ def start(words: Sequence[str], environment: dict[str, str], folder: Path) -> "P
     return process
 
 
-def start_on(terminal: int, words: Sequence[str], environment: dict[str, str], folder: Path) -> "Process":
+def start_on(
+    terminal: int, words: Sequence[str], environment: dict[str, str], folder: Path
+) -> "Process":
     """Start a command on a terminal of its own."""
     return Process(_order(words, environment, folder, "screen"), terminal, terminal)
 
 
-def _order(words: Sequence[str], environment: dict[str, str], folder: Path, loaded: str = "") -> dict[str, Any]:
-    """`loaded`: what its helper has loaded besides, because that alone takes longer than several commands do. The
-    configuration that a home begins with names servers as examples, in comments."""
+def _order(
+    words: Sequence[str], environment: dict[str, str], folder: Path, loaded: str = ""
+) -> dict[str, Any]:
+    """`loaded`: what its helper has loaded besides, because that alone takes longer than several
+    commands do. The configuration that a home begins with names servers as examples, in
+    comments."""
     with contextlib.suppress(OSError, KeyError):
         lines = Path(environment["STENO_HOME"], "config.toml").read_text().splitlines()
         loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
@@ -105,7 +113,8 @@ class Process:
 
 
 class _Helper:
-    """Forks one process at a time. It says the id of each, and how it ended. Itself it is forked by the first one."""
+    """Forks one process at a time. It says the id of each, and how it ended. Itself it is forked by
+    the first one."""
 
     def __init__(self) -> None:
         self._socket, its = socket.socketpair()
@@ -152,7 +161,7 @@ def _all(handle: int) -> bytes:
     return os.pread(handle, os.fstat(handle).st_size, 0)
 
 
-# --- in the helper ------------------------------------------------------------------------------------------------
+# --- in the helper --------------------------------------------------------------------------------
 
 
 def serve_all() -> None:
@@ -217,7 +226,8 @@ def _next(orders: socket.socket) -> tuple[dict[str, Any], int, int] | None:
 
 
 def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
-    """Become the command. At its end threads are waited for, as ever; only the interpreter is not taken apart."""
+    """Become the command. At its end threads are waited for, as ever; only the interpreter is not
+    taken apart."""
     status = 70
     try:
         os.setsid()
@@ -230,7 +240,9 @@ def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
         os.dup2(out, 1)
         os.dup2(err, 2)
         os.closerange(3, max(out, err, 16) + 1)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background ignores it
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # who runs the tests in the background ignores it
         sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)  # type: ignore[misc]
         sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[misc]
         errors = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)

@@ -1,5 +1,5 @@
-"""A model server on loopback that records every request and does what it is told: answer, hang, stream and hang, close
-the socket, ask for tools, fail. It speaks Chat Completions and Messages."""
+"""A model server on loopback that records every request and does what it is told: answer, hang,
+stream and hang, close the socket, ask for tools, fail. It speaks Chat Completions and Messages."""
 
 import asyncio
 import json
@@ -15,8 +15,9 @@ HELD_S = 60.0
 
 
 class Reply(Struct, frozen=True):
-    """What to do with one request: think `thought`, which Messages signs, stream `pieces`, then end as `then` says.
-    One that is `held` keeps its last piece back until the server is told to `go_on`."""
+    """What to do with one request: think `thought`, which Messages signs, stream `pieces`, then end
+    as `then` says. One that is `held` keeps its last piece back until the server is told to
+    `go_on`."""
 
     pieces: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()
@@ -32,8 +33,9 @@ class Reply(Struct, frozen=True):
 
 
 class ModelServer:
-    """Replies are used in order; the last one is repeated. Where `choose` is given, it picks the reply by the request.
-    `on_request` runs before anything is answered. With `tls` it is to be reached by https."""
+    """Replies are used in order; the last one is repeated. Where `choose` is given, it picks the
+    reply by the request. `on_request` runs before anything is answered. With `tls` it is to be
+    reached by https."""
 
     def __init__(self, *replies: Reply, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -73,7 +75,9 @@ class ModelServer:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._handle, "127.0.0.1", 0, ssl=self._tls))
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._handle, "127.0.0.1", 0, ssl=self._tls)
+        )
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
@@ -118,14 +122,19 @@ class ModelServer:
         if self.on_request is not None:
             await asyncio.to_thread(self.on_request, request)
         if reply.status != 200:
-            answer = json.dumps({"error": {"message": reply.complaint, "type": "server_error"}}).encode()
+            answer = json.dumps(
+                {"error": {"message": reply.complaint, "type": "server_error"}}
+            ).encode()
             writer.write(b"HTTP/1.1 %d Told\r\ncontent-type: application/json\r\n" % reply.status)
             if reply.retry_after:
                 writer.write(f"retry-after: {reply.retry_after}\r\n".encode())
             writer.write(b"content-length: %d\r\n\r\n" % len(answer) + answer)
             await writer.drain()
             return
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: "
+            b"chunked\r\n\r\n"
+        )
         events = anthropic_events(reply) if path.endswith("/messages") else openai_events(reply)
         last = max((i for i, (pause, _) in enumerate(events) if pause), default=-1)
         for i, (pause, event) in enumerate(events):
@@ -148,19 +157,46 @@ class ModelServer:
 def openai_events(reply: Reply) -> list[tuple[bool, bytes]]:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
+        return _sse(
+            {
+                "id": "c",
+                "object": "chat.completion.chunk",
+                "created": 1,
+                "model": "m",
+                "choices": [choice],
+            }
+        )
 
     events = [(False, chunk({"reasoning_content": reply.thought}))] if reply.thought else []
     events += [(True, chunk({"content": piece})) for piece in reply.pieces]
     for index, (name, arguments) in enumerate(reply.tools):
         function = {"name": name, "arguments": arguments}
-        events.append((False, chunk({"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]})))
+        events.append(
+            (
+                False,
+                chunk(
+                    {"tool_calls": [{"index": index, "id": f"call_{index}", "function": function}]}
+                ),
+            )
+        )
     if reply.then == "done":
         events.append((False, chunk({}, "tool_calls" if reply.tools else "stop")))
         if reply.usage:
             counted = reply.input_tokens
             usage = {"prompt_tokens": counted, "completion_tokens": 5, "total_tokens": counted + 5}
-            events.append((False, _sse({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage})))
+            events.append(
+                (
+                    False,
+                    _sse(
+                        {
+                            "id": "c",
+                            "object": "chat.completion.chunk",
+                            "choices": [],
+                            "usage": usage,
+                        }
+                    ),
+                )
+            )
         events.append((False, b"data: [DONE]\n\n"))
     return events
 
@@ -170,7 +206,14 @@ def anthropic_events(reply: Reply) -> list[tuple[bool, bytes]]:
         return f"event: {kind}\n".encode() + _sse({"type": kind, **fields})
 
     usage = {"input_tokens": reply.input_tokens, "output_tokens": 1}
-    message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+    message = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": "m",
+        "usage": usage,
+    }
     events = [(False, event("message_start", message=message))]
     index = 0
     if reply.thought:
@@ -184,7 +227,14 @@ def anthropic_events(reply: Reply) -> list[tuple[bool, bytes]]:
         events.append((False, event("content_block_stop", index=0)))
         index = 1
     if reply.pieces:
-        events.append((False, event("content_block_start", index=index, content_block={"type": "text", "text": ""})))
+        events.append(
+            (
+                False,
+                event(
+                    "content_block_start", index=index, content_block={"type": "text", "text": ""}
+                ),
+            )
+        )
         for piece in reply.pieces:
             delta = {"type": "text_delta", "text": piece}
             events.append((True, event("content_block_delta", index=index, delta=delta)))
@@ -193,7 +243,9 @@ def anthropic_events(reply: Reply) -> list[tuple[bool, bytes]]:
     for offset, (name, arguments) in enumerate(reply.tools):
         block = {"type": "tool_use", "id": f"call_{offset}", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": arguments}
-        events.append((False, event("content_block_start", index=index + offset, content_block=block)))
+        events.append(
+            (False, event("content_block_start", index=index + offset, content_block=block))
+        )
         events.append((False, event("content_block_delta", index=index + offset, delta=delta)))
         events.append((False, event("content_block_stop", index=index + offset)))
     if reply.then == "done":

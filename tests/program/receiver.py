@@ -14,7 +14,8 @@ from msgspec import Struct
 from tests.program.world import World
 
 Act = int | Literal["drop", "hold"]
-"""A status to answer with; or read it all and close the connection; or keep the answer, a 200, until `go_on`."""
+"""A status to answer with; or read it all and close the connection; or keep the answer, a 200,
+until `go_on`."""
 HELD_S = 60.0
 
 
@@ -25,8 +26,8 @@ class Sent(Struct, frozen=True):
 
 
 class Receiver:
-    """Acts are used in order; the last one is repeated. `on_receipt` runs before anything is answered. With
-    `tls` it is to be reached by https."""
+    """Acts are used in order; the last one is repeated. `on_receipt` runs before anything is
+    answered. With `tls` it is to be reached by https."""
 
     def __init__(self, *acts: Act, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -49,7 +50,8 @@ class Receiver:
         return dict(Counter(one.key for one in self.sent))
 
     def told(self) -> dict[str, Any]:
-        """What it was told, if that was one thing: each key once, as a receiver that honours keys takes it."""
+        """What it was told, if that was one thing: each key once, as a receiver that honours keys
+        takes it."""
         (one,) = {one.key: one.told for one in reversed(self.sent)}.values()
         return one
 
@@ -69,7 +71,9 @@ class Receiver:
         self._server = Server(("127.0.0.1", self.port), Handler)
         if self._tls is not None:
             self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:

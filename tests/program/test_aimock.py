@@ -1,6 +1,6 @@
-"""The running program against a model server that none of us wrote, in all three formats: streamed answers, tools, cut
-streams, errors, silence, and models that are changed in the middle. What it was sent is read back from its own journal,
-which tells every format in the same words."""
+"""The running program against a model server that none of us wrote, in all three formats: streamed
+answers, tools, cut streams, errors, silence, and models that are changed in the middle. What it was
+sent is read back from its own journal, which tells every format in the same words."""
 
 import json
 from collections.abc import Iterator
@@ -26,11 +26,22 @@ CALLS = [
 
 def every_turn() -> list[dict[str, Any]]:
     return [
-        {"match": {"userMessage": "tools", "hasToolResult": True}, "response": {"content": "Seen."}},
+        {
+            "match": {"userMessage": "tools", "hasToolResult": True},
+            "response": {"content": "Seen."},
+        },
         {"match": {"userMessage": "plain"}, "response": {"content": FACES}},
-        {"match": {"userMessage": "tools"}, "response": {"content": "I look. ", "toolCalls": CALLS}},
+        {
+            "match": {"userMessage": "tools"},
+            "response": {"content": "I look. ", "toolCalls": CALLS},
+        },
         {"match": {"userMessage": "broke off"}, "response": {"content": " and the rest"}},
-        {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "latency": 10, "truncateAfterChunks": 8},
+        {
+            "match": {"userMessage": "cut"},
+            "response": {"content": LONG},
+            "latency": 10,
+            "truncateAfterChunks": 8,
+        },
         {
             "match": {"userMessage": "fail"},
             "response": {"error": {"message": "Oops", "type": "api_error"}, "status": 500},
@@ -65,7 +76,9 @@ def check_told(messages: list[dict[str, Any]]) -> None:
             assert message["content"].strip()
             continue
         calls = [call["id"] for call in message.get("tool_calls") or ()]
-        assert not waiting or message["role"] == "assistant", "calls are settled before anything else is said"
+        assert not waiting or message["role"] == "assistant", (
+            "calls are settled before anything else is said"
+        )
         assert calls or message["content"].strip()
         waiting += calls
     assert waiting == []
@@ -84,7 +97,14 @@ def test_whatever_the_server_does_is_stored_as_it_was_and_the_next_request_is_va
     world = world_at(tmp_path, model, kind)
     since = len(model.requests())
     said = {}
-    for prompt, status in (("plain", 0), ("tools", 0), ("cut", 0), ("fail", 1), ("silence", 1), ("plain again", 0)):
+    for prompt, status in (
+        ("plain", 0),
+        ("tools", 0),
+        ("cut", 0),
+        ("fail", 1),
+        ("silence", 1),
+        ("plain again", 0),
+    ):
         said[prompt] = world.steno("run", prompt, "--key", "k", "--yes", expect=status)
     assert said["plain"] == said["plain again"] == FACES + "\n"
     assert said["tools"] == "I look. Seen.\n"
@@ -100,13 +120,21 @@ def test_whatever_the_server_does_is_stored_as_it_was_and_the_next_request_is_va
         ("failed", "timeout"),
         ("done", ""),
     ]
-    stored = "".join(message["text"] for message in shown["messages"] if message["role"] == "assistant")
+    stored = "".join(
+        message["text"] for message in shown["messages"] if message["role"] == "assistant"
+    )
     assert stored == "".join(text.removesuffix("\n") for text in said.values())
-    outcomes = {message["text"]: message["state"] for message in shown["messages"] if message["role"] == "tool"}
+    outcomes = {
+        message["text"]: message["state"]
+        for message in shown["messages"]
+        if message["role"] == "tool"
+    }
     assert outcomes["hello\n"] == "complete"
     requests = received(model, since)
     assert {entry["path"] for entry in requests} == {PATHS[kind]}
-    assert len(requests) == shown["usage"]["calls"], "every call that arrived is recorded, and no other"
+    assert len(requests) == shown["usage"]["calls"], (
+        "every call that arrived is recorded, and no other"
+    )
     for entry in requests:
         check_told(entry["messages"])
     last = spoken(requests[-1]["messages"])
@@ -118,19 +146,24 @@ def test_whatever_the_server_does_is_stored_as_it_was_and_the_next_request_is_va
 
 @pytest.mark.promise(35, 41)
 def test_models_can_be_changed_in_every_direction(tmp_path: Path, model: Aimock) -> None:
-    """Each ordered pair of formats, with calls of each in the history; the scripted model between two of them."""
+    """Each ordered pair of formats, with calls of each in the history; the scripted model between
+    two of them."""
     a, b, c = KINDS
     order = [a, b, a, c, b, c, a]
     assert len(set(pairwise(order))) == 6
     world = world_at(tmp_path, model, a)
     since = len(model.requests())
     for n, kind in enumerate(order):
-        out = world.steno("run", f"tools, time {n}", "--key", "k", "--yes", "--model", f"{kind}:test")
+        out = world.steno(
+            "run", f"tools, time {n}", "--key", "k", "--yes", "--model", f"{kind}:test"
+        )
         assert out == "I look. Seen.\n"
         echoed = world.steno("run", f"echo {n}", "--key", "k", "--model", "scripted:echo")
         assert echoed == f"echo {n}\n"
     requests = received(model, since)
-    assert [entry["path"] for entry in requests] == [PATHS[kind] for kind in order for _ in range(2)]
+    assert [entry["path"] for entry in requests] == [
+        PATHS[kind] for kind in order for _ in range(2)
+    ]
     for entry in requests:
         check_told(entry["messages"])
     for n in range(len(order)):

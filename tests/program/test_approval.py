@@ -1,4 +1,5 @@
-"""A call that waits for approval keeps waiting when its process dies, is told to leave, or loses its terminal.
+"""A call that waits for approval keeps waiting when its process dies, is told to leave, or loses
+its terminal.
 
 A terminal is needed to be asked: the program runs behind a real one (a pty).
 """
@@ -101,7 +102,9 @@ def test_a_pending_approval_is_neither_granted_nor_refused_by_the_end_of_its_pro
 
 
 @pytest.mark.promise(37)
-def test_a_run_that_approves_tools_runs_the_call_that_waited_once(world: World, server: ModelServer) -> None:
+def test_a_run_that_approves_tools_runs_the_call_that_waited_once(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",)), Reply(("And this is new.",))]
     with terminal(world, "run", "do it", "--key", "k") as person:
         person.wait_shown("[y/N]")
@@ -109,7 +112,9 @@ def test_a_run_that_approves_tools_runs_the_call_that_waited_once(world: World, 
         person.end()
     assert world.steno("run", "and now?", "--key", "k", "--yes") == "And this is new.\n"
     assert ran(world) == 1
-    assert [message["state"] for message in world.messages(world.only_session(), "tool")] == ["complete"]
+    assert [message["state"] for message in world.messages(world.only_session(), "tool")] == [
+        "complete"
+    ]
 
 
 @pytest.mark.promise(23, 37)

@@ -40,7 +40,9 @@ def killed_while_waiting(world: World, number: int = signal.SIGKILL) -> dict[str
 
 
 @pytest.mark.promise(37)
-def test_a_pending_approval_is_listed_with_what_it_is_about(world: World, server: ModelServer) -> None:
+def test_a_pending_approval_is_listed_with_what_it_is_about(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",))]
     one = killed_while_waiting(world)
     id = world.only_session()
@@ -55,7 +57,9 @@ def test_a_pending_approval_is_listed_with_what_it_is_about(world: World, server
 
 
 @pytest.mark.promise(37)
-def test_an_approval_given_while_nobody_runs_the_session_is_carried_out_once(world: World, server: ModelServer) -> None:
+def test_an_approval_given_while_nobody_runs_the_session_is_carried_out_once(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",))]
     one = killed_while_waiting(world)
     id = one["session"]
@@ -75,7 +79,11 @@ def test_a_denial_reaches_the_model_with_its_reason(world: World, server: ModelS
     one = killed_while_waiting(world)
     world.steno("deny", one["session"], str(one["seq"]), "--reason", "the disk is full")
     assert world.steno("run", "and now?", "--key", "k") == "Then not.\n"
-    told = [message["content"] for message in server.requests[1]["messages"] if message["role"] == "tool"]
+    told = [
+        message["content"]
+        for message in server.requests[1]["messages"]
+        if message["role"] == "tool"
+    ]
     assert len(told) == 1
     assert "denied it: the disk is full" in told[0]
     assert ran(world) == 0

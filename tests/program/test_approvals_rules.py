@@ -19,11 +19,20 @@ def calls(*commands: str) -> Reply:
 
 
 def test_the_configuration_allows_and_denies(world: World, server: ModelServer) -> None:
-    configure(world, '[approvals]\nshell = "ask"\n"shell:touch *" = "allow"\n"shell:touch bad*" = "deny"\n')
-    server.replies = [calls("touch good", "touch bad", "mkdir other", "touch a; mkdir b"), Reply(("done",))]
+    configure(
+        world,
+        '[approvals]\nshell = "ask"\n"shell:touch *" = "allow"\n"shell:touch bad*" = "deny"\n',
+    )
+    server.replies = [
+        calls("touch good", "touch bad", "mkdir other", "touch a; mkdir b"),
+        Reply(("done",)),
+    ]
     world.steno("run", "do it")
     assert [path.name for path in world.work.iterdir()] == ["good"]
-    told = {message["tool_call_id"]: message["content"] for message in server.requests[1]["messages"][3:]}
+    told = {
+        message["tool_call_id"]: message["content"]
+        for message in server.requests[1]["messages"][3:]
+    }
     assert "the rule 'shell:touch bad*' denies it" in told["call_1"]
     assert "nobody to ask" in told["call_2"]
     assert "nobody to ask" in told["call_3"]
@@ -37,7 +46,11 @@ def test_a_rule_that_denies_wins_over_yes(world: World, server: ModelServer) -> 
 
 
 def test_a_run_can_allow_some_calls(world: World, server: ModelServer) -> None:
-    server.replies = [calls("touch one", "touch two", "touch three"), Reply(("done",)), calls("touch four")]
+    server.replies = [
+        calls("touch one", "touch two", "touch three"),
+        Reply(("done",)),
+        calls("touch four"),
+    ]
     world.steno("run", "do it", "--key", "k", "--allow", "shell:touch one", "--allow", "shell:*two")
     assert sorted(path.name for path in world.work.iterdir()) == ["one", "two"]
     server.replies = [*server.replies[:2], calls("touch one more"), Reply(("done",))]
@@ -45,7 +58,9 @@ def test_a_run_can_allow_some_calls(world: World, server: ModelServer) -> None:
     assert sorted(path.name for path in world.work.iterdir()) == ["one", "two"]
 
 
-def test_a_tool_that_needs_no_approval_can_be_asked_about(world: World, server: ModelServer) -> None:
+def test_a_tool_that_needs_no_approval_can_be_asked_about(
+    world: World, server: ModelServer
+) -> None:
     world.environment |= {"STENO_APPROVALS_READ_FILE": "deny"}
     (world.work / "a").write_text("secret words")
     server.replies = [Reply(tools=(("read_file", '{"path": "a"}'),)), Reply(("done",))]

@@ -1,4 +1,5 @@
-"""Rules that hold for one session: set by an answer to a question or by a command, kept, shown, taken back."""
+"""Rules that hold for one session: set by an answer to a question or by a command, kept, shown,
+taken back."""
 
 import json
 import signal
@@ -54,7 +55,9 @@ def test_an_answer_for_the_whole_session_is_kept_by_the_next_processes_and_can_b
     assert "nobody to ask" in outcomes(world, id)[-1]
 
 
-def test_one_key_on_the_terminal_allows_a_command_for_the_session(world: World, server: ModelServer) -> None:
+def test_one_key_on_the_terminal_allows_a_command_for_the_session(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [AGAIN, AGAIN, Reply(("It ran twice.",))]
     with terminal(world, "run", "do it") as person:
         person.wait_shown("? [y/N]")
@@ -65,9 +68,18 @@ def test_one_key_on_the_terminal_allows_a_command_for_the_session(world: World, 
     assert rules(world, world.only_session()) == [{"rule": f"shell:{COMMAND}", "verdict": "allow"}]
 
 
-def test_what_is_always_allowed_is_this_command_and_no_other(world: World, server: ModelServer) -> None:
+def test_what_is_always_allowed_is_this_command_and_no_other(
+    world: World, server: ModelServer
+) -> None:
     star = calls("touch *.txt")
-    server.replies = [star, Reply(("ok",)), calls("touch a.txt"), Reply(("no",)), star, Reply(("yes",))]
+    server.replies = [
+        star,
+        Reply(("ok",)),
+        calls("touch a.txt"),
+        Reply(("no",)),
+        star,
+        Reply(("yes",)),
+    ]
     with world.start("run", "do it", "--key", "k", "--ask", "wait") as asking:
         (one,) = wait_pending(world)
         world.steno("approve", one["session"], "--always")
@@ -75,23 +87,38 @@ def test_what_is_always_allowed_is_this_command_and_no_other(world: World, serve
     world.steno("run", "another", "--key", "k")
     world.steno("run", "the same", "--key", "k")
     assert [path.name for path in world.work.iterdir()] == ["*.txt"]
-    assert ["nobody to ask" in text for text in outcomes(world, one["session"])] == [False, True, False]
+    assert ["nobody to ask" in text for text in outcomes(world, one["session"])] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.promise(37)
 @pytest.mark.parametrize(("verdict", "times"), [("allow", 1), ("deny", 0)])
-def test_a_rule_decides_about_a_call_that_waits(world: World, server: ModelServer, verdict: str, times: int) -> None:
+def test_a_rule_decides_about_a_call_that_waits(
+    world: World, server: ModelServer, verdict: str, times: int
+) -> None:
     server.replies = [AGAIN, Reply(("So be it.",))]
     with world.start("run", "do it", "--ask", "wait") as asking:
         (one,) = wait_pending(world)
-        world.steno("rules", one["session"], f"--{verdict}", "shell:echo run*", "--allow", f"shell:{COMMAND}")
+        world.steno(
+            "rules",
+            one["session"],
+            f"--{verdict}",
+            "shell:echo run*",
+            "--allow",
+            f"shell:{COMMAND}",
+        )
         assert asking.end() == 0
     assert ran(world) == times
     assert pending(world) == []
 
 
 @pytest.mark.promise(37)
-def test_a_rule_set_while_nobody_runs_the_session_counts_for_the_next_runner(world: World, server: ModelServer) -> None:
+def test_a_rule_set_while_nobody_runs_the_session_counts_for_the_next_runner(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [AGAIN, Reply(("It ran.",))]
     id = killed_while_waiting(world, signal.SIGKILL)["session"]
     world.steno("rules", id, "--allow", "shell")
@@ -111,8 +138,18 @@ def test_a_rule_of_a_session_holds_in_no_other(world: World, server: ModelServer
 def test_deny_wins_wherever_it_was_set_and_else_the_session_counts_before_the_configuration(
     world: World, server: ModelServer
 ) -> None:
-    configure(world, '[approvals]\n"shell:touch a*" = "deny"\n"shell:touch b*" = "ask"\n"shell:touch c*" = "allow"\n')
-    server.replies = [Reply(("hello",)), calls("touch a", "touch b", "touch c", "touch d"), Reply(("done",))]
+    configure(
+        world,
+        (
+            '[approvals]\n"shell:touch a*" = "deny"\n"shell:touch b*" = "ask"\n"shell:touch c*" = '
+            '"allow"\n'
+        ),
+    )
+    server.replies = [
+        Reply(("hello",)),
+        calls("touch a", "touch b", "touch c", "touch d"),
+        Reply(("done",)),
+    ]
     world.steno("run", "hi", "--key", "k")
     world.steno("rules", world.only_session(), "--allow", "shell", "--deny", "shell:touch c")
     world.steno("run", "do it", "--key", "k", "--allow", "shell")
@@ -127,7 +164,9 @@ def test_a_rule_that_denies_in_a_session_wins_over_yes(world: World, server: Mod
     assert [path.name for path in world.work.iterdir()] == ["b"]
 
 
-def test_a_fork_inherits_what_is_denied_and_not_what_is_allowed(world: World, server: ModelServer) -> None:
+def test_a_fork_inherits_what_is_denied_and_not_what_is_allowed(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("hello",)), calls("touch a", "touch b"), Reply(("done",))]
     world.steno("run", "hi", "--key", "k")
     id = world.only_session()
@@ -144,7 +183,9 @@ def test_nobody_gets_round_a_rule_by_delegating(world: World, server: ModelServe
         if '"tool"' in texts:
             return Reply(("done",))
         return (
-            calls("touch a", "touch b") if "subtask" in texts else Reply(tools=(("delegate", '{"prompt": "subtask"}'),))
+            calls("touch a", "touch b")
+            if "subtask" in texts
+            else Reply(tools=(("delegate", '{"prompt": "subtask"}'),))
         )
 
     world.steno("run", "hi", "--key", "k")
@@ -156,7 +197,9 @@ def test_nobody_gets_round_a_rule_by_delegating(world: World, server: ModelServe
     assert rules(world, child) == [{"rule": "shell:touch a", "verdict": "deny"}]
 
 
-def test_rules_are_listed_refused_and_told_apart_from_those_of_the_configuration(world: World) -> None:
+def test_rules_are_listed_refused_and_told_apart_from_those_of_the_configuration(
+    world: World,
+) -> None:
     world.steno("run", "hi")
     id = world.only_session()
     assert "has no rules of its own" in world.steno("rules", id)
@@ -171,7 +214,9 @@ def test_rules_are_listed_refused_and_told_apart_from_those_of_the_configuration
 
 
 @pytest.mark.promise(60)
-def test_a_rule_made_of_a_redacted_call_is_named_and_can_be_redacted(world: World, server: ModelServer) -> None:
+def test_a_rule_made_of_a_redacted_call_is_named_and_can_be_redacted(
+    world: World, server: ModelServer
+) -> None:
     secret = calls("echo hunter2secret")
     server.replies = [secret, Reply(("ok",))]
     with world.start("run", "do it", "--ask", "wait") as asking:
@@ -187,7 +232,9 @@ def test_a_rule_made_of_a_redacted_call_is_named_and_can_be_redacted(world: Worl
     rule_at = said.split("--seq ")[1].split()[0]
     world.steno("redact", id, "--seq", rule_at, "--yes")
     world.steno("redact", id, "--seq", str(tool["seq"]), "--yes")
-    wait_until(lambda: b"hunter2secret" not in (world.home / "store.db").read_bytes(), "the text to go")
+    wait_until(
+        lambda: b"hunter2secret" not in (world.home / "store.db").read_bytes(), "the text to go"
+    )
     for file in world.home.glob("store.db*"):
         if file.is_file():
             assert b"hunter2secret" not in file.read_bytes()

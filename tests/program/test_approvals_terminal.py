@@ -1,4 +1,5 @@
-"""Questions on a terminal: about calls of an earlier turn too, and before something is removed for good."""
+"""Questions on a terminal: about calls of an earlier turn too, and before something is removed for
+good."""
 
 import json
 
@@ -39,7 +40,9 @@ def test_continue_on_a_terminal_asks_about_what_waits(world: World, server: Mode
     assert ran(world) == 1
 
 
-def test_nobody_is_asked_on_the_terminal_by_a_run_that_waits_or_by_a_watcher(world: World, server: ModelServer) -> None:
+def test_nobody_is_asked_on_the_terminal_by_a_run_that_waits_or_by_a_watcher(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",))]
     with terminal(world, "run", "do it", "--ask", "wait") as waiting:
         waiting.wait_seen("steno approve")
@@ -64,11 +67,15 @@ def test_a_rule_that_allows_or_denies_asks_nobody(world: World, server: ModelSer
 
 @pytest.mark.promise(60)
 @pytest.mark.parametrize(("answer", "stays"), [("y\n", False), ("n\n", True)])
-def test_a_redaction_asks_on_a_terminal(world: World, server: ModelServer, answer: str, stays: bool) -> None:
+def test_a_redaction_asks_on_a_terminal(
+    world: World, server: ModelServer, answer: str, stays: bool
+) -> None:
     world.steno("run", "a secret word")
     id = world.only_session()
     with terminal(world, "redact", id, "--seq", str(world.messages(id, "user")[0]["seq"])) as asked:
         asked.wait_seen("for good? [y/N]")
         asked.type(answer)
         assert asked.end() == (1 if stays else 0)
-    wait_until(lambda: ("a secret word" in json.dumps(world.show(id))) is stays, "the text to stay or go")
+    wait_until(
+        lambda: ("a secret word" in json.dumps(world.show(id))) is stays, "the text to stay or go"
+    )

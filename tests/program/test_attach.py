@@ -1,5 +1,6 @@
-"""`run --attach`: images and files of text go along with a prompt, are stored once by their hash, and reach each wire
-format as it wants them. What no model takes is refused before anything is stored."""
+"""`run --attach`: images and files of text go along with a prompt, are stored once by their hash,
+and reach each wire format as it wants them. What no model takes is refused before anything is
+stored."""
 
 import base64
 import json
@@ -23,11 +24,15 @@ def png(size: int = 1) -> bytes:
     """A white square, not made smaller."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)
     pixels = zlib.compress((b"\0" + b"\xff" * size) * size, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
 
 
 def images_in(request: dict[str, Any]) -> list[str]:
@@ -70,7 +75,9 @@ def test_an_image_and_a_text_go_along_and_are_sent_again_with_every_later_reques
 
 
 @pytest.mark.promise(41)
-def test_an_image_goes_from_one_provider_to_the_other_and_back_unchanged(files: World, server: ModelServer) -> None:
+def test_an_image_goes_from_one_provider_to_the_other_and_back_unchanged(
+    files: World, server: ModelServer
+) -> None:
     files.steno("run", "look", "--attach", "dot.png", "--key", "k", "--model", "anthropic:test")
     stored = files.messages(files.only_session())
     files.steno("run", "and you?", "--key", "k", "--model", "openai-chat:test")
@@ -80,7 +87,9 @@ def test_an_image_goes_from_one_provider_to_the_other_and_back_unchanged(files: 
 
 
 @pytest.mark.promise(16)
-def test_the_same_input_id_with_another_attachment_is_refused(files: World, server: ModelServer) -> None:
+def test_the_same_input_id_with_another_attachment_is_refused(
+    files: World, server: ModelServer
+) -> None:
     words = ("--key", "k", "--input-id", "m1")
     first = files.steno("run", "look", "--attach", "dot.png", *words)
     assert files.steno("run", "look", "--attach", "dot.png", *words) == first
@@ -89,9 +98,13 @@ def test_the_same_input_id_with_another_attachment_is_refused(files: World, serv
 
 
 @pytest.mark.promise(40)
-def test_the_request_after_a_kill_repeats_the_attachments(files: World, server: ModelServer) -> None:
+def test_the_request_after_a_kill_repeats_the_attachments(
+    files: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("cut",), then="hang"), Reply(("ok",))]
-    with files.start("run", "look", "--attach", "dot.png", "--attach", "notes.txt", "--key", "k") as program:
+    with files.start(
+        "run", "look", "--attach", "dot.png", "--attach", "notes.txt", "--key", "k"
+    ) as program:
         program.wait_shown("cut")
         program.kill()
     for name in ("dot.png", "notes.txt"):
@@ -107,7 +120,9 @@ def test_the_same_image_twice_is_stored_once(files: World) -> None:
     (files.work / "large.png").write_bytes(noise)
     for _ in range(5):
         files.steno("run", "look", "--attach", "large.png", "--attach", "large.png", "--key", "k")
-    assert sum(file.stat().st_size for file in files.home.glob("store.db*") if file.is_file()) < 4 * len(noise)
+    assert sum(
+        file.stat().st_size for file in files.home.glob("store.db*") if file.is_file()
+    ) < 4 * len(noise)
 
 
 def test_a_redacted_image_is_gone_from_every_file(files: World, server: ModelServer) -> None:
@@ -166,7 +181,9 @@ def test_too_many_attachments_are_refused(files: World, server: ModelServer) -> 
     assert (server.requests, files.sessions()) == ([], [])
 
 
-def test_a_file_goes_along_with_a_detached_turn(files: World, server: ModelServer, tmp_path: Path) -> None:
+def test_a_file_goes_along_with_a_detached_turn(
+    files: World, server: ModelServer, tmp_path: Path
+) -> None:
     files.steno("run", "look", "--attach", "dot.png", "--detach")
     id = files.only_session()
     assert files.steno("follow", id) == "ok\n"

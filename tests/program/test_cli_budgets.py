@@ -14,7 +14,9 @@ CALL = Reply(tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
 
 
 def budget(world: World, **limits: object) -> None:
-    world.environment |= {f"STENO_LIMITS_{name.upper()}": str(value) for name, value in limits.items()}
+    world.environment |= {
+        f"STENO_LIMITS_{name.upper()}": str(value) for name, value in limits.items()
+    }
 
 
 def last_turn(world: World, id: str) -> tuple[str, str]:
@@ -56,7 +58,11 @@ def test_a_budget_of_a_turn_is_new_with_each_turn_and_that_of_a_session_is_not(
     assert "the session reached" in complaint(world, "run", "three", "--key", "k", expect=1)
     assert len(server.requests) == 2
     id = world.only_session()
-    assert [message["state"] for message in world.messages(id, "user")] == ["complete", "complete", "failed"]
+    assert [message["state"] for message in world.messages(id, "user")] == [
+        "complete",
+        "complete",
+        "failed",
+    ]
     fork = world.steno("fork", id, "--at", str(world.messages(id, "assistant")[0]["seq"])).strip()
     assert world.steno("run", "three", "--session", fork) == "ok\n"
 
@@ -67,7 +73,11 @@ def test_a_turn_that_has_had_its_time_ends_and_keeps_what_was_shown(
     world: World, server: ModelServer, hangs: str
 ) -> None:
     sleep = Reply(("half",), tools=(("shell", '{"command": "sleep 60"}'),))
-    replies = {"stream": Reply(("half",), then="hang"), "silence": Reply(then="hang"), "tool": sleep}
+    replies = {
+        "stream": Reply(("half",), then="hang"),
+        "silence": Reply(then="hang"),
+        "tool": sleep,
+    }
     server.replies = [replies[hangs], Reply(("ok",))]
     budget(world, turn_s=1.5)
     began_s = time.monotonic()
@@ -83,7 +93,9 @@ def test_a_turn_that_has_had_its_time_ends_and_keeps_what_was_shown(
     assert world.steno("run", "go on", "--key", "k") == "ok\n"
 
 
-def test_the_time_of_a_session_is_that_of_its_models_and_tools(world: World, server: ModelServer) -> None:
+def test_the_time_of_a_session_is_that_of_its_models_and_tools(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("slow",), delay_s=0.6), Reply(("ok",))]
     budget(world, session_s=0.5)
     assert world.steno("run", "one", "--key", "k") == "slow\n"
@@ -103,10 +115,19 @@ def test_waiting_for_approval_takes_no_time_of_the_turn(world: World, server: Mo
 
 
 @pytest.mark.promise(8)
-def test_usage_and_context_are_shown_and_unknown_is_not_zero(world: World, server: ModelServer) -> None:
+def test_usage_and_context_are_shown_and_unknown_is_not_zero(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("one",)), Reply(("two",), usage=False), Reply(("three",))]
     world.environment["STENO_MODEL_CONTEXT_TOKENS"] = "5000"
-    usage = {"calls": 1, "unreported": 0, "input": 10, "output": 5, "cached": None, "reasoning": None}
+    usage = {
+        "calls": 1,
+        "unreported": 0,
+        "input": 10,
+        "output": 5,
+        "cached": None,
+        "reasoning": None,
+    }
     world.steno("run", "one", "--key", "k")
     id = world.only_session()
     assert (world.show(id)["usage"], world.sessions()[0]["usage"]) == (usage, usage)
@@ -121,7 +142,9 @@ def test_usage_and_context_are_shown_and_unknown_is_not_zero(world: World, serve
     world.steno("verify")
 
 
-def test_a_session_that_nobody_answered_has_unknown_usage(world: World, server: ModelServer) -> None:
+def test_a_session_that_nobody_answered_has_unknown_usage(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("one",), usage=False)]
     world.steno("run", "one")
     assert world.sessions()[0]["usage"]["input"] is None
@@ -131,7 +154,9 @@ def test_a_session_that_nobody_answered_has_unknown_usage(world: World, server: 
 
 def test_the_context_of_a_single_model_can_be_set(world: World, server: ModelServer) -> None:
     world.home.mkdir(exist_ok=True)
-    (world.home / "config.toml").write_text('[model]\ncontext_tokens = 7\n[contexts]\n"openai-chat:test" = 40000\n')
+    (world.home / "config.toml").write_text(
+        '[model]\ncontext_tokens = 7\n[contexts]\n"openai-chat:test" = 40000\n'
+    )
     world.steno("run", "one")
     assert world.show(world.only_session())["context"]["max"] == 40_000
 

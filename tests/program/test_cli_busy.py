@@ -1,4 +1,5 @@
-"""A session that runs elsewhere: what can be done is done; what cannot says who runs it, and what to do."""
+"""A session that runs elsewhere: what can be done is done; what cannot says who runs it, and what
+to do."""
 
 import pytest
 
@@ -29,9 +30,15 @@ def test_what_cannot_be_done_while_a_session_runs_elsewhere_says_so(
 
 
 @pytest.mark.promise(17)
-def test_the_chat_and_a_command_on_one_session_take_turns(world: World, server: ModelServer) -> None:
+def test_the_chat_and_a_command_on_one_session_take_turns(
+    world: World, server: ModelServer
+) -> None:
     """Two front ends: the second request holds the outcome of the first, whoever sends it."""
-    server.replies = [Reply(("zeroth",)), Reply(("first ", "answer"), delay_s=0.4), Reply(("second answer",))]
+    server.replies = [
+        Reply(("zeroth",)),
+        Reply(("first ", "answer"), delay_s=0.4),
+        Reply(("second answer",)),
+    ]
     world.steno("run", "zero", "--key", "k")
     with terminal(world, "--plain", "--resume", world.only_session()) as chat:
         chat.wait_seen("you> ")

@@ -36,7 +36,9 @@ def test_a_short_session_has_nothing_to_be_summarised(world: World, server: Mode
     assert len(server.requests) == requests
 
 
-def test_a_summary_that_fails_leaves_the_session_as_it_was(world: World, server: ModelServer) -> None:
+def test_a_summary_that_fails_leaves_the_session_as_it_was(
+    world: World, server: ModelServer
+) -> None:
     id = long_session(world, server, Reply(status=400))
     before = world.messages(id)
     said = complaint(world, "compact", id, expect=1)

@@ -1,4 +1,5 @@
-"""Handles that are closed or full, a reader that leaves, a folder that is gone: no traceback, and the turn goes on."""
+"""Handles that are closed or full, a reader that leaves, a folder that is gone: no traceback, and
+the turn goes on."""
 
 import os
 import subprocess
@@ -53,7 +54,9 @@ def test_with_stdout_closed_or_full_the_turn_goes_on_and_the_loss_is_told(
 
 @pytest.mark.parametrize("redirect", rotating([">&-", "> /dev/full"], 2))
 @pytest.mark.parametrize("words", ["sessions", "sessions --json", "--version"])
-def test_a_command_whose_output_cannot_be_written_fails_and_says_why(world: World, words: str, redirect: str) -> None:
+def test_a_command_whose_output_cannot_be_written_fails_and_says_why(
+    world: World, words: str, redirect: str
+) -> None:
     status, _, errors = shell(world, f"$steno {words} {redirect}")
     assert status == 1
     assert "output" in errors
@@ -61,7 +64,9 @@ def test_a_command_whose_output_cannot_be_written_fails_and_says_why(world: Worl
 
 @pytest.mark.promise(36)
 def test_a_reader_that_leaves_does_not_stop_the_turn(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("line one\n", "line two\n", "line three\n", "line four\n"), delay_s=0.3)]
+    server.replies = [
+        Reply(("line one\n", "line two\n", "line three\n", "line four\n"), delay_s=0.3)
+    ]
     _, out, errors = shell(world, "$steno run hi | head -1")
     assert out == "line one\n"
     wait_until(lambda: outcome(world)[0] is not None, "the end of the turn")
@@ -78,7 +83,9 @@ def test_a_reader_that_leaves_a_list_is_no_traceback(world: World) -> None:
     assert errors == ""
 
 
-def test_a_folder_that_was_removed_is_named_where_it_matters_only(world: World, server: ModelServer) -> None:
+def test_a_folder_that_was_removed_is_named_where_it_matters_only(
+    world: World, server: ModelServer
+) -> None:
     world.steno("run", "hi")
     script = "mkdir gone && cd gone && rmdir ../gone && {}"
     steno = f"{sys.executable} -P -m steno" if sys.version_info >= (3, 11) else "$steno"

@@ -78,7 +78,9 @@ def terminal(world: World, *words: str) -> Iterator[Terminal]:
         opened.close()
 
 
-def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(world: World, server: ModelServer) -> None:
+def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(
+    world: World, server: ModelServer
+) -> None:
     with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         chat.type("half a thou")
@@ -94,11 +96,15 @@ def test_ctrl_c_at_the_prompt_forgets_the_line_and_a_second_one_leaves(world: Wo
         chat.type(CTRL_C)
         assert chat.end() == 0
         assert "kept: steno --resume" in chat.seen()
-    assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["hello"]
+    assert [message["text"] for message in world.messages(world.only_session(), "user")] == [
+        "hello"
+    ]
 
 
 @pytest.mark.promise(6, 12)
-def test_a_second_ctrl_c_leaves_also_when_the_answer_has_stopped_by_then(world: World, server: ModelServer) -> None:
+def test_a_second_ctrl_c_leaves_also_when_the_answer_has_stopped_by_then(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang")]
     with terminal(world, "--plain") as chat:
         for number in range(1, 6):
@@ -114,7 +120,9 @@ def test_a_second_ctrl_c_leaves_also_when_the_answer_has_stopped_by_then(world: 
             time.sleep(2.1)
         assert chat.end() == 0
     shown = world.show(world.only_session())
-    assert {(turn["outcome"], turn["cause"]) for turn in shown["turns"]} == {("interrupted", "user")}
+    assert {(turn["outcome"], turn["cause"]) for turn in shown["turns"]} == {
+        ("interrupted", "user")
+    }
     assert shown["ended"] == "signal"
 
 
@@ -125,7 +133,10 @@ def test_ctrl_c_while_the_store_takes_an_input_in_leaves_in_time_and_says_what_b
     """Another program has the store locked."""
     world.steno("sessions")
     file = str(world.home / "store.db")
-    with closing(apsw.Connection(file, vfs=checked_pages())) as other, terminal(world, "--plain") as program:
+    with (
+        closing(apsw.Connection(file, vfs=checked_pages())) as other,
+        terminal(world, "--plain") as program,
+    ):
         program.wait_seen("you> ")
         other.execute("begin immediate")
         program.type("hello\n")
@@ -148,7 +159,9 @@ def test_ctrl_c_while_the_store_takes_an_input_in_leaves_in_time_and_says_what_b
         assert "left before the store had taken the input" in seen
 
 
-def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, server: ModelServer) -> None:
+def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("second",))]
     with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
@@ -166,7 +179,9 @@ def test_ctrl_c_during_an_answer_stops_it_and_the_chat_goes_on(world: World, ser
 
 
 @pytest.mark.parametrize("words", [("run", "make it"), ("--plain",)])
-def test_ctrl_c_at_a_question_stops_the_turn(world: World, server: ModelServer, words: tuple[str, ...]) -> None:
+def test_ctrl_c_at_a_question_stops_the_turn(
+    world: World, server: ModelServer, words: tuple[str, ...]
+) -> None:
     server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("never",))]
     with terminal(world, *words) as asked:
         if words[0] != "run":
@@ -222,7 +237,9 @@ def test_a_line_that_was_typed_before_a_question_is_no_answer_to_it_and_is_said_
     assert ("tool", "ran\n") in said
 
 
-def test_calls_side_by_side_are_asked_about_one_after_the_other(world: World, server: ModelServer) -> None:
+def test_calls_side_by_side_are_asked_about_one_after_the_other(
+    world: World, server: ModelServer
+) -> None:
     calls = tuple(("shell", json.dumps({"command": f"touch {name}"})) for name in ("one", "two"))
     server.replies = [Reply(tools=calls), Reply(("done",))]
     with terminal(world, "run", "make them") as asked:
@@ -236,8 +253,13 @@ def test_calls_side_by_side_are_asked_about_one_after_the_other(world: World, se
     assert sorted(path.name for path in world.work.iterdir()) == ["one"]
 
 
-def test_a_question_that_another_terminal_answered_is_over(world: World, server: ModelServer) -> None:
-    steps = [Reply(tools=(("shell", json.dumps({"command": f"touch {name}"})),)) for name in ("one", "two")]
+def test_a_question_that_another_terminal_answered_is_over(
+    world: World, server: ModelServer
+) -> None:
+    steps = [
+        Reply(tools=(("shell", json.dumps({"command": f"touch {name}"})),))
+        for name in ("one", "two")
+    ]
     server.replies = [*steps, Reply(("done",))]
     words = ("run", "make them", "--input-id", "m1")
     with terminal(world, *words) as first, terminal(world, *words) as second:
@@ -260,7 +282,9 @@ def test_ctrl_c_at_the_question_of_delete_deletes_nothing(world: World) -> None:
     assert len(world.sessions()) == 1
 
 
-def test_a_word_with_a_slash_that_is_no_command_is_not_said(world: World, server: ModelServer) -> None:
+def test_a_word_with_a_slash_that_is_no_command_is_not_said(
+    world: World, server: ModelServer
+) -> None:
     with terminal(world, "--plain") as chat:
         chat.wait_seen("you> ")
         for line in ("/typo\n", "/model x\n", "/\n"):
@@ -304,7 +328,9 @@ def test_lines_of_a_pipe_are_answered_as_they_come(world: World, server: ModelSe
     try:
         process.stdin.write(b"one\ntwo\r\n")
         process.stdin.flush()
-        wait_until(lambda: len(server.requests) == 2, "the second line to be said while the pipe is open")
+        wait_until(
+            lambda: len(server.requests) == 2, "the second line to be said while the pipe is open"
+        )
         out, _ = process.communicate(b"three without an end", timeout=WAIT_S)
     finally:
         process.kill()
@@ -324,7 +350,9 @@ def test_ctrl_c_while_a_prompt_is_read_leaves(world: World) -> None:
     assert world.sessions() == []
 
 
-def test_a_terminal_that_is_closed_ends_the_turn_in_order(world: World, server: ModelServer) -> None:
+def test_a_terminal_that_is_closed_ends_the_turn_in_order(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang")]
     with terminal(world, "run", "hi") as program:
         program.wait_seen("going")
@@ -336,7 +364,9 @@ def test_a_terminal_that_is_closed_ends_the_turn_in_order(world: World, server: 
 
 @pytest.mark.promise(37)
 @pytest.mark.promise(46)
-def test_a_turn_that_waits_for_approval_is_shown_as_waiting_in_every_view(world: World, server: ModelServer) -> None:
+def test_a_turn_that_waits_for_approval_is_shown_as_waiting_in_every_view(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("I will. ",), tools=(("shell", '{"command": "touch made"}'),))]
     with terminal(world, "run", "make it") as asked:
         asked.wait_seen("? [y/N]")

@@ -1,4 +1,5 @@
-"""What a person gets wrong, and what is wrong with the setup: named in words, with what was kept and what to do."""
+"""What a person gets wrong, and what is wrong with the setup: named in words, with what was kept
+and what to do."""
 
 import os
 import sqlite3
@@ -73,7 +74,9 @@ def test_the_version_is_told(world: World) -> None:
         ("STENO_STORE_DURABILITY", "none", "[store] durability"),
     ],
 )
-def test_a_variable_that_is_wrong_is_named(world: World, variable: str, value: str, names: str) -> None:
+def test_a_variable_that_is_wrong_is_named(
+    world: World, variable: str, value: str, names: str
+) -> None:
     world.environment[variable] = value
     errors = complaint(world, "sessions", expect=2)
     assert variable in errors
@@ -106,8 +109,13 @@ def test_a_system_prompt_that_is_not_text_is_named(world: World) -> None:
     assert str(world.home / "system.md") in complaint(world, "run", "hi", expect=2)
 
 
-def test_an_unreachable_model_is_named_with_its_address_and_the_prompt_is_kept(world: World) -> None:
-    world.environment |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "STENO_LIMITS_ATTEMPTS_MAX": "1"}
+def test_an_unreachable_model_is_named_with_its_address_and_the_prompt_is_kept(
+    world: World,
+) -> None:
+    world.environment |= {
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        "STENO_LIMITS_ATTEMPTS_MAX": "1",
+    }
     errors = complaint(world, "run", "hi", expect=1)
     id = world.only_session()
     assert "the turn failed: http://127.0.0.1:9/v1 cannot be reached" in errors
@@ -117,7 +125,9 @@ def test_an_unreachable_model_is_named_with_its_address_and_the_prompt_is_kept(w
     assert "was failed" not in errors
 
 
-def test_a_model_that_the_server_does_not_know_is_named_with_the_address(world: World, server: ModelServer) -> None:
+def test_a_model_that_the_server_does_not_know_is_named_with_the_address(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(status=404)]
     errors = complaint(world, "run", "hi", expect=1)
     assert server.url in errors
@@ -144,11 +154,16 @@ def test_a_missing_key_is_named_by_its_variable_and_its_place_in_the_file(
     assert world.messages(world.only_session(), "user")[0]["state"] == "failed"
 
 
-def test_a_backup_that_cannot_be_made_is_no_fault_of_the_store(world: World, tmp_path: Path) -> None:
+def test_a_backup_that_cannot_be_made_is_no_fault_of_the_store(
+    world: World, tmp_path: Path
+) -> None:
     with world.start("backup", str(tmp_path / "missing" / "copy.db")) as program:
         assert program.end() == 1
         said = program.errors()
-    assert "copy.db.partial: No such file or directory; nothing was changed; mend that and try again" in said
+    assert (
+        "copy.db.partial: No such file or directory; nothing was changed; mend that and try again"
+        in said
+    )
 
 
 def test_a_backup_that_cannot_be_read_is_named(world: World, tmp_path: Path) -> None:
@@ -157,7 +172,9 @@ def test_a_backup_that_cannot_be_read_is_named(world: World, tmp_path: Path) -> 
 
 
 @pytest.mark.promise(50)
-def test_a_store_that_another_program_wrote_to_is_said_to_be_so_and_can_be_adopted(world: World) -> None:
+def test_a_store_that_another_program_wrote_to_is_said_to_be_so_and_can_be_adopted(
+    world: World,
+) -> None:
     world.steno("run", "hello", "--input-id", "one")
     with closing(sqlite3.connect(world.home / "store.db")) as other:
         other.execute("create table note (text)")
@@ -178,5 +195,7 @@ def test_every_file_of_the_home_is_its_owners_alone(world: World, server: ModelS
             assert program.end() == 0
     finally:
         os.umask(before)
-    open_to_others = [file.name for file in (world.home, *world.home.rglob("*")) if file.stat().st_mode & 0o077]
+    open_to_others = [
+        file.name for file in (world.home, *world.home.rglob("*")) if file.stat().st_mode & 0o077
+    ]
     assert open_to_others == []

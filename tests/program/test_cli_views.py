@@ -1,4 +1,5 @@
-"""Every view tells the same story: lists, transcripts, undone turns, an answer that is asked for again."""
+"""Every view tells the same story: lists, transcripts, undone turns, an answer that is asked for
+again."""
 
 import json
 import shutil
@@ -33,7 +34,10 @@ def test_a_killed_turn_is_the_same_in_lists_and_in_the_transcript_and_looking_st
 ) -> None:
     server.replies = {
         "text": [Reply(("fine",)), Reply(("half",), then="hang")],
-        "tool": [Reply(("fine",)), Reply(("half",), tools=(("shell", '{"command": "echo out; sleep 60"}'),))],
+        "tool": [
+            Reply(("fine",)),
+            Reply(("half",), tools=(("shell", '{"command": "echo out; sleep 60"}'),)),
+        ],
         "nothing": [Reply(("fine",)), Reply(then="hang")],
     }[then]
     world.steno("run", "one", "--key", "k")
@@ -63,14 +67,17 @@ def test_a_killed_turn_is_the_same_in_lists_and_in_the_transcript_and_looking_st
 
 
 def program_waits(world: World, messages: int) -> None:
-    """Until so many messages are there; while it runs, the list counts what the transcript shows."""
+    """Until so many messages are there; while it runs, the list counts what the transcript
+    shows."""
     wait_until(lambda: world.sessions()[0]["messages"] == messages, f"{messages} messages")
     (listed,) = world.sessions()
     assert len(world.messages(listed["id"])) == messages
 
 
 @pytest.mark.promise(34)
-def test_a_turn_of_many_facts_that_was_killed_is_found_from_the_end(world: World, server: ModelServer) -> None:
+def test_a_turn_of_many_facts_that_was_killed_is_found_from_the_end(
+    world: World, server: ModelServer
+) -> None:
     tool = Reply(tools=(("shell", '{"command": "true"}'),))
     server.replies = [*[tool] * 12, Reply(("half",), then="hang")]
     with world.start("run", "many", "--yes") as program:
@@ -82,7 +89,9 @@ def test_a_turn_of_many_facts_that_was_killed_is_found_from_the_end(world: World
 
 
 @pytest.mark.promise(57)
-def test_a_second_undo_takes_the_turn_before_and_each_can_be_taken_back(world: World, server: ModelServer) -> None:
+def test_a_second_undo_takes_the_turn_before_and_each_can_be_taken_back(
+    world: World, server: ModelServer
+) -> None:
     for prompt in ("one", "two", "three"):
         world.steno("run", prompt, "--key", "k")
     id = world.only_session()
@@ -106,7 +115,9 @@ def test_an_undo_that_is_none_is_refused_and_those_there_are_are_named(world: Wo
     assert "none" in complaint(world, "undo", id, "--withdraw", "3", expect=1)
     seq = world.steno("undo", id).split("--withdraw ")[1].split()[0]
     before = facts(world)
-    assert f"are {seq};" in complaint(world, "undo", id, "--withdraw", "99999999999999999999", expect=1)
+    assert f"are {seq};" in complaint(
+        world, "undo", id, "--withdraw", "99999999999999999999", expect=1
+    )
     assert facts(world) == before
     assert "no turn to undo" in complaint(world, "undo", id, expect=1)
     world.steno("undo", id, "--withdraw", seq)
@@ -130,7 +141,9 @@ def test_a_turn_that_was_killed_and_undone_is_not_continued_until_the_undo_is_ta
 
 
 @pytest.mark.promise(57)
-def test_a_turn_that_continues_can_be_retried_when_it_fails(world: World, server: ModelServer) -> None:
+def test_a_turn_that_continues_can_be_retried_when_it_fails(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(then="hang"), Reply(status=400), Reply(("answered",))]
     with world.start("run", "the prompt", "--key", "k") as program:
         wait_until(lambda: len(server.requests) == 1, "the request")
@@ -146,7 +159,12 @@ def test_a_turn_that_continues_can_be_retried_when_it_fails(world: World, server
 def test_the_same_input_id_after_a_failure_and_a_retry_gives_the_answer_of_the_retry(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(status=400), Reply(status=400), Reply(("now it works",)), Reply(("never",))]
+    server.replies = [
+        Reply(status=400),
+        Reply(status=400),
+        Reply(("now it works",)),
+        Reply(("never",)),
+    ]
     words = ("run", "please", "--key", "k", "--input-id", "m1")
     world.steno(*words, expect=1)
     world.steno(*words, expect=1)
@@ -184,7 +202,9 @@ def test_a_long_list_of_sessions_is_bounded(world: World) -> None:
     assert len(json.loads(world.steno("sessions", "--json", "--limit", "100000"))) == 1
 
 
-def test_a_session_is_found_by_its_beginning_and_the_doctor_only_looks(world: World, tmp_path: Path) -> None:
+def test_a_session_is_found_by_its_beginning_and_the_doctor_only_looks(
+    world: World, tmp_path: Path
+) -> None:
     out = world.steno("doctor")
     assert "none yet" in out
     assert not world.home.exists()

@@ -44,15 +44,21 @@ def test_a_clock_that_is_set_back_changes_neither_order_nor_validity(
     said = [text for n in range(len(shifts_s)) for text in (f"prompt {n}", f"answer {n}")]
     shown = json.loads(at(world, -800 * DAY_S, "show", id, "--json"))
     assert [message["text"] for message in shown["messages"]] == said
-    assert [message["seq"] for message in shown["messages"]] == sorted(message["seq"] for message in shown["messages"])
+    assert [message["seq"] for message in shown["messages"]] == sorted(
+        message["seq"] for message in shown["messages"]
+    )
     check(kind, server.requests[-1])
     spoken = json.dumps(server.requests[-1]["messages"])
-    assert [spoken.index(text) for text in said[:-1]] == sorted(spoken.index(text) for text in said[:-1])
+    assert [spoken.index(text) for text in said[:-1]] == sorted(
+        spoken.index(text) for text in said[:-1]
+    )
     assert "no damage" in at(world, -800 * DAY_S, "verify")
 
 
 @pytest.mark.promise(47)
-def test_a_clock_that_is_set_back_changes_nothing_about_a_kill(world: World, server: ModelServer) -> None:
+def test_a_clock_that_is_set_back_changes_nothing_about_a_kill(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("half",), then="hang"), Reply(("whole",))]
     with world.start("run", "one", "--key", "k") as program:
         program.wait_shown("half")

@@ -1,9 +1,11 @@
-"""Long sessions: what a summary changes and what it never does; what a kill, a stop or a silent summariser leave."""
+"""Long sessions: what a summary changes and what it never does; what a kill, a stop or a silent
+summariser leave."""
 
 import asyncio
 import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ FILLER = "lorem ipsum dolor " * 50
 
 
 class Talk:
-    """A session that grows by about 250 tokens a turn, with a model that takes 1,500, and a summariser."""
+    """A session that grows by about 250 tokens a turn, with a model that takes 1,500, and a
+    summariser."""
 
     def __init__(self, world: World, server: ModelServer) -> None:
         self.world, self.server = world, server
@@ -69,7 +72,11 @@ class Talk:
 
     def facts(self, *kinds: type) -> list[Any]:
         with steno.open(self.world.home / "store.db") as library:
-            return [record.fact for record in library.store.read_all(self.id) if isinstance(record.fact, kinds)]
+            return [
+                record.fact
+                for record in library.store.read_all(self.id)
+                if isinstance(record.fact, kinds)
+            ]
 
     def summary_requests(self) -> list[dict[str, Any]]:
         return [request for request in self.server.requests if is_summary(request)]
@@ -122,13 +129,16 @@ def test_three_summaries_change_what_the_model_is_told_and_nothing_else(talk: Ta
     latest = json.dumps(talk.requests()[-1])
     assert latest.count("They spoke of many things.") == 1
     assert talk.said[0] not in latest
-    # each summary after the first was given the one before it as a summary, never as something that was said
+    # each summary after the first was given the one before it as a summary, never as something that
+    # was said
     for request in talk.summary_requests()[1:]:
         text = last_user(request)
         assert text.startswith("Summary of what came before:\nThey spoke of many things.\n")
         assert text.count("They spoke") == 1
     assert len(talk.facts(HelperStarted)) == len(talk.summary_requests())
-    assert [ended.outcome for ended in talk.facts(HelperEnded)] == ["done"] * len(talk.summary_requests())
+    assert [ended.outcome for ended in talk.facts(HelperEnded)] == ["done"] * len(
+        talk.summary_requests()
+    )
     assert talk.world.steno("verify")
 
 
@@ -177,8 +187,12 @@ def test_a_silent_summariser_holds_up_neither_an_input_nor_the_answers(talk: Tal
     with talk.world.start("run", talk.said[4], "--session", talk.id) as first:
         wait_until(lambda: bool(talk.summary_requests()), "the summariser to be asked")
         before_s = time.monotonic()
-        with talk.world.start("run", talk.said[5], "--session", talk.id, "--output", "ndjson") as second:
-            wait_until(lambda: "accepted" in second.shown() or '"session"' in second.shown(), "acceptance")
+        with talk.world.start(
+            "run", talk.said[5], "--session", talk.id, "--output", "ndjson"
+        ) as second:
+            wait_until(
+                lambda: "accepted" in second.shown() or '"session"' in second.shown(), "acceptance"
+            )
             pending = [m for m in talk.world.messages(talk.id, "user") if m["state"] == "pending"]
             took_s = time.monotonic() - before_s
             assert [message["text"] for message in pending] == [talk.said[5]]
@@ -188,6 +202,10 @@ def test_a_silent_summariser_holds_up_neither_an_input_nor_the_answers(talk: Tal
     talk.check_kept()
     assert talk.facts(Compacted) == []
     assert {ended.outcome for ended in talk.facts(HelperEnded)} == {"failed"}
+
+
+def said_all(talk: Talk, count: int) -> bool:
+    return len(talk.world.messages(talk.id, "user")) == count
 
 
 @pytest.mark.promise(21, 27)
@@ -200,10 +218,13 @@ def test_five_inputs_while_a_summary_is_made_are_all_kept_and_answered_in_order(
         wait_until(lambda: bool(talk.summary_requests()), "the summariser to be asked")
         waiting: list[threading.Thread] = []
         for i in range(5, 10):
-            waiting.append(threading.Thread(target=talk.world.steno, args=("run", talk.said[i], "--session", talk.id)))
+            waiting.append(
+                threading.Thread(
+                    target=talk.world.steno, args=("run", talk.said[i], "--session", talk.id)
+                )
+            )
             waiting[-1].start()
-            known = i + 1
-            wait_until(lambda known=known: len(talk.world.messages(talk.id, "user")) == known, "acceptance")  # type: ignore[misc]
+            wait_until(partial(said_all, talk, i + 1), "acceptance")
         talk.server.go_on()
         assert first.end() == 0
         for thread in waiting:
@@ -246,7 +267,7 @@ def test_a_summary_that_does_not_help_is_asked_for_a_bounded_number_of_times_and
     assert long not in json.dumps(talk.requests()[-1])
 
 
-# --- killed -----------------------------------------------------------------------------------------------------
+# --- killed ---------------------------------------------------------------------------------------
 
 
 def grown(tmp_path: Path, server: ModelServer) -> Talk:
@@ -287,7 +308,9 @@ def test_a_kill_at_any_boundary_of_a_compaction_leaves_the_old_context_or_the_ne
     for n in range(1 + part, 8, 3):
         for when in ("before", "after"):
             world = talk.world.copied(f"{when}-{n}")
-            with world.start_dying(when, n, "run", f"prompt 04 {FILLER}", "--session", talk.id) as dying:
+            with world.start_dying(
+                when, n, "run", f"prompt 04 {FILLER}", "--session", talk.id
+            ) as dying:
                 status = dying.end()
             assert status in (-9, 0), dying.errors()
             go_on(talk, world)

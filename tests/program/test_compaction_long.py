@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from steno.journal.facts import Compacted, HelperEnded, InputAdmitted, SessionStarted, StepSealed, StepStarted, Takes
+from steno.journal.facts import (
+    Compacted,
+    HelperEnded,
+    InputAdmitted,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    Takes,
+)
 from steno.journal.facts import TurnEnded as Ended
 from steno.journal.facts import TurnStarted as Started
 from steno.journal.parts import Text
@@ -67,8 +75,9 @@ def peak_mb(world: World, *words: str) -> float:
 def test_a_long_import_is_summarised_in_a_few_calls_and_bounded_memory(
     tmp_path: Path, server: ModelServer, counts: tuple[int, int], chars: int
 ) -> None:
-    """Of two sessions that are both too long for it, the one with several times as much text takes hardly more: a few
-    hundred bytes a message. 10,000 messages of 2,000 characters took 53 MB, 40,000 of them 65, a hundred 37."""
+    """Of two sessions that are both too long for it, the one with several times as much text takes
+    hardly more: a few hundred bytes a message. 10,000 messages of 2,000 characters took 53 MB,
+    40,000 of them 65, a hundred 37."""
     server.choose = answering
     peaks = []
     for count in counts:
@@ -104,18 +113,24 @@ def test_the_first_prompt_to_a_long_import_is_preceded_by_a_summary(
     assert "question 0 " not in json.dumps(last)
 
 
-def test_a_summary_that_is_too_long_is_cut_and_the_record_says_so(world: World, server: ModelServer) -> None:
+def test_a_summary_that_is_too_long_is_cut_and_the_record_says_so(
+    world: World, server: ModelServer
+) -> None:
     server.choose = lambda _: Reply((("They spoke. " * 2_000).strip(),), usage=False)
     world.environment |= {"STENO_MODEL_CONTEXT_TOKENS": "100000", "STENO_TOOLS_ENABLED": "false"}
     id = imported(world, *LONG)
     world.steno("compact", id)
     [made] = facts(world, id, Compacted)
     assert len(made.summary) == 16_000
-    assert {ended.detail for ended in facts(world, id, HelperEnded)} == {"cut to 16000 of 23999 characters"}
+    assert {ended.detail for ended in facts(world, id, HelperEnded)} == {
+        "cut to 16000 of 23999 characters"
+    }
 
 
 @pytest.mark.promise(40)
-def test_text_that_memory_let_go_is_in_a_request_that_needs_it(world: World, server: ModelServer) -> None:
+def test_text_that_memory_let_go_is_in_a_request_that_needs_it(
+    world: World, server: ModelServer
+) -> None:
     """A rewind to the beginning of a long session leaves what had been let go, and nothing else."""
     server.choose = answering
     world.environment |= {"STENO_TOOLS_ENABLED": "false"}
@@ -124,7 +139,11 @@ def test_text_that_memory_let_go_is_in_a_request_that_needs_it(world: World, ser
     world.steno("rewind", id, "--to", str(world.messages(id)[5]["seq"]))
     world.steno("run", "and now?", "--session", id)
     [request] = server.requests
-    told = [message["content"].split(" lorem")[0] for message in request["messages"] if message["role"] != "system"]
+    told = [
+        message["content"].split(" lorem")[0]
+        for message in request["messages"]
+        if message["role"] != "system"
+    ]
     assert told == ["question 0", "answer 1", "question 4", "answer 5", "and now?"]
     assert "answer 3 lorem" in json.dumps(request)
     assert "question 2 " not in json.dumps(request)

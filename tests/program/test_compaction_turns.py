@@ -1,5 +1,6 @@
-"""Summaries in the middle of things: among tool calls, before an answer that never comes, by command, beside other
-inputs; and everything that opened the session before opens the same session after."""
+"""Summaries in the middle of things: among tool calls, before an answer that never comes, by
+command, beside other inputs; and everything that opened the session before opens the same session
+after."""
 
 import json
 import signal
@@ -35,10 +36,12 @@ def talk(world: World, server: ModelServer) -> Talk:
 
 def facts(world: World, id: str, *kinds: type) -> list[Any]:
     with steno.open(world.home / "store.db") as library:
-        return [record.fact for record in library.store.read_all(id) if isinstance(record.fact, kinds)]
+        return [
+            record.fact for record in library.store.read_all(id) if isinstance(record.fact, kinds)
+        ]
 
 
-# --- among tool calls -----------------------------------------------------------------------------------------------
+# --- among tool calls -----------------------------------------------------------------------------
 
 
 @pytest.mark.promise(29, 30, 35)
@@ -59,7 +62,11 @@ def test_in_a_long_turn_every_call_stays_with_its_outcome_and_the_prompt_stays_w
         steps += 1
         counted = len(json.dumps(request)) // 4
         call = ("shell", json.dumps({"command": f"echo {steps}; cat out"}))
-        return Reply((f"step {steps} ",), tools=(call, call), input_tokens=counted) if steps <= 12 else Reply(("done",))
+        return (
+            Reply((f"step {steps} ",), tools=(call, call), input_tokens=counted)
+            if steps <= 12
+            else Reply(("done",))
+        )
 
     server.choose = choose
     assert world.steno("run", prompt, "--model", KINDS[kind]).endswith("done\n")
@@ -68,17 +75,25 @@ def test_in_a_long_turn_every_call_stays_with_its_outcome_and_the_prompt_stays_w
     for request in server.requests:
         check(kind, request)
         if not is_summary(request):
-            said = [m for m in request["messages"] if m["role"] == "user" and "must stay" in json.dumps(m)]
+            said = [
+                m
+                for m in request["messages"]
+                if m["role"] == "user" and "must stay" in json.dumps(m)
+            ]
             assert len(said) == 1
             assert json.dumps(prompt)[1:-1] in json.dumps(said[0])
     for request in filter(is_summary, server.requests):
         text = last_user(request)
-        assert text.count("[calls shell as") == text.count("outcome of call_"), "a call goes with its outcome"
+        assert text.count("[calls shell as") == text.count("outcome of call_"), (
+            "a call goes with its outcome"
+        )
     assert len(world.messages(id, "tool")) == 24
 
 
 @pytest.mark.promise(28)
-def test_a_stop_that_was_asked_for_before_a_summary_is_due_prevents_it(world: World, server: ModelServer) -> None:
+def test_a_stop_that_was_asked_for_before_a_summary_is_due_prevents_it(
+    world: World, server: ModelServer
+) -> None:
     world.environment |= {"STENO_MODEL_CONTEXT_TOKENS": "2000", "STENO_APPROVALS_SHELL": "allow"}
     (world.work / "out").write_text("lorem ipsum " * 900)
     call = ("shell", json.dumps({"command": "cat out; touch said; sleep 60"}))
@@ -110,14 +125,21 @@ def test_a_provider_that_finds_a_request_too_long_is_believed_whatever_was_confi
     assert len(facts(world, world.only_session(), Compacted)) >= 2
     states = [message["state"] for message in world.messages(world.only_session())]
     assert states.count("complete") == 24
-    assert set(states) == {"complete", "lost"}, "each refusal is an attempt of which nothing came back"
+    assert set(states) == {"complete", "lost"}, (
+        "each refusal is an attempt of which nothing came back"
+    )
 
 
 @pytest.mark.promise(31)
-def test_what_the_provider_counts_decides_and_not_what_we_estimate(world: World, server: ModelServer) -> None:
-    """Few words, of which the provider says that they are 1,900 tokens, for a model that takes 2,000."""
+def test_what_the_provider_counts_decides_and_not_what_we_estimate(
+    world: World, server: ModelServer
+) -> None:
+    """Few words, of which the provider says that they are 1,900 tokens, for a model that takes
+    2,000."""
     world.environment |= {"STENO_MODEL_CONTEXT_TOKENS": "2000", "STENO_TOOLS_ENABLED": "false"}
-    server.choose = lambda request: Reply(("short",), input_tokens=10 if is_summary(request) else 1_900)
+    server.choose = lambda request: Reply(
+        ("short",), input_tokens=10 if is_summary(request) else 1_900
+    )
     for prompt in ("one " + FILLER, "two " + FILLER):
         world.steno("run", prompt, "--key", "k")
     id = world.only_session()
@@ -126,13 +148,19 @@ def test_what_the_provider_counts_decides_and_not_what_we_estimate(world: World,
     assert is_summary(server.requests[1])
 
 
-# --- an answer that never comes -------------------------------------------------------------------------------------
+# --- an answer that never comes -------------------------------------------------------------------
 
 
 @pytest.mark.promise(10, 24, 28)
 @pytest.mark.parametrize(
     "nothing",
-    [Reply((), usage=False), Reply(then="close"), Reply(then="eof"), Reply(status=400), Reply(("half",), then="close")],
+    [
+        Reply((), usage=False),
+        Reply(then="close"),
+        Reply(then="eof"),
+        Reply(status=400),
+        Reply(("half",), then="close"),
+    ],
     ids=["empty", "closed", "no end", "refused", "broken"],
 )
 def test_a_turn_that_compacts_and_then_returns_nothing_leaves_the_session_consistent(
@@ -159,7 +187,7 @@ def test_a_turn_that_compacts_and_then_returns_nothing_leaves_the_session_consis
     assert talk.world.steno("verify")
 
 
-# --- what a summary may be made of ----------------------------------------------------------------------------------
+# --- what a summary may be made of ----------------------------------------------------------------
 
 
 @pytest.mark.promise(29)
@@ -185,8 +213,11 @@ def test_recovery_notes_never_reach_a_summary(talk: Talk) -> None:
 
 @pytest.mark.promise(45)
 @pytest.mark.parametrize("how", ["hide", "redact"])
-def test_what_is_taken_from_the_models_view_is_in_no_request_whatever_was_summarised(talk: Talk, how: str) -> None:
-    """Before a summary, and after it: then the summary may repeat it, and the rest is told again without it."""
+def test_what_is_taken_from_the_models_view_is_in_no_request_whatever_was_summarised(
+    talk: Talk, how: str
+) -> None:
+    """Before a summary, and after it: then the summary may repeat it, and the rest is told again
+    without it."""
     talk.say_until_nearly_full()
     first, second = (str(message["seq"]) for message in talk.world.messages(talk.id, "user")[:2])
     yes = ("--yes",) if how == "redact" else ()
@@ -217,7 +248,7 @@ def test_what_is_hidden_while_a_summary_is_made_is_in_no_request_after_it(talk: 
     assert talk.facts(Compacted) == []
 
 
-# --- every way in ---------------------------------------------------------------------------------------------------
+# --- every way in ---------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(16, 25, 26, 29)
@@ -256,7 +287,8 @@ def test_everything_that_opened_the_session_before_three_summaries_opens_it_afte
 
 
 def check_search(world: World, server: ModelServer, talk: Talk, seq: int) -> None:
-    """What was said before is found once, under the same id and seq; what a summary says is not found."""
+    """What was said before is found once, under the same id and seq; what a summary says is not
+    found."""
 
     def found(query: str) -> str:
         call = ("search_sessions", json.dumps({"query": query}))
@@ -271,11 +303,13 @@ def check_search(world: World, server: ModelServer, talk: Talk, seq: int) -> Non
     assert "0 messages" in found("of many things") or "no message" in found("of many things")
 
 
-# --- beside other inputs --------------------------------------------------------------------------------------------
+# --- beside other inputs --------------------------------------------------------------------------
 
 
 @pytest.mark.promise(2, 27)
-def test_an_input_is_accepted_within_a_second_and_answered_within_the_published_bound(talk: Talk) -> None:
+def test_an_input_is_accepted_within_a_second_and_answered_within_the_published_bound(
+    talk: Talk,
+) -> None:
     talk.say_until_nearly_full()
     talk.summary = Reply(then="hang")
     with talk.world.start("run", f"prompt 04 {FILLER}", "--session", talk.id) as first:
@@ -289,7 +323,9 @@ def test_an_input_is_accepted_within_a_second_and_answered_within_the_published_
         assert took_s < 1
         assert first.end() == 0
         talk.world.steno("continue", talk.id)
-        assert time.monotonic() - began_s < 2 * 3 + 4, "3 s for each of two summaries, and two programs that start"
+        assert time.monotonic() - began_s < 2 * 3 + 4, (
+            "3 s for each of two summaries, and two programs that start"
+        )
     assert [message["state"] for message in talk.world.messages(talk.id)] == ["complete"] * 12
 
 
@@ -306,7 +342,9 @@ def test_an_input_during_a_summary_by_command_is_accepted_and_answered_after_it(
     talk.world.environment["STENO_LIMITS_SUMMARY_S"] = "60"
     with talk.world.start("compact", talk.id) as compacting:
         wait_until(lambda: bool(talk.summary_requests()), "the summariser to be asked")
-        waiting = threading.Thread(target=talk.world.steno, args=("run", "prompt 04", "--session", talk.id))
+        waiting = threading.Thread(
+            target=talk.world.steno, args=("run", "prompt 04", "--session", talk.id)
+        )
         talk.said.append("prompt 04")
         waiting.start()
         wait_until(lambda: len(talk.world.messages(talk.id, "user")) == 5, "acceptance")
@@ -315,12 +353,19 @@ def test_an_input_during_a_summary_by_command_is_accepted_and_answered_after_it(
         assert compacting.end() == 0
         waiting.join(30)
     assert SUMMARY in json.dumps(talk.requests()[-1])
-    assert [m["text"] for m in talk.world.messages(talk.id)][-2:] == ["prompt 04", "answer to prompt 04"]
+    assert [m["text"] for m in talk.world.messages(talk.id)][-2:] == [
+        "prompt 04",
+        "answer to prompt 04",
+    ]
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize("number", rotating([None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
-def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(talk: Talk, number: signal.Signals | None) -> None:
+@pytest.mark.parametrize(
+    "number", rotating([None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2)
+)
+def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(
+    talk: Talk, number: signal.Signals | None
+) -> None:
     """By a signal, or by `interrupt` from another process."""
     talk.say_until_nearly_full()
     talk.summary = Reply(("half a summary",), then="hang")

@@ -1,4 +1,5 @@
-"""A place outside is told how a turn ended: once, whatever was killed when, or a record says why not."""
+"""A place outside is told how a turn ended: once, whatever was killed when, or a record says why
+not."""
 
 import json
 import os
@@ -41,7 +42,9 @@ def script(name: str, *words: str) -> tuple[str, ...]:
 
 def next_start(world: World, server: ModelServer, until: Any, what: str) -> None:
     """Somebody starts steno for something else, and has it open until what is owed is settled."""
-    server.choose = lambda request: Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    server.choose = lambda request: (
+        Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    )
     server.hold_again()
     with world.start("run", "SOMETHING ELSE") as program:
         wait_until(until, what)
@@ -54,7 +57,8 @@ def settled(world: World) -> bool:
 
 
 def settle(world: World, server: ModelServer) -> None:
-    """Whoever is not told in the fraction of a second in which a command leaves is told at the next start."""
+    """Whoever is not told in the fraction of a second in which a command leaves is told at the next
+    start."""
     if not settled(world):
         next_start(world, server, lambda: settled(world), "the place to be told")
 
@@ -67,10 +71,12 @@ def leave_a_debt(world: World, server: ModelServer) -> None:
 
 
 def dying(world: World, when: str, which: str) -> Program:
-    return Program(world, script("dying_anywhere.py", when, which, "run", "hi", "--deliver", "phone"))
+    return Program(
+        world, script("dying_anywhere.py", when, which, "run", "hi", "--deliver", "phone")
+    )
 
 
-# --- told -----------------------------------------------------------------------------------------------------------
+# --- told -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(13, 14)
@@ -101,9 +107,15 @@ def test_a_place_is_told_the_answer_once_and_only_what_is_stored(
     assert receiver.told() == expected
     assert receiver.sent[0].headers["content-type"] == "application/json"
     ((answer,),) = stored
-    assert (answer["text"], answer["state"]) == ("it is fine", "complete"), "another process read it at that moment"
+    assert (answer["text"], answer["state"]) == ("it is fine", "complete"), (
+        "another process read it at that moment"
+    )
     assert attempts == [[("sending", "")]], "the attempt is stored before it is made"
-    assert (one["state"], one["channel"], one["address"]) == ("delivered", "phone", f"127.0.0.1:{receiver.port}")
+    assert (one["state"], one["channel"], one["address"]) == (
+        "delivered",
+        "phone",
+        f"127.0.0.1:{receiver.port}",
+    )
     world.steno("run", "next")
     assert receiver.keys() == {one["key"]: 1}
 
@@ -115,7 +127,9 @@ def test_a_detached_turn_tells_two_places_when_it_ends(
     server.replies = [Reply(("I look. ",), tools=(("read_file", '{"path": "none"}'),)), FINE]
     with Receiver() as other:
         configure(world, other, "desk")
-        detach(world, processes, "hi", "--deliver", "phone", "--deliver", "desk", "--deliver", "phone")
+        detach(
+            world, processes, "hi", "--deliver", "phone", "--deliver", "desk", "--deliver", "phone"
+        )
         for place in (receiver, other):
             wait_until(lambda place=place: len(place.sent) == 1, "the place to be told")  # type: ignore[misc]
             assert (place.told()["outcome"], place.told()["text"]) == ("done", "I look. it is fine")
@@ -187,11 +201,18 @@ def test_a_turn_that_waits_for_approval_has_not_ended(
 
 
 @pytest.mark.promise(14)
-def test_an_input_that_steers_is_told_what_came_after_it(world: World, server: ModelServer, receiver: Receiver) -> None:
-    server.replies = [Reply(("before ", "it"), held=True, tools=(("read_file", '{"path": "none"}'),)), FINE]
+def test_an_input_that_steers_is_told_what_came_after_it(
+    world: World, server: ModelServer, receiver: Receiver
+) -> None:
+    server.replies = [
+        Reply(("before ", "it"), held=True, tools=(("read_file", '{"path": "none"}'),)),
+        FINE,
+    ]
     with world.start("run", "hi", "--key", "k") as program:
         program.wait_shown("before")
-        with world.start("run", "and this", "--key", "k", "--steer", "--deliver", "phone") as steering:
+        with world.start(
+            "run", "and this", "--key", "k", "--steer", "--deliver", "phone"
+        ) as steering:
             wait_until(lambda: bool(deliveries(world)), "the second input to be accepted")
             server.go_on()
             assert (program.end(), steering.end()) == (0, 0)
@@ -199,11 +220,13 @@ def test_an_input_that_steers_is_told_what_came_after_it(world: World, server: M
     assert receiver.told()["text"] == "it is fine"
 
 
-# --- places that do not answer well ---------------------------------------------------------------------------------
+# --- places that do not answer well ---------------------------------------------------------------
 
 
 @pytest.mark.promise(14)
-def test_a_place_that_is_down_is_told_once_at_a_later_start(world: World, server: ModelServer) -> None:
+def test_a_place_that_is_down_is_told_once_at_a_later_start(
+    world: World, server: ModelServer
+) -> None:
     place = Receiver()
     configure(world, place)
     server.replies = [FINE]
@@ -261,13 +284,17 @@ def facts(world: World, id: str, tag: str) -> list[dict[str, Any]]:
     import sqlite3
 
     with sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True) as store:
-        rows = store.execute("select fact from journal where session = ? order by seq", (id,)).fetchall()
+        rows = store.execute(
+            "select fact from journal where session = ? order by seq", (id,)
+        ).fetchall()
     store.close()
     return [fact for (body,) in rows if (fact := json.loads(body))["type"] == tag]
 
 
 @pytest.mark.promise(14)
-def test_a_refusal_is_final(world: World, server: ModelServer, receiver: Receiver, processes: list[int]) -> None:
+def test_a_refusal_is_final(
+    world: World, server: ModelServer, receiver: Receiver, processes: list[int]
+) -> None:
     receiver.acts = [400, 200]
     server.replies = [FINE]
     detach(world, processes, "hi", "--deliver", "phone")
@@ -301,13 +328,16 @@ def test_an_input_that_nobody_ever_answers_expires_too_and_one_that_waits_does_n
 
 
 def a_day_later(world: World) -> bool:
-    """Somebody starts steno then; whether what was owed is settled. Who leaves at once may not have looked."""
+    """Somebody starts steno then; whether what was owed is settled. Who leaves at once may not have
+    looked."""
     with Program(world, script("shifted.py", str(DAY_S + 60), "run", "a day later")) as program:
         assert program.end() == 0
     return settled(world)
 
 
-def test_a_place_that_hangs_keeps_nobody_from_leaving(world: World, server: ModelServer, receiver: Receiver) -> None:
+def test_a_place_that_hangs_keeps_nobody_from_leaving(
+    world: World, server: ModelServer, receiver: Receiver
+) -> None:
     leave_a_debt(world, server)
     receiver.acts = ["hold"]
     server.choose = lambda request: Reply(("", "other"), held=True)
@@ -325,15 +355,18 @@ def test_a_place_that_hangs_keeps_nobody_from_leaving(world: World, server: Mode
 
 WHEN = ("before", "after")
 
-# --- kills ------------------------------------------------------------------------------------------------------------
+# --- kills ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("when", "first"), rotating([(when, n) for when in WHEN for n in range(1, 5)], 4))
+@pytest.mark.parametrize(
+    ("when", "first"), rotating([(when, n) for when in WHEN for n in range(1, 5)], 4)
+)
 def test_killed_at_any_write_the_place_is_told_once_or_nothing_was_accepted(
     world: World, server: ModelServer, receiver: Receiver, when: str, first: int
 ) -> None:
-    """At the first of its writes and at each fourth after it, to the last; from the others on, in the long run."""
+    """At the first of its writes and at each fourth after it, to the last; from the others on, in
+    the long run."""
     server.choose = lambda request: FINE
     fates: list[str] = []
     n = first - 4
@@ -355,7 +388,9 @@ def test_killed_at_any_write_the_place_is_told_once_or_nothing_was_accepted(
         assert len(receiver.keys()) == 1
         heard = receiver.told()
         assert heard["outcome"] in [
-            turn["outcome"] for turn in one.show(heard["session"])["turns"] if turn["id"] == heard["turn"]
+            turn["outcome"]
+            for turn in one.show(heard["session"])["turns"]
+            if turn["id"] == heard["turn"]
         ]
     assert n > 8, "input, turn, context, step, text, seal, end, attempt, outcome"
 
@@ -366,16 +401,22 @@ def started_until_settled(world: World) -> bool:
 
 
 @pytest.mark.promise(14)
-def test_of_several_that_start_at_once_one_tells(world: World, server: ModelServer, receiver: Receiver) -> None:
+def test_of_several_that_start_at_once_one_tells(
+    world: World, server: ModelServer, receiver: Receiver
+) -> None:
     leave_a_debt(world, server)
     receiver.acts = ["hold"]
     assert (states(world), receiver.sent) == ([("owed", "")], [])
-    server.choose = lambda request: Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    server.choose = lambda request: (
+        Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
+    )
     server.hold_again()
     programs = [world.start("run", "SOMETHING ELSE", "--key", f"k{number}") for number in range(4)]
     try:
         wait_until(lambda: len(receiver.sent) == 1, "the place to be told")
-        assert not a_day_later(world), "one whose clock is ahead neither tries nor gives it up while another tries"
+        assert not a_day_later(world), (
+            "one whose clock is ahead neither tries nor gives it up while another tries"
+        )
         receiver.go_on()
         wait_until(lambda: len(server.requests) == 6, "all to have started")
         wait_until(lambda: settled(world), "that to be recorded")
@@ -387,7 +428,7 @@ def test_of_several_that_start_at_once_one_tells(world: World, server: ModelServ
     assert (list(receiver.keys().values()), states(world)) == ([1], [("delivered", "")])
 
 
-# --- secrets, redaction, deletion ---------------------------------------------------------------------------------
+# --- secrets, redaction, deletion -----------------------------------------------------------------
 
 
 def test_the_token_is_sent_along_and_is_in_no_file_and_no_command_sees_it(
@@ -404,12 +445,16 @@ def test_the_token_is_sent_along_and_is_in_no_file_and_no_command_sees_it(
     (tool,) = world.messages(world.sessions()[1]["id"], "tool")
     assert "looked" in tool["text"]
     assert secret not in shown + world.steno("deliveries", "--json") + str(tool)
-    found = subprocess.run(["grep", "-rl", secret, str(world.home)], capture_output=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rl", secret, str(world.home)], capture_output=True, check=False
+    )
     assert found.stdout == b""
 
 
 @pytest.mark.promise(14, 60)
-def test_what_was_redacted_before_it_was_delivered_is_not_delivered(world: World, server: ModelServer) -> None:
+def test_what_was_redacted_before_it_was_delivered_is_not_delivered(
+    world: World, server: ModelServer
+) -> None:
     place = Receiver()
     configure(world, place)
     server.replies = [FINE]
@@ -434,16 +479,26 @@ def test_a_deleted_session_owes_nothing(world: World, server: ModelServer) -> No
         assert (deliveries(world), place.sent) == ([], [])
 
 
-# --- asking for it ------------------------------------------------------------------------------------------------
+# --- asking for it --------------------------------------------------------------------------------
 
 
-def test_a_channel_that_cannot_be_used_is_refused_and_nothing_is_stored(world: World, server: ModelServer) -> None:
+def test_a_channel_that_cannot_be_used_is_refused_and_nothing_is_stored(
+    world: World, server: ModelServer
+) -> None:
     place = Receiver()
     configure(world, place, token_env="PHONE_WORD")
     assert "no channel 'desk'" in complaint(world, "run", "hi", "--deliver", "desk", expect=2)
     assert "PHONE_WORD" in complaint(world, "run", "hi", "--deliver", "phone", expect=2)
-    assert "--deliver" in complaint(world, "run", "hi", "--ephemeral", "--deliver", "phone", expect=2)
-    for url in ("http://example.com/x", "https://me:word@example.com", "ftp://127.0.0.1/", "https:///hook", "/hook"):
+    assert "--deliver" in complaint(
+        world, "run", "hi", "--ephemeral", "--deliver", "phone", expect=2
+    )
+    for url in (
+        "http://example.com/x",
+        "https://me:word@example.com",
+        "ftp://127.0.0.1/",
+        "https:///hook",
+        "/hook",
+    ):
         world.environment["STENO_CHANNELS"] = json.dumps({"phone": {"url": url}})
         said = complaint(world, "run", "hi", "--deliver", "phone", expect=2)
         assert "a channel needs a url with https" in said
@@ -452,7 +507,9 @@ def test_a_channel_that_cannot_be_used_is_refused_and_nothing_is_stored(world: W
     assert (world.sessions(), server.requests) == ([], [])
 
 
-def test_the_same_input_given_again_owes_no_more(world: World, server: ModelServer, receiver: Receiver) -> None:
+def test_the_same_input_given_again_owes_no_more(
+    world: World, server: ModelServer, receiver: Receiver
+) -> None:
     server.replies = [FINE]
     for _ in range(2):
         assert world.steno("run", "hi", "--input-id", "one", "--deliver", "phone") == "it is fine\n"
@@ -461,9 +518,16 @@ def test_the_same_input_given_again_owes_no_more(world: World, server: ModelServ
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("act", "outcome"), rotating([(200, "delivered"), (400, "refused"), ("drop", "unknown")], 3))
+@pytest.mark.parametrize(
+    ("act", "outcome"), rotating([(200, "delivered"), (400, "refused"), ("drop", "unknown")], 3)
+)
 def test_plugins_hear_what_became_of_it(
-    world: World, server: ModelServer, receiver: Receiver, processes: list[int], act: Any, outcome: str
+    world: World,
+    server: ModelServer,
+    receiver: Receiver,
+    processes: list[int],
+    act: Any,
+    outcome: str,
 ) -> None:
     install(world)
     receiver.acts = [act, 400]
@@ -486,7 +550,9 @@ def test_plugins_hear_that_a_delivery_expired(world: World, server: ModelServer)
         wait_until(lambda: bool(told(world, hook="delivery")), "the plugin to hear of it")
         server.go_on()
         assert program.end() == 0
-    assert [(one["session_id"], one["outcome"]) for one in told(world, hook="delivery")] == [(id, "expired")]
+    assert [(one["session_id"], one["outcome"]) for one in told(world, hook="delivery")] == [
+        (id, "expired")
+    ]
 
 
 def test_the_list_says_what_is_owed_and_what_became_of_it(
@@ -498,7 +564,9 @@ def test_the_list_says_what_is_owed_and_what_became_of_it(
     detach(world, processes, "hi", "--deliver", "phone")
     wait_until(lambda: states(world) == [("delivered", "")], "the place to be told")
     detach(world, processes, "hi", "--deliver", "phone")
-    wait_until(lambda: ("owed", "status 503") in states(world), "the place to say that it has no time")
+    wait_until(
+        lambda: ("owed", "status 503") in states(world), "the place to say that it has no time"
+    )
     later, first = deliveries(world)
     assert (first["state"], first["cause"], first["tries"]) == ("delivered", "", None)
     assert (later["channel"], later["tries"] > 0, later["turn"]) == ("phone", True, 5)

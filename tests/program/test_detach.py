@@ -1,4 +1,5 @@
-"""Turns without a terminal: accepted, carried by a process of their own, watched by whoever likes."""
+"""Turns without a terminal: accepted, carried by a process of their own, watched by whoever
+likes."""
 
 import json
 import os
@@ -37,7 +38,10 @@ def alive(process: int) -> bool:
 
 def detach(world: World, processes: list[int], *words: str) -> tuple[str, int, int]:
     """Session, input, process."""
-    lines = [json.loads(line) for line in world.steno("run", *words, "--detach", "--output", "ndjson").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in world.steno("run", *words, "--detach", "--output", "ndjson").splitlines()
+    ]
     assert [line["type"] for line in lines] == ["session", "accepted"]
     processes.append(lines[1]["process"])
     return lines[0]["id"], lines[1]["seq"], lines[1]["process"]
@@ -45,7 +49,10 @@ def detach(world: World, processes: list[int], *words: str) -> tuple[str, int, i
 
 def follow(world: World, id: str, *words: str, expect: int = 0) -> list[dict[str, Any]]:
     return [
-        json.loads(line) for line in world.steno("follow", id, "--output", "ndjson", *words, expect=expect).splitlines()
+        json.loads(line)
+        for line in world.steno(
+            "follow", id, "--output", "ndjson", *words, expect=expect
+        ).splitlines()
     ]
 
 
@@ -146,7 +153,9 @@ def test_an_input_whose_process_died_before_it_began_waits_and_is_run_by_continu
 
 
 @pytest.mark.promise(36)
-def test_a_detached_turn_is_stopped_by_a_persons_word(world: World, server: ModelServer, processes: list[int]) -> None:
+def test_a_detached_turn_is_stopped_by_a_persons_word(
+    world: World, server: ModelServer, processes: list[int]
+) -> None:
     server.replies = [Reply(("half",), then="hang")]
     id, _, process = detach(world, processes, "hi")
     with world.start("follow", id) as watching:
@@ -158,7 +167,9 @@ def test_a_detached_turn_is_stopped_by_a_persons_word(world: World, server: Mode
 
 
 @pytest.mark.promise(37)
-def test_a_detached_turn_waits_for_approval(world: World, server: ModelServer, processes: list[int]) -> None:
+def test_a_detached_turn_waits_for_approval(
+    world: World, server: ModelServer, processes: list[int]
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",))]
     id, _, _ = detach(world, processes, "do it")
     (one,) = wait_pending(world)
@@ -172,7 +183,9 @@ def test_a_detached_turn_waits_for_approval(world: World, server: ModelServer, p
 
 
 @pytest.mark.promise(37)
-def test_an_approval_outlives_its_detached_process(world: World, server: ModelServer, processes: list[int]) -> None:
+def test_an_approval_outlives_its_detached_process(
+    world: World, server: ModelServer, processes: list[int]
+) -> None:
     server.replies = [ASKS, Reply(("It ran.",))]
     id, _, process = detach(world, processes, "do it")
     (one,) = wait_pending(world)
@@ -188,7 +201,9 @@ def test_an_approval_outlives_its_detached_process(world: World, server: ModelSe
 
 
 @pytest.mark.promise(16)
-def test_the_same_input_id_is_answered_once(world: World, server: ModelServer, processes: list[int]) -> None:
+def test_the_same_input_id_is_answered_once(
+    world: World, server: ModelServer, processes: list[int]
+) -> None:
     words = ("hi", "--input-id", "m1")
     first, second = detach(world, processes, *words), detach(world, processes, *words)
     assert first[:2] == second[:2]
@@ -197,14 +212,20 @@ def test_the_same_input_id_is_answered_once(world: World, server: ModelServer, p
     assert len(server.requests) == 1
 
 
-def test_a_detached_run_leaves_no_log_if_all_is_well(world: World, server: ModelServer, processes: list[int]) -> None:
+def test_a_detached_run_leaves_no_log_if_all_is_well(
+    world: World, server: ModelServer, processes: list[int]
+) -> None:
     session, input = world.steno("run", "hi", "--detach").split()
     assert text_of(follow(world, session, "--input", input)) == "ok"
-    wait_until(lambda: list((world.home / "detached").iterdir()) == [], "the empty log to be removed")
+    wait_until(
+        lambda: list((world.home / "detached").iterdir()) == [], "the empty log to be removed"
+    )
     assert (world.home / "detached").stat().st_mode & 0o077 == 0
 
 
-def test_there_is_nothing_to_follow_where_nothing_was_said(world: World, server: ModelServer) -> None:
+def test_there_is_nothing_to_follow_where_nothing_was_said(
+    world: World, server: ModelServer
+) -> None:
     world.steno("run", "hi")
     id = world.only_session()
     assert text_of(follow(world, id)) == "ok"

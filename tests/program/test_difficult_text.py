@@ -1,5 +1,5 @@
-"""Text that breaks other stores: from a person, a model and a tool it is stored exactly, or in a marked escape, and the
-session goes on."""
+"""Text that breaks other stores: from a person, a model and a tool it is stored exactly, or in a
+marked escape, and the session goes on."""
 
 import json
 import subprocess
@@ -26,7 +26,13 @@ def say(world: World, text: bytes) -> None:
     """A prompt from standard input: an argument holds neither NUL nor 5 MB."""
     words = [sys.executable, "-m", "steno", "run", "-", "--key", "k", "--yes"]
     done = subprocess.run(
-        words, input=text, env=world.environment, cwd=world.work, capture_output=True, timeout=WAIT_S, check=False
+        words,
+        input=text,
+        env=world.environment,
+        cwd=world.work,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-500:]
     assert b"Traceback" not in done.stderr
@@ -43,7 +49,10 @@ def test_what_a_model_says_is_stored_exactly_and_the_session_goes_on(
     world: World, server: ModelServer, kind: str, texts: tuple[str, ...]
 ) -> None:
     world.environment["STENO_MODEL"] = f"{kind}:test"
-    server.replies = [*(Reply((text[: len(text) // 2], text[len(text) // 2 :])) for text in texts), Reply(("fine",))]
+    server.replies = [
+        *(Reply((text[: len(text) // 2], text[len(text) // 2 :])) for text in texts),
+        Reply(("fine",)),
+    ]
     for turn in range(len(texts) + 1):
         world.steno("run", f"prompt {turn}", "--key", "k")
     assert stored(world, "assistant") == [*texts, "fine"]
@@ -81,6 +90,8 @@ def test_what_a_tool_says_is_stored_exactly_or_marked_and_the_session_goes_on(
     tools = world.messages(world.only_session(), "tool")
     assert {tool["state"] for tool in tools} == {"complete"}
     marked = [data.decode("utf-8", "replace") for data in said]
-    assert sorted(tool["text"] for tool in tools) == sorted(marked), "what is not UTF-8 is U+FFFD, the rest is exact"
+    assert sorted(tool["text"] for tool in tools) == sorted(marked), (
+        "what is not UTF-8 is U+FFFD, the rest is exact"
+    )
     assert stored(world, "assistant")[1:] == ["seen", "fine"]
     check("openai-chat", server.requests[-1])

@@ -1,4 +1,5 @@
-"""A disk that is full, and a store that cannot be written: the submit fails with the reason and no request goes out."""
+"""A disk that is full, and a store that cannot be written: the submit fails with the reason and no
+request goes out."""
 
 import contextlib
 import json
@@ -22,7 +23,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "home"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", str(folder)]
-    if os.name != "posix" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+    if (
+        os.name != "posix"
+        or os.geteuid() != 0
+        or subprocess.run(mount, capture_output=True).returncode != 0
+    ):
         pytest.skip("needs root and tmpfs to make a small disk")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], capture_output=True)
@@ -52,12 +57,18 @@ def test_a_full_disk_refuses_the_prompt_with_the_reason_and_sends_nothing(
         assert program.end() == 1
         said = program.errors()
         assert "the disk is full" in said
-        assert "make room and try again; meanwhile sessions, show, export, verify and backup work" in said
+        assert (
+            "make room and try again; meanwhile sessions, show, export, verify and backup work"
+            in said
+        )
     assert len(server.requests) == sent
     filler.unlink()
     server.replies = [Reply(("room again",))]
     assert world.steno("run", "later", "--key", "k") == "room again\n"
-    assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["kept", "later"]
+    assert [message["text"] for message in world.messages(world.only_session(), "user")] == [
+        "kept",
+        "later",
+    ]
 
 
 @pytest.mark.promise(3)
@@ -70,7 +81,9 @@ def test_a_home_that_is_not_a_folder_is_named(world: World, server: ModelServer)
 
 
 @pytest.mark.promise(50)
-def test_a_store_that_is_not_a_database_is_named_and_left_alone(world: World, server: ModelServer) -> None:
+def test_a_store_that_is_not_a_database_is_named_and_left_alone(
+    world: World, server: ModelServer
+) -> None:
     world.home.mkdir()
     (world.home / "store.db").write_bytes(b"not a database, but somebody's file" * 100)
     with world.start("run", "hi") as program:
@@ -81,7 +94,9 @@ def test_a_store_that_is_not_a_database_is_named_and_left_alone(world: World, se
 
 
 @pytest.mark.promise(50)
-def test_a_damaged_fact_is_reported_by_every_command_and_nothing_is_accepted(world: World, server: ModelServer) -> None:
+def test_a_damaged_fact_is_reported_by_every_command_and_nothing_is_accepted(
+    world: World, server: ModelServer
+) -> None:
     """The damage lies in a page that an input does not touch."""
     for i in range(4):
         world.steno("run", f"prompt {i} " + "x" * 6_000, "--key", "k")
@@ -101,7 +116,9 @@ def test_a_damaged_fact_is_reported_by_every_command_and_nothing_is_accepted(wor
 
 def last_fact(world: World) -> int:
     """Of all sessions, as a stranger's SQLite sees it."""
-    with contextlib.closing(sqlite3.connect(f"file:{world.home / 'store.db'}?immutable=1", uri=True)) as other:
+    with contextlib.closing(
+        sqlite3.connect(f"file:{world.home / 'store.db'}?immutable=1", uri=True)
+    ) as other:
         return int(other.execute("select max(id) from facts").fetchone()[0])
 
 
@@ -114,11 +131,17 @@ def test_a_disk_that_cannot_be_written_refuses_the_prompt_with_the_reason_and_se
     make_read_only(small_disk)
     errors = complaint(world, "run", "refused", "--key", "k", expect=1)
     assert "Read-only" in errors
-    assert "mend the permissions and try again; meanwhile sessions, show, export, verify and backup work" in errors
+    assert (
+        "mend the permissions and try again; meanwhile sessions, show, export, verify and "
+        "backup work"
+    ) in errors
     assert len(server.requests) == 1
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     world.steno("run", "later", "--key", "k")
-    assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["kept", "later"]
+    assert [message["text"] for message in world.messages(world.only_session(), "user")] == [
+        "kept",
+        "later",
+    ]
 
 
 @pytest.mark.promise(3)
@@ -131,10 +154,16 @@ def test_a_store_that_is_locked_for_too_long_refuses_the_prompt_with_the_reason_
         holder.execute("begin immediate")
         errors = complaint(world, "run", "refused", "--key", "k", expect=1)
         holder.execute("rollback")
-    assert "nothing was stored: another process has been writing to the store for too long; try again" in errors
+    assert (
+        "nothing was stored: another process has been writing to the store for too long; try again"
+        in errors
+    )
     assert len(server.requests) == 1
     world.steno("run", "later", "--key", "k")
-    assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["kept", "later"]
+    assert [message["text"] for message in world.messages(world.only_session(), "user")] == [
+        "kept",
+        "later",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,13 +171,22 @@ def test_a_store_that_is_locked_for_too_long_refuses_the_prompt_with_the_reason_
     [("closed", fill), ("closed", make_read_only), ("killed", make_read_only), ("live", fill)],
 )
 def test_what_is_stored_can_be_read_from_a_disk_that_cannot_be_written(
-    tmp_path: Path, small_disk: Path, server: ModelServer, before: str, then: Callable[[Path], object]
+    tmp_path: Path,
+    small_disk: Path,
+    server: ModelServer,
+    before: str,
+    then: Callable[[Path], object],
 ) -> None:
-    """A store that was closed has no log beside it, a kill leaves one, and a live process goes on with its own."""
+    """A store that was closed has no log beside it, a kill leaves one, and a live process goes on
+    with its own."""
     world = World(tmp_path, server.url)
     world.steno("run", "kept", "--key", "k")
     server.replies = [Reply(("cut off",), then="hang")]
-    with contextlib.nullcontext() if before == "closed" else world.start("run", "more", "--key", "k") as program:
+    with (
+        contextlib.nullcontext()
+        if before == "closed"
+        else world.start("run", "more", "--key", "k") as program
+    ):
         if program is not None:
             program.wait_shown("cut off")
         if program is not None and before == "killed":

@@ -1,4 +1,5 @@
-"""Editing what a model is told: forks, rewinds, hidden messages, redactions. All but the last can be taken back."""
+"""Editing what a model is told: forks, rewinds, hidden messages, redactions. All but the last can
+be taken back."""
 
 import json
 from pathlib import Path
@@ -43,7 +44,9 @@ def withdrawal(printed: str) -> str:
 
 @pytest.mark.promise(58)
 @pytest.mark.parametrize("model", ["openai-chat:test", "anthropic:test"])
-def test_a_fork_repeats_the_requests_of_its_parent_byte_for_byte(world: World, server: ModelServer, model: str) -> None:
+def test_a_fork_repeats_the_requests_of_its_parent_byte_for_byte(
+    world: World, server: ModelServer, model: str
+) -> None:
     world.environment["STENO_MODEL"] = model
     id = three_turns(world, server)
     fork = world.steno("fork", id, "--at", seqs(world, id, "assistant")[1]).strip()
@@ -59,7 +62,9 @@ def test_a_fork_at_a_prompt_is_interrupted_in_every_view_and_the_prompt_can_be_r
     id = world.only_session()
     fork = world.steno("fork", id, "--at", seqs(world, id, "user")[0]).strip()
     [last] = [one["last_turn"] for one in world.sessions() if one["id"] == fork]
-    assert [(one["outcome"], one["cause"]) for one in world.show(fork)["turns"]] == [("interrupted", "forked")]
+    assert [(one["outcome"], one["cause"]) for one in world.show(fork)["turns"]] == [
+        ("interrupted", "forked")
+    ]
     assert last == "interrupted"
     with world.start("follow", fork) as program:
         assert program.end() == 130
@@ -81,12 +86,18 @@ def test_a_prompt_that_failed_can_be_run_again_in_a_fork(world: World, server: M
     fork = world.steno("fork", id, "--at", str(world.show(id)["turns"][0]["id"])).strip()
     assert world.steno("retry", fork) == "ok\n"
     assert last_words(server) == [("user", "prompt")]
-    assert [message["state"] for message in world.messages(fork)] == ["complete", "lost", "complete"]
+    assert [message["state"] for message in world.messages(fork)] == [
+        "complete",
+        "lost",
+        "complete",
+    ]
     assert [message["state"] for message in world.messages(id)] == ["failed", "lost"]
 
 
 @pytest.mark.promise(58)
-def test_a_fork_has_everything_up_to_its_message_and_nothing_after_it(world: World, server: ModelServer) -> None:
+def test_a_fork_has_everything_up_to_its_message_and_nothing_after_it(
+    world: World, server: ModelServer
+) -> None:
     id = three_turns(world, server)
     before = world.messages(id)
     for role, place, at in (("assistant", 0, 2), ("assistant", 1, 4), ("user", 1, 3)):
@@ -101,7 +112,9 @@ def test_a_fork_has_everything_up_to_its_message_and_nothing_after_it(world: Wor
 
 
 @pytest.mark.promise(58)
-def test_a_fork_at_an_answer_with_calls_is_valid_and_runs_nothing_again(world: World, server: ModelServer) -> None:
+def test_a_fork_at_an_answer_with_calls_is_valid_and_runs_nothing_again(
+    world: World, server: ModelServer
+) -> None:
     call = Reply(("I will. ",), tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
     server.replies = [call, Reply(("It ran.",)), Reply(("ok",))]
     world.steno("run", "do it", "--yes")
@@ -123,7 +136,9 @@ def test_a_fork_is_listed_under_its_parent(world: World, server: ModelServer) ->
     assert listed[fork]["session"] == id
     assert listed[second]["session"] == fork
     lines = world.steno("sessions", "--tree").splitlines()
-    places = [next(i for i, line in enumerate(lines) if f"{one}  " in line) for one in (id, fork, second)]
+    places = [
+        next(i for i, line in enumerate(lines) if f"{one}  " in line) for one in (id, fork, second)
+    ]
     assert places == [0, 1, 2]
     indents = [len(line) - len(line.lstrip(" └─")) for line in lines]
     assert indents == sorted(set(indents))
@@ -146,7 +161,12 @@ def test_a_fork_of_a_killed_turn_keeps_what_was_shown(world: World, server: Mode
 def test_places_that_are_no_message_are_refused(world: World, server: ModelServer) -> None:
     id = three_turns(world, server)
     before = world.show(id)
-    for verb, *option in (("fork", "--at"), ("rewind", "--to"), ("hide", "--seq"), ("redact", "--yes", "--seq")):
+    for verb, *option in (
+        ("fork", "--at"),
+        ("rewind", "--to"),
+        ("hide", "--seq"),
+        ("redact", "--yes", "--seq"),
+    ):
         assert "has no message 9999" in complaint(world, verb, id, *option, "9999", expect=2)
     assert world.show(id) == before
     assert len(world.sessions()) == 1
@@ -156,7 +176,9 @@ def test_places_that_are_no_message_are_refused(world: World, server: ModelServe
 
 
 @pytest.mark.promise(57)
-def test_a_rewind_leaves_out_what_follows_and_can_be_taken_back(world: World, server: ModelServer) -> None:
+def test_a_rewind_leaves_out_what_follows_and_can_be_taken_back(
+    world: World, server: ModelServer
+) -> None:
     id = three_turns(world, server)
     printed = world.steno("rewind", id, "--to", seqs(world, id, "assistant")[0])
     assert [turn["undone"] for turn in world.show(id)["turns"]] == [False, True, True]
@@ -165,12 +187,21 @@ def test_a_rewind_leaves_out_what_follows_and_can_be_taken_back(world: World, se
     assert len(world.messages(id)) == 8
     world.steno("rewind", id, "--withdraw", withdrawal(printed))
     world.steno("run", "prompt 5", "--key", "k")
-    assert [text for _, text in last_words(server)][:6] == ["prompt 1", "one", "prompt 2", "two", "prompt 3", "three"]
+    assert [text for _, text in last_words(server)][:6] == [
+        "prompt 1",
+        "one",
+        "prompt 2",
+        "two",
+        "prompt 3",
+        "three",
+    ]
     assert "no undo" in complaint(world, "rewind", id, "--withdraw", withdrawal(printed), expect=1)
 
 
 @pytest.mark.promise(57)
-def test_a_rewind_to_a_prompt_that_was_run_again_keeps_the_prompt(world: World, server: ModelServer) -> None:
+def test_a_rewind_to_a_prompt_that_was_run_again_keeps_the_prompt(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("first",)), Reply(status=400), Reply(("second",)), Reply(("ok",))]
     world.steno("run", "prompt 1", "--key", "k")
     world.steno("run", "prompt 2", "--key", "k", expect=1)
@@ -179,7 +210,12 @@ def test_a_rewind_to_a_prompt_that_was_run_again_keeps_the_prompt(world: World, 
     world.steno("rewind", id, "--to", seqs(world, id, "user")[1])
     world.steno("run", "prompt 3", "--key", "k")
     said = "\n".join(text for _, text in last_words(server))
-    assert [word for word in said.split("\n") if word] == ["prompt 1", "first", "prompt 2", "prompt 3"]
+    assert [word for word in said.split("\n") if word] == [
+        "prompt 1",
+        "first",
+        "prompt 2",
+        "prompt 3",
+    ]
 
 
 FAILURES = {
@@ -218,7 +254,9 @@ def fail(world: World, server: ModelServer, kind: str) -> str:
 
 
 def _calls(world: World) -> bool:
-    return any(message["tool_calls"] for message in world.messages(world.only_session(), "assistant"))
+    return any(
+        message["tool_calls"] for message in world.messages(world.only_session(), "assistant")
+    )
 
 
 @pytest.mark.promise(57)
@@ -243,7 +281,9 @@ def test_undo_works_after_any_kind_of_failed_turn_and_can_be_taken_back(
 
 @pytest.mark.promise(57)
 @pytest.mark.parametrize("kind", rotating(list(FAILURES), 3))
-def test_retry_works_after_any_kind_of_failed_turn(world: World, server: ModelServer, kind: str) -> None:
+def test_retry_works_after_any_kind_of_failed_turn(
+    world: World, server: ModelServer, kind: str
+) -> None:
     id = fail(world, server, kind)
     assert world.steno("retry", id) == "fresh\n"
     assert world.show(id)["turns"][-1]["outcome"] == "done"
@@ -274,8 +314,12 @@ def test_a_cut_off_turn_that_is_undone_is_not_taken_up(world: World, server: Mod
 
 
 @pytest.mark.promise(45)
-@pytest.mark.parametrize(("role", "place"), rotating([("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)], 2))
-def test_any_message_can_be_hidden_and_put_back(world: World, server: ModelServer, role: str, place: int) -> None:
+@pytest.mark.parametrize(
+    ("role", "place"), rotating([("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)], 2)
+)
+def test_any_message_can_be_hidden_and_put_back(
+    world: World, server: ModelServer, role: str, place: int
+) -> None:
     id = three_turns(world, server)
     before = world.messages(id)
     seq = seqs(world, id, role)[place]
@@ -287,11 +331,15 @@ def test_any_message_can_be_hidden_and_put_back(world: World, server: ModelServe
     assert last_words(server)[-1][1].endswith("prompt 4")
     hidden = [message["seq"] for message in world.messages(id) if message["hidden"]]
     assert hidden == [int(seq)]
-    assert [message["text"] for message in world.messages(id)] == [message["text"] for message in before]
+    assert [message["text"] for message in world.messages(id)] == [
+        message["text"] for message in before
+    ]
     assert "already" in world.steno("hide", id, "--seq", seq)
     world.steno("hide", id, "--seq", seq, "--show")
     world.steno("run", "prompt 4", "--key", "k")
-    assert words(server.requests[-1])[:6] == [(message["role"], message["text"]) for message in before]
+    assert words(server.requests[-1])[:6] == [
+        (message["role"], message["text"]) for message in before
+    ]
 
 
 @pytest.mark.promise(45)
@@ -303,14 +351,24 @@ def test_a_hidden_tool_result_leaves_a_valid_request(world: World, server: Model
     world.steno("hide", id, "--seq", seqs(world, id, "tool")[0])
     assert world.steno("run", "go on", "--key", "k") == "ok\n"
     assert not any("poison" in text for role, text in last_words(server) if role == "tool")
-    assert [role for role, _ in last_words(server)] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [role for role, _ in last_words(server)] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
 
 
 # --- redacting
 
 
 def files_with(folder: Path, text: str) -> list[str]:
-    return [path.name for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+    return [
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file() and text.encode() in path.read_bytes()
+    ]
 
 
 @pytest.mark.promise(60)
@@ -318,7 +376,9 @@ def files_with(folder: Path, text: str) -> list[str]:
 def test_a_redacted_secret_is_in_no_file(world: World, server: ModelServer, where: str) -> None:
     command = f"echo {SECRET}" if where == "call" else "cat secret.txt"
     (world.work / "secret.txt").write_text(SECRET if where == "tool" else "nothing")
-    call = Reply(tools=(("shell", json.dumps({"command": command + " > /dev/null" * (where == "call")})),))
+    call = Reply(
+        tools=(("shell", json.dumps({"command": command + " > /dev/null" * (where == "call")})),)
+    )
     server.replies = [call, Reply((SECRET if where == "assistant" else "done",)), Reply(("ok",))]
     world.steno("run", f"the word is {SECRET if where == 'user' else 'xyz'}", "--key", "k", "--yes")
     id = world.only_session()
@@ -327,7 +387,9 @@ def test_a_redacted_secret_is_in_no_file(world: World, server: ModelServer, wher
     printed = world.steno("redact", id, "--yes", "--seq", seqs(world, id, role)[place])
     assert SECRET not in printed
     assert files_with(world.home, SECRET) == []
-    assert SECRET not in world.steno("show", id) + world.steno("show", id, "--json") + world.steno("sessions")
+    assert SECRET not in world.steno("show", id) + world.steno("show", id, "--json") + world.steno(
+        "sessions"
+    )
     world.steno("run", "go on", "--key", "k")
     assert SECRET not in json.dumps(server.requests[-1])
     assert files_with(world.home, SECRET) == []
@@ -335,7 +397,9 @@ def test_a_redacted_secret_is_in_no_file(world: World, server: ModelServer, wher
 
 
 @pytest.mark.promise(60)
-def test_a_redacted_secret_of_a_killed_or_a_detached_turn_is_in_no_file(world: World, server: ModelServer) -> None:
+def test_a_redacted_secret_of_a_killed_or_a_detached_turn_is_in_no_file(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply((f"the word is {SECRET}",), then="hang")]
     with world.start("run", "say it") as program:
         program.wait_shown(SECRET)

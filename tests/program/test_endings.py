@@ -1,4 +1,5 @@
-"""Every way to end a turn leaves the same stored history up to the last commit, and a session that goes on."""
+"""Every way to end a turn leaves the same stored history up to the last commit, and a session that
+goes on."""
 
 import json
 import os
@@ -26,7 +27,9 @@ def script(*after: Reply) -> list[Reply]:
 def history(world: World) -> list[tuple[str, str]]:
     """What was said, without attempts of which nothing came."""
     messages = world.messages(world.only_session())
-    return [(message["role"], message["text"]) for message in messages if message["state"] != "lost"]
+    return [
+        (message["role"], message["text"]) for message in messages if message["state"] != "lost"
+    ]
 
 
 def by_signals(*numbers: signal.Signals) -> Callable[[World, Program], None]:
@@ -55,7 +58,9 @@ WAYS: dict[str, tuple[Callable[[World, Program], None], tuple[str, str]]] = {
 @pytest.mark.promise(6)
 @pytest.mark.promise(9)
 @pytest.mark.parametrize("way", rotating(list(WAYS), 2))
-def test_every_way_to_end_leaves_the_same_stored_history(world: World, server: ModelServer, way: str) -> None:
+def test_every_way_to_end_leaves_the_same_stored_history(
+    world: World, server: ModelServer, way: str
+) -> None:
     end, ended = WAYS[way]
     server.replies = script(Reply(status=400), Reply(("fine",)))
     if way == "provider":
@@ -75,9 +80,17 @@ def test_every_way_to_end_leaves_the_same_stored_history(world: World, server: M
 
 
 @pytest.mark.promise(6)
-def test_a_second_ctrl_c_leaves_at_once_and_loses_nothing(world: World, server: ModelServer) -> None:
-    """The first one asks for an end that does not come: the tool is deaf, and its end takes a while."""
-    deaf = (("shell", json.dumps({"command": "trap '' TERM INT; echo out; while :; do sleep 0.1; done"})),)
+def test_a_second_ctrl_c_leaves_at_once_and_loses_nothing(
+    world: World, server: ModelServer
+) -> None:
+    """The first one asks for an end that does not come: the tool is deaf, and its end takes a
+    while."""
+    deaf = (
+        (
+            "shell",
+            json.dumps({"command": "trap '' TERM INT; echo out; while :; do sleep 0.1; done"}),
+        ),
+    )
     server.replies = [Reply(("one ", "two "), tools=deaf), Reply(("fine",))]
     with terminal(world, "run", "go", "--key", "k", "--yes") as program:
         program.wait_seen("one two ")
@@ -93,7 +106,9 @@ def test_a_second_ctrl_c_leaves_at_once_and_loses_nothing(world: World, server: 
 
 
 @pytest.mark.promise(6)
-def test_a_terminal_that_goes_away_leaves_the_same_stored_history(world: World, server: ModelServer) -> None:
+def test_a_terminal_that_goes_away_leaves_the_same_stored_history(
+    world: World, server: ModelServer
+) -> None:
     server.replies = script(Reply(("fine",)))
     with terminal(world, "run", "go", "--key", "k", "--yes") as program:
         program.wait_seen("three ")
@@ -124,12 +139,15 @@ def _goes_on(world: World, server: ModelServer) -> None:
         assert text.strip() in sent
 
 
-# --- what a turn's text is made of -------------------------------------------------------------------------------
+# --- what a turn's text is made of ----------------------------------------------------------------
 
 
 @pytest.mark.promise(11)
-def test_an_answer_without_text_is_no_placeholder_and_no_other_turns_text(world: World, server: ModelServer) -> None:
-    """The answer of the first turn is not the answer of the second, and nobody says "no response"."""
+def test_an_answer_without_text_is_no_placeholder_and_no_other_turns_text(
+    world: World, server: ModelServer
+) -> None:
+    """The answer of the first turn is not the answer of the second, and nobody says "no
+    response"."""
     server.replies = [Reply(("the first answer",)), Reply(), Reply(("the last",))]
     assert world.steno("run", "one", "--key", "k") == "the first answer\n"
     with world.start("run", "two", "--key", "k") as program:
@@ -144,7 +162,9 @@ def test_an_answer_without_text_is_no_placeholder_and_no_other_turns_text(world:
 
 @pytest.mark.promise(11)
 @pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
-def test_text_before_a_tool_stays_when_the_last_answer_is_empty(world: World, server: ModelServer, kind: str) -> None:
+def test_text_before_a_tool_stays_when_the_last_answer_is_empty(
+    world: World, server: ModelServer, kind: str
+) -> None:
     world.environment["STENO_MODEL"] = f"{kind}:test"
     server.replies = [Reply(("All of the answer.",), tools=TOOL), Reply(), Reply(("later",))]
     assert world.steno("run", "one", "--key", "k", "--yes") == "All of the answer.\n"
@@ -155,7 +175,7 @@ def test_text_before_a_tool_stays_when_the_last_answer_is_empty(world: World, se
     assert json.dumps(server.requests[-1]).count("All of the answer.") == 1
 
 
-# --- calls in a stream that breaks ---------------------------------------------------------------------------------
+# --- calls in a stream that breaks ----------------------------------------------------------------
 
 
 @pytest.mark.promise(10)
@@ -170,13 +190,16 @@ def test_a_call_in_a_stream_without_its_end_marker_is_not_run(
     server.replies = [Reply(pieces, tools=touch, then=then), Reply(("whole",))]  # type: ignore[arg-type]
     assert world.steno("run", "go", "--yes").endswith("whole\n")
     assert not (world.work / "ran").exists()
-    states = [(message["text"], message["state"]) for message in world.messages(world.only_session(), "assistant")]
+    states = [
+        (message["text"], message["state"])
+        for message in world.messages(world.only_session(), "assistant")
+    ]
     assert states[0] == (("I will. ", "incomplete") if pieces else ("", "lost"))
     assert world.messages(world.only_session(), "tool") == []
     check(kind, server.requests[1])
 
 
-# --- prompts that were not answered ------------------------------------------------------------------------------
+# --- prompts that were not answered ---------------------------------------------------------------
 
 
 @pytest.mark.promise(24)
@@ -185,12 +208,21 @@ def test_the_prompt_of_a_failed_turn_with_a_sealed_step_stays_closed_by_a_marker
     world: World, server: ModelServer, kind: str
 ) -> None:
     world.environment["STENO_MODEL"] = f"{kind}:test"
-    server.replies = [Reply(("I look. ",), tools=TOOL), Reply(status=400), Reply(("fine",)), Reply(("again",))]
+    server.replies = [
+        Reply(("I look. ",), tools=TOOL),
+        Reply(status=400),
+        Reply(("fine",)),
+        Reply(("again",)),
+    ]
     complaint(world, "run", "the failing one", "--key", "k", "--yes", expect=1)
     assert world.messages(world.only_session(), "user")[0]["state"] == "failed"
     world.steno("run", "the next one", "--key", "k")
     sent = json.dumps(server.requests[2]["messages"])
-    assert [sent.count(text) for text in ("the failing one", "I look. ", "the next one")] == [1, 1, 1]
+    assert [sent.count(text) for text in ("the failing one", "I look. ", "the next one")] == [
+        1,
+        1,
+        1,
+    ]
     assert "[This turn failed: refused.]" in sent
     last = server.requests[2]["messages"][-1]
     assert "the failing one" not in json.dumps(last), "it is no part of the new instruction"

@@ -1,4 +1,5 @@
-"""How a session ends: with its reason on every way out, once, told to plugins whatever was killed when."""
+"""How a session ends: with its reason on every way out, once, told to plugins whatever was killed
+when."""
 
 import json
 import os
@@ -13,7 +14,13 @@ import pytest
 
 from steno.engine.ending import Standing, Visit, ending
 from steno.journal.codec import encode
-from steno.journal.facts import HookAttempted, HookDone, InputAdmitted, SessionAttended, SessionStarted
+from steno.journal.facts import (
+    HookAttempted,
+    HookDone,
+    InputAdmitted,
+    SessionAttended,
+    SessionStarted,
+)
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
 from steno.store.sqlite.blocking import BlockingStore
@@ -53,7 +60,7 @@ def left_in_s(program: Program, number: signal.Signals) -> float:
     return time.monotonic() - began_s
 
 
-# --- the reason ----------------------------------------------------------------------------------------------------
+# --- the reason -----------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(39)
@@ -110,7 +117,9 @@ def wait_gone(world: World) -> bool:
 
 @pytest.mark.promise(6)
 @pytest.mark.parametrize("way", ["ctrl-d", "quit", "ctrl-c twice", "term", "hangup", "closed"])
-def test_the_chat_has_a_reason_for_every_way_out(world: World, server: ModelServer, way: str) -> None:
+def test_the_chat_has_a_reason_for_every_way_out(
+    world: World, server: ModelServer, way: str
+) -> None:
     server.replies = [Reply(("fine",))]
     with terminal(world, "--plain") as program:
         program.wait_seen("you> ")
@@ -194,7 +203,9 @@ def test_of_two_visitors_the_last_to_leave_ends_the_session_and_plugins_hear_of_
     with world.start("run", "one", "--key", "k") as first:
         first.wait_shown("going")
         with world.start("run", "two", "--key", "k") as second:
-            wait_until(lambda: len(world.show(world.only_session())["visitors"]) == 2, "two visitors")
+            wait_until(
+                lambda: len(world.show(world.only_session())["visitors"]) == 2, "two visitors"
+            )
             first.signal(signal.SIGINT)
             assert first.end() == 130
             assert second.end() == 0
@@ -202,7 +213,7 @@ def test_of_two_visitors_the_last_to_leave_ends_the_session_and_plugins_hear_of_
     assert [(one["reason"], one["completed"]) for one in told(world)] == [("left", True)]
 
 
-# --- killed anywhere -----------------------------------------------------------------------------------------------
+# --- killed anywhere ------------------------------------------------------------------------------
 
 POINTS = [("before", 1), ("after", 1), ("before", 2), ("after", 2)]
 """Around the end with what it owes, and around the record that the plugin was told."""
@@ -225,12 +236,20 @@ def test_a_kill_around_the_end_tells_the_plugin_at_the_next_start(
     heard = [one for one in told(world) if one["session_id"] == id]
     between_call_and_record = (when, n) == ("before", 2)
     assert len(heard) == (2 if between_call_and_record else 1)
-    assert {json.dumps(one) for one in heard} == {json.dumps(heard[0])}, "the same, with the same key"
-    assert (heard[0]["completed"], heard[0]["interrupted"], heard[0]["key"]) == (True, killed, f"{id}:ended:2")
+    assert {json.dumps(one) for one in heard} == {json.dumps(heard[0])}, (
+        "the same, with the same key"
+    )
+    assert (heard[0]["completed"], heard[0]["interrupted"], heard[0]["key"]) == (
+        True,
+        killed,
+        f"{id}:ended:2",
+    )
 
 
 @pytest.mark.promise(39)
-def test_a_kill_while_the_plugin_is_being_told_tells_it_again(world: World, server: ModelServer) -> None:
+def test_a_kill_while_the_plugin_is_being_told_tells_it_again(
+    world: World, server: ModelServer
+) -> None:
     install(world)
     server.replies = [Reply(("fine",)), Reply(("fine",))]
     world.environment["DIARY_DOES"] = "kill"
@@ -246,14 +265,20 @@ def test_a_kill_while_the_plugin_is_being_told_tells_it_again(world: World, serv
 
 
 @pytest.mark.promise(39)
-def test_of_two_that_start_at_once_one_ends_what_was_killed_and_tells_of_it(world: World, server: ModelServer) -> None:
+def test_of_two_that_start_at_once_one_ends_what_was_killed_and_tells_of_it(
+    world: World, server: ModelServer
+) -> None:
     install(world)
-    server.choose = lambda request: HANG if "hang" in json.dumps(request["messages"][-1]) else Reply(("fine",))
+    server.choose = lambda request: (
+        HANG if "hang" in json.dumps(request["messages"][-1]) else Reply(("fine",))
+    )
     for round in range(2):
         with world.start("run", "hang", "--key", f"killed {round}") as program:
             program.wait_shown("going")
             program.kill()
-        killed = next(str(one["id"]) for one in world.sessions() if one["name"] == f"killed {round}")
+        killed = next(
+            str(one["id"]) for one in world.sessions() if one["name"] == f"killed {round}"
+        )
         starting = [world.start("run", f"{i}", "--key", f"{round} {i}") for i in range(3)]
         for one in starting:
             with one:
@@ -263,8 +288,8 @@ def test_of_two_that_start_at_once_one_ends_what_was_killed_and_tells_of_it(worl
 
 
 def kill_often(world: World, server: ModelServer, times: int) -> None:
-    """Killed at random instants, from before the first request to after the last commit: each visit that began has one
-    end, and the plugin has heard of each, under one key."""
+    """Killed at random instants, from before the first request to after the last commit: each visit
+    that began has one end, and the plugin has heard of each, under one key."""
     chance = random.Random(int.from_bytes(os.urandom(4), "big"))
     install(world)
     server.choose = lambda _: Reply(("one ", "two"), delay_s=0.02)
@@ -287,7 +312,9 @@ def kill_often(world: World, server: ModelServer, times: int) -> None:
 
 
 def wait_asked(server: ModelServer, before: int, program: Program) -> None:
-    wait_until(lambda: len(server.requests) > before or program.process.poll() is not None, "a request")
+    wait_until(
+        lambda: len(server.requests) > before or program.process.poll() is not None, "a request"
+    )
 
 
 def journal(world: World, id: str) -> list[tuple[int, dict[str, Any]]]:
@@ -311,7 +338,7 @@ def test_many_kills_at_random_instants_leave_one_end_for_each_visit(
     kill_often(world, server, 20)
 
 
-# --- whatever hangs --------------------------------------------------------------------------------------------------
+# --- whatever hangs -------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(6)
@@ -322,8 +349,15 @@ def test_leaving_takes_less_than_a_second_while_model_tool_and_plugin_hang(
 ) -> None:
     install(world)
     world.environment["DIARY_DOES"] = "hang"
-    deaf = "trap '' TERM INT HUP; echo $$ > deaf.pid; (trap '' TERM INT HUP; sleep 99) & echo out; sleep 99"
-    server.replies = [Reply(("one ",), tools=(("shell", json.dumps({"command": deaf})),)), HANG, HANG]
+    deaf = (
+        "trap '' TERM INT HUP; echo $$ > deaf.pid; (trap '' TERM INT HUP; sleep 99) & echo out; "
+        "sleep 99"
+    )
+    server.replies = [
+        Reply(("one ",), tools=(("shell", json.dumps({"command": deaf})),)),
+        HANG,
+        HANG,
+    ]
     times = []
     with world.start("run", "go", "--key", "k", "--yes") as program:
         pid = world.work / "deaf.pid"
@@ -371,7 +405,9 @@ def group_lives(group: int) -> bool:
 
 
 @pytest.mark.promise(39)
-def test_a_plugin_that_hangs_at_every_start_is_given_up_and_that_is_recorded(world: World, server: ModelServer) -> None:
+def test_a_plugin_that_hangs_at_every_start_is_given_up_and_that_is_recorded(
+    world: World, server: ModelServer
+) -> None:
     install(world)
     world.environment["DIARY_DOES"] = "hang"
     server.replies = [Reply(("fine",)) for _ in range(9)]
@@ -394,7 +430,8 @@ HANGS_AT_IMPORT = "import time\ntime.sleep(60)\n"
 def test_many_ends_that_are_owed_are_told_one_after_the_other_whatever_another_plugin_does(
     world: World, server: ModelServer
 ) -> None:
-    """A start tells what it has the time for. What it did not come to has had no try, and waits for the next one."""
+    """A start tells what it has the time for. What it did not come to has had no try, and waits for
+    the next one."""
     world.home.mkdir()
     with BlockingStore(world.home / "store.db") as store:
         sessions = [owing_an_end(store) for _ in range(60)]
@@ -406,7 +443,15 @@ def test_many_ends_that_are_owed_are_told_one_after_the_other_whatever_another_p
     heard = [one["key"] for one in told(world) if one["session_id"] in sessions]
     tries = [fact for fact in stored if isinstance(fact, HookAttempted)]
     done = [(fact.plugin, fact.error) for fact in stored if isinstance(fact, HookDone)]
-    assert 0 < len(done) <= len(heard) == len(set(heard)) <= len(tries) <= len(done) + 1 < len(sessions)
+    assert (
+        0
+        < len(done)
+        <= len(heard)
+        == len(set(heard))
+        <= len(tries)
+        <= len(done) + 1
+        < len(sessions)
+    )
     assert set(done) == {("diary", "")}
 
 
@@ -425,7 +470,7 @@ def owing_an_end(store: BlockingStore) -> str:
     return visit.session
 
 
-# --- what cannot be stored -------------------------------------------------------------------------------------------
+# --- what cannot be stored ------------------------------------------------------------------------
 
 
 @pytest.mark.promise(39)

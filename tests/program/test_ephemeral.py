@@ -1,6 +1,8 @@
-"""Sessions that live in memory and leave no bytes: conversations, then a search of everything that could hold any.
+"""Sessions that live in memory and leave no bytes: conversations, then a search of everything that
+could hold any.
 
-What is looked for has letters that JSON may escape, and is looked for in every spelling that a copy could have.
+What is looked for has letters that JSON may escape, and is looked for in every spelling that a copy
+could have.
 """
 
 import base64
@@ -53,7 +55,8 @@ def spellings(word: str) -> list[bytes]:
 
 
 def holders(folder: Path, *found: bytes) -> list[str]:
-    """The files that hold any of some bytes. Others use the memory disk, too: their files come and go."""
+    """The files that hold any of some bytes. Others use the memory disk, too: their files come and
+    go."""
     holding = []
     for inside, _, names in os.walk(folder):
         for file in (Path(inside, name) for name in names):
@@ -70,7 +73,9 @@ def left(folder: Path, *words: str) -> list[str]:
 def files_of(folder: Path) -> dict[str, str]:
     """Every file with what is in it."""
     return {
-        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else ""
         for path in sorted(folder.rglob("*"))
     }
 
@@ -79,14 +84,25 @@ def written_by(process: int) -> list[str]:
     """The files that a process has open for writing at this moment, by name or without one."""
     found = []
     for handle in Path(f"/proc/{process}/fd").iterdir():
-        flags = int((Path(f"/proc/{process}/fdinfo") / handle.name).read_text().split("flags:")[1].split()[0], 8)
+        flags = int(
+            (Path(f"/proc/{process}/fdinfo") / handle.name)
+            .read_text()
+            .split("flags:")[1]
+            .split()[0],
+            8,
+        )
         if stat.S_ISREG(handle.stat().st_mode) and flags & (os.O_WRONLY | os.O_RDWR):
             found.append(str(handle.readlink()))
     return found
 
 
 def results(request: dict[str, Any]) -> list[dict[str, Any]]:
-    blocks = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
+    blocks = [
+        block
+        for message in request["messages"]
+        for block in message["content"]
+        if isinstance(block, dict)
+    ]
     return [block for block in blocks if block["type"] == "tool_result"]
 
 
@@ -101,7 +117,9 @@ def test_the_search_finds_what_a_stored_session_leaves(world: World, server: Mod
 
 
 @pytest.mark.promise(60)
-def test_a_whole_conversation_leaves_no_bytes_and_says_so(world: World, server: ModelServer) -> None:
+def test_a_whole_conversation_leaves_no_bytes_and_says_so(
+    world: World, server: ModelServer
+) -> None:
     pytest.importorskip("mcp")
     configure(world, stdio("everything", command("server-everything", "stdio")))
     world.steno("run", "stored as usual")
@@ -137,10 +155,20 @@ def test_a_whole_conversation_leaves_no_bytes_and_says_so(world: World, server: 
     assert any(f"helped {ANSWERED}" in json.dumps(block, ensure_ascii=False) for block in told)
     assert any("[0 messages with 'stored'" in json.dumps(block) for block in told)
     assert f"half an answer {ANSWERED}" in json.dumps(server.requests[-1], ensure_ascii=False)
-    pictures = [part for block in told for part in block["content"] if isinstance(part, dict) and "source" in part]
+    pictures = [
+        part
+        for block in told
+        for part in block["content"]
+        if isinstance(part, dict) and "source" in part
+    ]
     image = base64.b64decode(pictures[0]["source"]["data"])
     assert image.startswith(b"\x89PNG")
-    assert left(world.home.parent, *WORDS) == holders(world.home.parent, image) == left(Path("/dev/shm"), *WORDS) == []
+    assert (
+        left(world.home.parent, *WORDS)
+        == holders(world.home.parent, image)
+        == left(Path("/dev/shm"), *WORDS)
+        == []
+    )
     assert files_of(world.home.parent) == before
     assert [one["title"] for one in world.sessions()] == ["stored as usual"]
 
@@ -154,13 +182,19 @@ def test_a_kill_leaves_no_bytes(world: World, server: ModelServer, moment: str) 
     waits = json.dumps({"command": f"echo {SAID}; echo {SAID} >&2; sleep 60"})
     streams = moment == "while it streams"
     server.requests.clear()
-    server.replies = [Reply((ANSWERED,), then="hang") if streams else Reply((ANSWERED,), tools=(("shell", waits),))]
+    server.replies = [
+        Reply((ANSWERED,), then="hang")
+        if streams
+        else Reply((ANSWERED,), tools=(("shell", waits),))
+    ]
     with world.start("run", "--ephemeral", "--yes", "--output", "ndjson", SAID) as program:
         program.wait_shown(ANSWERED if streams else "tool_output")
         assert written_by(program.process.pid) == []
         shown = program.kill()
         assert json.loads(shown.splitlines()[0])["ephemeral"] is True
-    assert ANSWERED in json.dumps([json.loads(line) for line in shown.splitlines()], ensure_ascii=False)
+    assert ANSWERED in json.dumps(
+        [json.loads(line) for line in shown.splitlines()], ensure_ascii=False
+    )
     assert left(world.home.parent, *WORDS) == left(Path("/dev/shm"), *WORDS) == []
     assert files_of(world.home.parent) == before
     assert [one["title"] for one in world.sessions()] == ["stored as usual"]
@@ -168,7 +202,9 @@ def test_a_kill_leaves_no_bytes(world: World, server: ModelServer, moment: str) 
 
 @pytest.mark.promise(60)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_no_bytes_and_promises_nothing(world: World, server: ModelServer, number: int) -> None:
+def test_a_signal_leaves_no_bytes_and_promises_nothing(
+    world: World, server: ModelServer, number: int
+) -> None:
     server.replies = [Reply((ANSWERED,), then="hang")]
     before = files_of(world.home.parent)
     with world.start("run", "--ephemeral", SAID) as program:
@@ -208,7 +244,9 @@ def test_a_failed_turn_leaves_no_bytes_either(world: World, server: ModelServer)
         ("--ephemeral", "sessions"),
     ],
 )
-def test_what_needs_a_stored_session_is_refused(world: World, server: ModelServer, words: tuple[str, ...]) -> None:
+def test_what_needs_a_stored_session_is_refused(
+    world: World, server: ModelServer, words: tuple[str, ...]
+) -> None:
     assert "--ephemeral" in complaint(world, *words, expect=2)
     assert server.requests == []
     assert not world.home.exists()

@@ -1,5 +1,5 @@
-"""Counts: through every front end each prompt gives one turn, and inputs that come during a turn are each kept as they
-are. What was cut off is taken up once, or not at all."""
+"""Counts: through every front end each prompt gives one turn, and inputs that come during a turn
+are each kept as they are. What was cut off is taken up once, or not at all."""
 
 import json
 import signal
@@ -55,7 +55,13 @@ def by_chat(world: World, prompts: list[str]) -> None:
     lines = "".join(f"{prompt}\n" for prompt in prompts).encode()
     words = [sys.executable, "-m", "steno", "--yes"]
     done = subprocess.run(
-        words, input=lines, env=world.environment, cwd=world.work, capture_output=True, timeout=WAIT_S, check=False
+        words,
+        input=lines,
+        env=world.environment,
+        cwd=world.work,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -65,7 +71,11 @@ def by_chat(world: World, prompts: list[str]) -> None:
 def test_n_turns_through_each_front_end_give_n_times_the_script(
     world: World, server: ModelServer, front: Callable[[World, list[str]], None]
 ) -> None:
-    server.replies = [reply for n in range(N) for reply in (Reply((f"look {n} ",), tools=TOOL), Reply((f"done {n}",)))]
+    server.replies = [
+        reply
+        for n in range(N)
+        for reply in (Reply((f"look {n} ",), tools=TOOL), Reply((f"done {n}",)))
+    ]
     front(world, [f"prompt {n}" for n in range(N)])
     (listed,) = world.sessions()
     for role, count in SCRIPT.items():
@@ -90,11 +100,16 @@ def test_five_inputs_during_a_turn_are_all_kept_in_order_each_with_its_own_bound
         program.wait_shown("first ")
         for text in inputs:
             world.steno("run", text, "--key", "k", "--detach")
-        assert [message["state"] for message in world.messages(world.only_session(), "user")][1:] == ["pending"] * 5
+        assert [message["state"] for message in world.messages(world.only_session(), "user")][
+            1:
+        ] == ["pending"] * 5
         gate.touch()
         assert program.end() == 0
         assert program.shown() == "first answer 0\n"
-    wait_until(lambda: world.sessions()[0]["turns"] == 6 and not world.sessions()[0]["running"], "the six turns")
+    wait_until(
+        lambda: world.sessions()[0]["turns"] == 6 and not world.sessions()[0]["running"],
+        "the six turns",
+    )
     users = world.messages(world.only_session(), "user")
     assert [message["text"] for message in users] == ["begin", *inputs]
     assert len({message["turn"] for message in users}) == 6, "a turn each"
@@ -134,7 +149,7 @@ def test_five_inputs_that_steer_are_told_once_each_and_their_join_does_not_grow(
     assert [message["text"] for message in users] == ["begin", *inputs, "two", "three"]
 
 
-# --- taking up what was cut off -----------------------------------------------------------------------------------
+# --- taking up what was cut off -------------------------------------------------------------------
 
 
 def cut_off(world: World, server: ModelServer, *after: Reply) -> str:
@@ -158,7 +173,9 @@ def test_a_continuation_that_nothing_came_back_of_is_due_again_a_bounded_number_
     id = cut_off(world, server, Reply(status=500))
     for _ in range(4):
         world.steno("continue", id, expect=1)
-    assert [noted(request) for request in server.requests[1:]] == [1] * 8, "it was still due in each attempt"
+    assert [noted(request) for request in server.requests[1:]] == [1] * 8, (
+        "it was still due in each attempt"
+    )
     assert "taken up 4 times" in complaint(world, "continue", id, expect=1)
     server.replies = [Reply(("fine",))]
     assert world.steno("run", "next", "--key", "k") == "fine\n"
@@ -182,11 +199,14 @@ def test_a_continuation_that_kills_whoever_takes_it_up_is_not_taken_up_for_ever(
 
 
 def killed_in_a_row(world: World, times: int) -> str:
-    """A session in the store whose turn, and as many continuations of it, were killed after they showed something."""
+    """A session in the store whose turn, and as many continuations of it, were killed after they
+    showed something."""
     world.home.mkdir()
     with BlockingStore(world.home / "store.db") as store:
         id = store.create(SessionStarted("cli", MODEL, "k"))
-        input = store.admit(Admission(input=InputAdmitted((Text("tell me"),), "cli"), session=id)).seq
+        input = store.admit(
+            Admission(input=InputAdmitted((Text("tell me"),), "cli"), session=id)
+        ).seq
         lease = store.acquire(id)
         origin: Takes | Continues = Takes(input)
         head = input
@@ -194,7 +214,9 @@ def killed_in_a_row(world: World, times: int) -> str:
             turn, step = head + 1, head + 2
             shown = StepSealed(step, (Text("a bit "),), "interrupted")
             acknowledged = str(origin.turn) if isinstance(origin, Continues) else None
-            store.append(lease, [TurnStarted(origin), StepStarted(MODEL, acknowledges=acknowledged)], head)
+            store.append(
+                lease, [TurnStarted(origin), StepStarted(MODEL, acknowledges=acknowledged)], head
+            )
             head = store.append(lease, [shown, TurnEnded(turn, "interrupted", "killed")], step).last
             origin = Continues(turn)
         store.release(lease, head)
@@ -206,7 +228,9 @@ def test_continuations_that_show_something_and_are_killed_each_time_come_to_an_e
     world: World, server: ModelServer
 ) -> None:
     id = killed_in_a_row(world, 4)
-    assert "continued 4 times in a row and killed each time" in complaint(world, "continue", id, expect=1)
+    assert "continued 4 times in a row and killed each time" in complaint(
+        world, "continue", id, expect=1
+    )
     assert server.requests == []
     assert world.steno("run", "next", "--key", "k") == "ok\n"
     assert noted(server.requests[-1]) == 1, "what a person says next takes it up"
@@ -230,7 +254,9 @@ def test_an_input_whose_turn_was_taken_up_at_the_second_try_has_the_answer_of_th
 
 
 @pytest.mark.promise(20)
-def test_a_new_input_takes_up_what_was_cut_off_once_and_is_what_is_answered(world: World, server: ModelServer) -> None:
+def test_a_new_input_takes_up_what_was_cut_off_once_and_is_what_is_answered(
+    world: World, server: ModelServer
+) -> None:
     id = cut_off(world, server, Reply(("answer",)), Reply(("later",)))
     assert world.steno("run", "next", "--key", "k") == "answer\n"
     note = json.dumps(server.requests[1]["messages"][-1])
@@ -243,7 +269,9 @@ def test_a_new_input_takes_up_what_was_cut_off_once_and_is_what_is_answered(worl
 
 
 @pytest.mark.promise(20)
-def test_a_stop_during_a_continuation_removes_the_intention_for_good(world: World, server: ModelServer) -> None:
+def test_a_stop_during_a_continuation_removes_the_intention_for_good(
+    world: World, server: ModelServer
+) -> None:
     id = cut_off(world, server, Reply((" and",), then="hang"), Reply(("later",)))
     with world.start("continue", id) as program:
         program.wait_shown(" and")
@@ -262,11 +290,17 @@ def test_the_note_names_results_that_were_not_seen_and_effects_that_are_unknown(
     world: World, server: ModelServer, kind: str
 ) -> None:
     world.environment["STENO_MODEL"] = f"{kind}:test"
-    calls = (("shell", '{"command": "echo seen"}'), ("shell", '{"command": "echo begun >> log; sleep 60"}'))
+    calls = (
+        ("shell", '{"command": "echo seen"}'),
+        ("shell", '{"command": "echo begun >> log; sleep 60"}'),
+    )
     server.replies = [Reply(("Looking. ",), tools=calls), Reply(("well",))]
     with world.start("run", "go", "--key", "k", "--yes") as program:
         program.wait_shown("Looking. ")
-        wait_until(lambda: len(settled(world)) == 1 and (world.work / "log").exists(), "one outcome, one tool at work")
+        wait_until(
+            lambda: len(settled(world)) == 1 and (world.work / "log").exists(),
+            "one outcome, one tool at work",
+        )
         program.kill()
     world.steno("run", "next", "--key", "k", "--yes")
     check(kind, server.requests[1])
@@ -285,9 +319,13 @@ def settled(world: World) -> list[str]:
 
 def no_sleeper(world: World) -> bool:
     """Whether no process is left in the folder that commands run in."""
-    found = subprocess.run(["pgrep", "-f", "sleep 60"], capture_output=True, text=True, check=False).stdout.split()
+    found = subprocess.run(
+        ["pgrep", "-f", "sleep 60"], capture_output=True, text=True, check=False
+    ).stdout.split()
     here = []
     for process in found:
-        where = subprocess.run(["readlink", f"/proc/{process}/cwd"], capture_output=True, text=True, check=False)
+        where = subprocess.run(
+            ["readlink", f"/proc/{process}/cwd"], capture_output=True, text=True, check=False
+        )
         here += [process] if where.stdout.strip() == str(world.work) else []
     return here == []

@@ -1,4 +1,5 @@
-"""Another model answers in the place of the session's own: what was shown is what is stored, nothing is said twice."""
+"""Another model answers in the place of the session's own: what was shown is what is stored,
+nothing is said twice."""
 
 import json
 from pathlib import Path
@@ -18,7 +19,10 @@ OTHER, LAST = "openai-chat:other", "openai-chat:last"
 @pytest.fixture
 def world(tmp_path: Path, server: ModelServer) -> World:
     world = World(tmp_path, server.url)
-    world.environment |= {"STENO_MODEL_FALLBACK": f"{OTHER},{LAST}", "STENO_LIMITS_ATTEMPTS_MAX": "1"}
+    world.environment |= {
+        "STENO_MODEL_FALLBACK": f"{OTHER},{LAST}",
+        "STENO_LIMITS_ATTEMPTS_MAX": "1",
+    }
     return world
 
 
@@ -41,7 +45,9 @@ def answers(world: World) -> list[tuple[str, str, str | None]]:
 def test_the_next_model_answers_what_the_first_does_not_and_the_next_turn_begins_with_the_first_again(
     world: World, server: ModelServer
 ) -> None:
-    server.choose = by_model(test=Reply(status=503), other=Reply(status=401), last=Reply(("from the ", "last")))
+    server.choose = by_model(
+        test=Reply(status=503), other=Reply(status=401), last=Reply(("from the ", "last"))
+    )
     with world.start("run", "hello", "--key", "k") as program:
         assert program.end() == 0
         assert program.shown() == "from the last\n"
@@ -51,11 +57,15 @@ def test_the_next_model_answers_what_the_first_does_not_and_the_next_turn_begins
     assert asked(server) == ["test", "other", "last"]
     lost = [("", "lost", "openai-chat:test"), ("", "lost", OTHER)]
     assert answers(world) == [*lost, ("from the last", "complete", LAST)]
-    assert [(one["model"], one["fallback"]) for one in world.sessions()] == [("openai-chat:test", LAST)]
+    assert [(one["model"], one["fallback"]) for one in world.sessions()] == [
+        ("openai-chat:test", LAST)
+    ]
     server.choose = by_model(test=Reply(("the first again",)))
     assert world.steno("run", "and now?", "--key", "k") == "the first again\n"
     assert asked(server)[3:] == ["test"]
-    assert [(one["model"], one["fallback"]) for one in world.sessions()] == [("openai-chat:test", None)]
+    assert [(one["model"], one["fallback"]) for one in world.sessions()] == [
+        ("openai-chat:test", None)
+    ]
 
 
 @pytest.mark.promise(9)
@@ -64,7 +74,12 @@ def test_after_text_that_broke_off_the_next_model_goes_on_and_what_is_printed_is
     world: World, server: ModelServer
 ) -> None:
     tool = Reply(("First I look. ",), tools=(("shell", '{"command": "echo looked"}'),))
-    server.replies = [tool, Reply(("Once upon",), then="close"), Reply(status=503), Reply((" a time.",))]
+    server.replies = [
+        tool,
+        Reply(("Once upon",), then="close"),
+        Reply(status=503),
+        Reply((" a time.",)),
+    ]
     lines = world.steno("run", "a story", "--yes", "--output", "ndjson").splitlines()
     told = [json.loads(line) for line in lines]
     shown = [one["text"] for one in told if one["type"] == "text"]
@@ -109,8 +124,15 @@ def test_what_one_provider_signed_is_not_sent_to_the_fallback_and_is_there_when_
     server.replies = [answering, Reply(status=529), Reply(("done",)), Reply(("again",))]
     assert world.steno("run", "look", "--yes", "--key", "k") == "seendone\n"
     assert world.steno("run", "more", "--key", "k") == "again\n"
-    assert [SIGNED in json.dumps(request) for request in server.requests] == [False, True, False, True]
-    for request, kind in zip(server.requests, ("anthropic", "anthropic", "openai-chat", "anthropic"), strict=True):
+    assert [SIGNED in json.dumps(request) for request in server.requests] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    for request, kind in zip(
+        server.requests, ("anthropic", "anthropic", "openai-chat", "anthropic"), strict=True
+    ):
         check(kind, request)
 
 
@@ -130,7 +152,9 @@ def test_a_turn_that_no_model_answers_fails_with_the_last_cause_and_a_stop_ends_
     assert asked(server) == ["test", "other"]
 
 
-def test_a_fallback_that_cannot_be_used_is_refused_before_anything_is_stored(world: World, server: ModelServer) -> None:
+def test_a_fallback_that_cannot_be_used_is_refused_before_anything_is_stored(
+    world: World, server: ModelServer
+) -> None:
     for spec in ("codex:x", "nonsense"):
         world.environment["STENO_MODEL_FALLBACK"] = spec
         with world.start("run", "hello") as program:
@@ -151,7 +175,11 @@ def test_where_the_sessions_own_model_makes_no_summary_the_next_one_makes_it_and
     def choose(request: dict[str, Any]) -> Reply:
         if not is_summary(request):
             return Reply(("answer",), usage=False)
-        return Reply(status=503) if request["model"] == "test" else Reply(("They spoke.",), usage=False)
+        return (
+            Reply(status=503)
+            if request["model"] == "test"
+            else Reply(("They spoke.",), usage=False)
+        )
 
     server.choose = choose
     server.requests.clear()

@@ -1,4 +1,5 @@
-"""A process that lost its session while it slept adds nothing when it wakes, says so, and what came since stands."""
+"""A process that lost its session while it slept adds nothing when it wakes, says so, and what came
+since stands."""
 
 import signal
 
@@ -38,7 +39,10 @@ def test_a_runner_whose_session_was_taken_while_it_slept_adds_nothing_and_the_at
     assert "Traceback" not in errors
     assert world.show(id) == before, "nothing was added, nothing was changed"
     assert before["messages"][1]["text"].startswith(shown.strip())
-    assert [(turn["outcome"], turn["cause"]) for turn in before["turns"]] == [("interrupted", "killed"), ("done", "")]
+    assert [(turn["outcome"], turn["cause"]) for turn in before["turns"]] == [
+        ("interrupted", "killed"),
+        ("done", ""),
+    ]
     assert "no damage" in world.steno("verify")
 
 
@@ -58,9 +62,12 @@ def test_a_runner_whose_session_was_deleted_while_it_slept_brings_nothing_of_it_
 
 @pytest.mark.promise(18)
 def test_a_runner_that_sleeps_is_not_robbed_and_goes_on(world: World, server: ModelServer) -> None:
-    """Its lock says that it lives, however long it sleeps; what comes meanwhile is accepted and waits."""
+    """Its lock says that it lives, however long it sleeps; what comes meanwhile is accepted and
+    waits."""
     with asleep(world, server) as runner, world.start("run", "two", "--key", "k") as second:
-        wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
+        wait_until(
+            lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input"
+        )
         assert len(server.requests) == 1
         runner.signal(signal.SIGCONT)
         assert (runner.end(), second.end()) == (0, 0)

@@ -1,4 +1,5 @@
-"""What a session is for: told with every request, the same before and after a summary, a restart and a fork."""
+"""What a session is for: told with every request, the same before and after a summary, a restart
+and a fork."""
 
 import json
 
@@ -20,7 +21,9 @@ def told(server: ModelServer) -> str:
 
 
 @pytest.mark.promise(32)
-def test_a_goal_is_told_with_every_request_until_it_is_taken_away(world: World, server: ModelServer) -> None:
+def test_a_goal_is_told_with_every_request_until_it_is_taken_away(
+    world: World, server: ModelServer
+) -> None:
     world.steno("run", "hi", "--key", "k")
     id = world.only_session()
     assert GOAL not in told(server)
@@ -30,12 +33,19 @@ def test_a_goal_is_told_with_every_request_until_it_is_taken_away(world: World, 
     for prompt in ("one", "two"):
         world.steno("run", prompt, "--key", "k")
         assert told(server).endswith(f"The goal of this session, set by the user:\n{GOAL}")
-    assert server.bodies[-1].startswith(server.bodies[-2][: server.bodies[-2].index(b'"content":"one"')])
+    assert server.bodies[-1].startswith(
+        server.bodies[-2][: server.bodies[-2].index(b'"content":"one"')]
+    )
     world.steno("goal", id, "--none")
     world.steno("run", "three", "--key", "k")
     assert GOAL not in json.dumps(server.requests[-1])
     assert world.show(id)["goal"] is None
-    assert [message["text"] for message in world.messages(id, "user")] == ["hi", "one", "two", "three"]
+    assert [message["text"] for message in world.messages(id, "user")] == [
+        "hi",
+        "one",
+        "two",
+        "three",
+    ]
 
 
 @pytest.mark.promise(25, 32)
@@ -81,8 +91,12 @@ def test_a_redacted_goal_is_gone_from_every_file(world: World, server: ModelServ
     world.steno("goal", id, "the word is hunter2secret")
     world.steno("run", "more", "--key", "k")
     with steno.open(world.home / "store.db") as library:
-        (at,) = (record.seq for record in library.store.read_all(id) if isinstance(record.fact, GoalSet))
-    told_in = complaint_of(world, "redact", id, "--seq", str(at), "--yes").split("--seq ")[1].split()[0]
+        (at,) = (
+            record.seq for record in library.store.read_all(id) if isinstance(record.fact, GoalSet)
+        )
+    told_in = (
+        complaint_of(world, "redact", id, "--seq", str(at), "--yes").split("--seq ")[1].split()[0]
+    )
     world.steno("redact", id, "--seq", told_in, "--yes")
     for file in world.home.glob("store.db*"):
         if file.is_file():

@@ -1,6 +1,7 @@
-"""Everything at once: turns that end in every way, tools, images, thoughts, summaries, kills, stops, undos, forks, and
-hidden and redacted messages, in an order left to chance. Whatever came before, each request is valid, is what a fold of
-the stored facts gives, and says what it must and nothing that it must not."""
+"""Everything at once: turns that end in every way, tools, images, thoughts, summaries, kills,
+stops, undos, forks, and hidden and redacted messages, in an order left to chance. Whatever came
+before, each request is valid, is what a fold of the stored facts gives, and says what it must and
+nothing that it must not."""
 
 import json
 import random
@@ -54,7 +55,9 @@ class Play:
         if is_summary(request):
             return Reply(("They spoke of many things.",), usage=False)
         last = json.dumps(request["messages"][-1])
-        return Reply(("after the tool",)) if "tool_result" in last or '"tool"' in last else self.reply
+        return (
+            Reply(("after the tool",)) if "tool_result" in last or '"tool"' in last else self.reply
+        )
 
     def act(self) -> None:
         """Do something to a session, and look at every request that came of it."""
@@ -82,11 +85,17 @@ class Play:
         with_image = self.chance.choice(((), ("--attach", "dot.png")))
         prompt = self.prompt()
         self.world.steno("run", prompt, "--session", id, *with_image)
-        latest = next(request for request in reversed(self.server.requests) if not is_summary(request))
-        assert json.dumps(prompt)[1:-1] in json.dumps(latest), "the latest prompt stands word for word"
+        latest = next(
+            request for request in reversed(self.server.requests) if not is_summary(request)
+        )
+        assert json.dumps(prompt)[1:-1] in json.dumps(latest), (
+            "the latest prompt stands word for word"
+        )
 
     def fail(self, id: str) -> None:
-        self.reply = self.chance.choice((Reply(status=400), Reply(then="close"), Reply(("half",), then="close")))
+        self.reply = self.chance.choice(
+            (Reply(status=400), Reply(then="close"), Reply(("half",), then="close"))
+        )
         self.world.steno("run", self.prompt(), "--session", id, expect=1)
 
     def kill(self, id: str) -> None:
@@ -115,10 +124,14 @@ class Play:
 
     def take_back(self, id: str) -> None:
         if standing := self.taken_back.get(id):
-            self.world.steno("undo", id, "--withdraw", standing.pop(self.chance.randrange(len(standing))))
+            self.world.steno(
+                "undo", id, "--withdraw", standing.pop(self.chance.randrange(len(standing)))
+            )
 
     def hide(self, id: str) -> None:
-        self.world.steno("hide", id, "--seq", self.message(id), *self.chance.choice(((), (), ("--show",))))
+        self.world.steno(
+            "hide", id, "--seq", self.message(id), *self.chance.choice(((), (), ("--show",)))
+        )
 
     def redact(self, id: str) -> None:
         self.world.steno("redact", id, "--yes", "--seq", self.message(id), expect=None)
@@ -142,29 +155,45 @@ class Play:
             check(self.kind, request)
         self._check_folded(id, head)
         shown = self.world.show(id)
-        answered = {m["turn"] for m in shown["messages"] if m["role"] != "user" and m["state"] != "lost"}
-        empty = {t["id"] for t in shown["turns"] if t["outcome"] != "done" and t["cause"] != "forked"} - answered
+        answered = {
+            m["turn"] for m in shown["messages"] if m["role"] != "user" and m["state"] != "lost"
+        }
+        empty = {
+            t["id"] for t in shown["turns"] if t["outcome"] != "done" and t["cause"] != "forked"
+        } - answered
         gone = empty | {t["id"] for t in shown["turns"] if t["undone"]}
-        begun = [(one.seq, one.fact.origin) for one in self.records(id) if isinstance(one.fact, TurnStarted)]
+        begun = [
+            (one.seq, one.fact.origin)
+            for one in self.records(id)
+            if isinstance(one.fact, TurnStarted)
+        ]
         for message in shown["messages"]:
             takers = {turn for turn, origin in begun if origin == Takes(message["seq"])}
             if takers and max(takers) <= head and (message["hidden"] or takers <= gone):
-                told = [request for request in requests if message["text"][:9] in json.dumps(request)]
+                told = [
+                    request for request in requests if message["text"][:9] in json.dumps(request)
+                ]
                 assert told == [], (message, self.done)
 
     def _check_folded(self, id: str, head: int) -> None:
-        """The bytes of each request since are those that a fold of everything before it gives. What it says beside
-        that is a note, at its end."""
+        """The bytes of each request since are those that a fold of everything before it gives. What
+        it says beside that is a note, at its end."""
         settings = ModelSettings(
             openai_base_url=self.server.url, anthropic_base_url=self.server.url.removesuffix("/v1")
         )
         sent = {sha256(body).hexdigest()[:32]: body for body in self.server.bodies}
         history = History()
         for record in self.records(id):
-            if record.seq > head and isinstance(record.fact, StepStarted) and record.fact.digest in sent:
+            if (
+                record.seq > head
+                and isinstance(record.fact, StepStarted)
+                and record.fact.digest in sent
+            ):
                 request = build(history, record.fact.takes)
                 with steno.open(self.world.home / "store.db") as library:
-                    payloads = {hash: library.store.get(hash) for hash in payloads_told(request.entries)}
+                    payloads = {
+                        hash: library.store.get(hash) for hash in payloads_told(request.entries)
+                    }
                 body = make(record.fact.model, settings).to_wire(request, payloads)
                 noted = b"[Note from the runtime" in sent[record.fact.digest]
                 assert noted or body == sent[record.fact.digest]

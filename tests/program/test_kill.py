@@ -1,6 +1,6 @@
-"""Killed at every fact boundary and at random instants, stopped by every signal, with a full disk and a silent model:
-what was shown is stored, nothing is doubled, no tool runs twice, the next request is valid for two providers, and the
-session goes on."""
+"""Killed at every fact boundary and at random instants, stopped by every signal, with a full disk
+and a silent model: what was shown is stored, nothing is doubled, no tool runs twice, the next
+request is valid for two providers, and the session goes on."""
 
 import contextlib
 import json
@@ -28,9 +28,13 @@ TOOLS = 3
 
 
 def turn_with_three_tools(log: Path) -> list[Reply]:
-    """Two pieces and a tool, three times; then two pieces. Each tool leaves a line that says which it was."""
+    """Two pieces and a tool, three times; then two pieces. Each tool leaves a line that says which
+    it was."""
     commands = [json.dumps({"command": f"echo run {i} >> {log}; echo out"}) for i in range(TOOLS)]
-    steps = [Reply((f"step {i} ", "going "), tools=(("shell", commands[i]),), delay_s=0.02) for i in range(TOOLS)]
+    steps = [
+        Reply((f"step {i} ", "going "), tools=(("shell", commands[i]),), delay_s=0.02)
+        for i in range(TOOLS)
+    ]
     return [*steps, Reply(("all ", "done"), delay_s=0.02)]
 
 
@@ -53,10 +57,16 @@ def check_after(world: World, server: ModelServer, shown: str) -> None:
         return  # stopped before the input was accepted: nothing was promised
     (session,) = found
     before = world.show(str(session["id"]))
-    stored = "".join(message["text"] for message in before["messages"] if message["role"] == "assistant")
+    stored = "".join(
+        message["text"] for message in before["messages"] if message["role"] == "assistant"
+    )
     assert stored.startswith(shown.replace("\n", "")), (stored, shown)
-    assert SCRIPT.startswith(stored), "exactly the finished prefix: nothing doubled, nothing made up"
-    assert [message["text"] for message in before["messages"] if message["role"] == "user"] == [PROMPT]
+    assert SCRIPT.startswith(stored), (
+        "exactly the finished prefix: nothing doubled, nothing made up"
+    )
+    assert [message["text"] for message in before["messages"] if message["role"] == "user"] == [
+        PROMPT
+    ]
     assert all(turn["outcome"] in ("done", "interrupted", "failed") for turn in before["turns"])
     calls = sum(len(message["tool_calls"]) for message in before["messages"])
     outcomes = [message["state"] for message in before["messages"] if message["role"] == "tool"]
@@ -71,18 +81,25 @@ def check_after(world: World, server: ModelServer, shown: str) -> None:
     for kind in KINDS:
         one_more_turn(world.copied(kind), server, kind, before)
         if stored and last is not None and world.environment["STENO_MODEL"] == f"{kind}:test":
-            assert repeats(server.requests[-1], last), "the request after it repeats the last one before it"
+            assert repeats(server.requests[-1], last), (
+                "the request after it repeats the last one before it"
+            )
     assert runs(world) == ran, "what had begun is not run again"
 
 
 def repeats(request: dict[str, Any], earlier: dict[str, Any]) -> bool:
-    """Whether a request begins with what an earlier one said, without the marks for a provider's cache."""
+    """Whether a request begins with what an earlier one said, without the marks for a provider's
+    cache."""
     told = [
-        json.dumps(json.loads(json.dumps(one["messages"]), object_hook=_unmarked), ensure_ascii=False)
+        json.dumps(
+            json.loads(json.dumps(one["messages"]), object_hook=_unmarked), ensure_ascii=False
+        )
         for one in (request, earlier)
     ]
     same = all(request.get(name) == earlier.get(name) for name in ("system", "tools"))
-    return same and told[0].startswith(told[1].removesuffix("]").removesuffix("}").removesuffix("]"))
+    return same and told[0].startswith(
+        told[1].removesuffix("]").removesuffix("}").removesuffix("]")
+    )
 
 
 def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
@@ -93,27 +110,40 @@ def _unmarked(value: dict[str, Any]) -> dict[str, Any]:
 def one_more_turn(world: World, server: ModelServer, kind: str, before: dict[str, Any]) -> None:
     server.replies = [Reply(("after it",))]
     id = str(before["id"])
-    assert world.steno("run", "and now?", "--session", id, "--model", f"{kind}:test") == "after it\n"
+    assert (
+        world.steno("run", "and now?", "--session", id, "--model", f"{kind}:test") == "after it\n"
+    )
     check(kind, server.requests[-1])
     assert json.dumps(server.requests[-1]).count("and now?") == 1
     after = world.show(id)
     texts = [(message["role"], message["text"]) for message in before["messages"]]
-    assert [(message["role"], message["text"]) for message in after["messages"]][: len(texts)] == texts
+    assert [(message["role"], message["text"]) for message in after["messages"]][
+        : len(texts)
+    ] == texts
     waiting = [message for message in before["messages"] if message["state"] == "pending"]
     answered_first = ["after it" for _ in waiting]
-    assert [message["text"] for message in after["messages"]][len(texts) :] == [*answered_first, "and now?", "after it"]
-    assert after["turns"][: len(before["turns"])] == before["turns"], "the correction is stored once, as it was shown"
+    assert [message["text"] for message in after["messages"]][len(texts) :] == [
+        *answered_first,
+        "and now?",
+        "after it",
+    ]
+    assert after["turns"][: len(before["turns"])] == before["turns"], (
+        "the correction is stored once, as it was shown"
+    )
     assert len(after["turns"]) == len(before["turns"]) + len(waiting) + 1
 
 
-# --- SIGKILL ------------------------------------------------------------------------------------------------------
+# --- SIGKILL --------------------------------------------------------------------------------------
 
 
 def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SIGKILL) -> None:
     chance = random.Random(int.from_bytes(os.urandom(4), "big"))
     with three_tools(tmp_path, kind) as (world, server):
         with world.start_anew("run", PROMPT, "--yes") as program:
-            wait_until(lambda: len(server.requests) >= 1 or program.process.poll() is not None, "the first request")
+            wait_until(
+                lambda: len(server.requests) >= 1 or program.process.poll() is not None,
+                "the first request",
+            )
             time.sleep(chance.uniform(0, 0.8))
             program.signal(number)
             program.end()
@@ -127,7 +157,9 @@ def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SI
 @pytest.mark.promise(34)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("sample", range(15))
-def test_a_kill_at_a_random_instant_loses_nothing_shown_and_doubles_nothing(tmp_path: Path, sample: int) -> None:
+def test_a_kill_at_a_random_instant_loses_nothing_shown_and_doubles_nothing(
+    tmp_path: Path, sample: int
+) -> None:
     stop_at_random(tmp_path, KINDS[sample % 2])
 
 
@@ -138,7 +170,8 @@ def test_two_hundred_kills_at_random_instants(tmp_path: Path, sample: int) -> No
 
 
 BOUNDARIES = [(when, n) for when in ("before", "after") for n in range(1, 32)]
-"""Every fact and every piece of such a turn, and a few more: commits may join pieces, so their number varies."""
+"""Every fact and every piece of such a turn, and a few more: commits may join pieces, so their
+number varies."""
 SAMPLE = random.Random(int(time.time()) // 86_400).sample(BOUNDARIES, 6)
 
 
@@ -155,17 +188,21 @@ def kill_at(tmp_path: Path, kind: str, when: str, n: int) -> None:
 @pytest.mark.promise(34)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize(("when", "n"), SAMPLE)
-def test_a_kill_at_a_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
+def test_a_kill_at_a_boundary_leaves_exactly_the_finished_prefix(
+    tmp_path: Path, when: str, n: int
+) -> None:
     kill_at(tmp_path, KINDS[n % 2], when, n)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize(("when", "n"), BOUNDARIES)
-def test_a_kill_at_every_boundary_leaves_exactly_the_finished_prefix(tmp_path: Path, when: str, n: int) -> None:
+def test_a_kill_at_every_boundary_leaves_exactly_the_finished_prefix(
+    tmp_path: Path, when: str, n: int
+) -> None:
     kill_at(tmp_path, KINDS[(n + (when == "after")) % 2], when, n)
 
 
-# --- the other ways to end -----------------------------------------------------------------------------------------
+# --- the other ways to end ------------------------------------------------------------------------
 
 
 @pytest.mark.promise(6)
@@ -181,7 +218,9 @@ def test_a_signal_at_a_random_instant_leaves_the_same_history_as_a_kill(
 @pytest.mark.torture
 @pytest.mark.parametrize("sample", range(20))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_at_many_random_instants(tmp_path: Path, number: signal.Signals, sample: int) -> None:
+def test_signals_at_many_random_instants(
+    tmp_path: Path, number: signal.Signals, sample: int
+) -> None:
     stop_at_random(tmp_path, KINDS[sample % 2], number)
 
 
@@ -189,7 +228,9 @@ def test_signals_at_many_random_instants(tmp_path: Path, number: signal.Signals,
 @pytest.mark.promise(12)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], 2))
+@pytest.mark.parametrize(
+    "number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], 2)
+)
 def test_a_model_that_falls_silent_in_the_third_step_is_stopped_with_everything_kept(
     tmp_path: Path, kind: str, number: signal.Signals
 ) -> None:
@@ -227,7 +268,9 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_turn_loses_nothing_shown(
         assert status == 1, "a disk without room for the text fails the turn"
         assert "the disk is full" in errors
         (session,) = world.sessions()
-        stored = "".join(message["text"] for message in world.messages(str(session["id"]), "assistant"))
+        stored = "".join(
+            message["text"] for message in world.messages(str(session["id"]), "assistant")
+        )
         assert stored.startswith(shown.replace("\n", ""))
         for other in KINDS:
             one_more_turn(world.copied(other), server, other, world.show(str(session["id"])))
@@ -277,11 +320,17 @@ def test_a_users_stop_is_never_continued(world: World, server: ModelServer) -> N
 def test_an_input_that_was_accepted_while_busy_is_still_pending_after_a_kill_and_runs_first(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(("going",), then="hang"), Reply(("answer to two",)), Reply(("answer to three",))]
+    server.replies = [
+        Reply(("going",), then="hang"),
+        Reply(("answer to two",)),
+        Reply(("answer to three",)),
+    ]
     with world.start("run", "one", "--key", "k") as first:
         first.wait_shown("going")
         with world.start("run", "two", "--key", "k") as second:
-            wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
+            wait_until(
+                lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input"
+            )
             second.kill()
         first.kill()
     id = world.only_session()

@@ -1,5 +1,6 @@
-"""The same kills against a model server that none of us wrote, in the two formats that it speaks and a kill must not
-break: Messages and Responses. It refuses what it cannot read, so an answer says that the request was valid."""
+"""The same kills against a model server that none of us wrote, in the two formats that it speaks
+and a kill must not break: Messages and Responses. It refuses what it cannot read, so an answer says
+that the request was valid."""
 
 import random
 import signal
@@ -22,13 +23,22 @@ DONE = "All three are done."
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
     calls = [
-        {"name": "shell", "arguments": f'{{"command":"echo run {i} >> ../ran.txt"}}', "id": f"c{i}"} for i in range(3)
+        {"name": "shell", "arguments": f'{{"command":"echo run {i} >> ../ran.txt"}}', "id": f"c{i}"}
+        for i in range(3)
     ]
     fixtures: list[dict[str, Any]] = [
         {"match": {"userMessage": "and now?"}, "response": {"content": "after it"}},
         {"match": {"userMessage": "Note from the runtime"}, "response": {"content": "after it"}},
-        {"match": {"userMessage": "do three", "hasToolResult": True}, "response": {"content": DONE}, "latency": 20},
-        {"match": {"userMessage": "do three"}, "response": {"content": TEXT, "toolCalls": calls}, "latency": 20},
+        {
+            "match": {"userMessage": "do three", "hasToolResult": True},
+            "response": {"content": DONE},
+            "latency": 20,
+        },
+        {
+            "match": {"userMessage": "do three"},
+            "response": {"content": TEXT, "toolCalls": calls},
+            "latency": 20,
+        },
     ]
     with aimock(fixtures, tmp_path_factory.mktemp("aimock")) as running:
         yield running
@@ -52,7 +62,10 @@ def kill_once(tmp_path: Path, model: Aimock, kind: str) -> None:
     pending = any(message["state"] == "pending" for message in world.messages(id, "user"))
     assert world.steno("run", "and now?", "--key", "k", "--yes") == "after it\n"
     assert pending or runs(world) == ran, "what had begun is not run again"
-    assert [message["text"] for message in world.messages(id, "user")] == ["do three things", "and now?"]
+    assert [message["text"] for message in world.messages(id, "user")] == [
+        "do three things",
+        "and now?",
+    ]
 
 
 @pytest.mark.promise(4)
@@ -69,5 +82,7 @@ def test_a_kill_at_a_random_instant_leaves_a_session_that_goes_on(
 @pytest.mark.torture
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sample", range(25))
-def test_fifty_kills_at_random_instants(tmp_path: Path, model: Aimock, kind: str, sample: int) -> None:
+def test_fifty_kills_at_random_instants(
+    tmp_path: Path, model: Aimock, kind: str, sample: int
+) -> None:
     kill_once(tmp_path, model, kind)

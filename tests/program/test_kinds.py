@@ -1,4 +1,5 @@
-"""What the runtime says, and what went wrong, has a kind of its own in every process, and is never anybody's speech."""
+"""What the runtime says, and what went wrong, has a kind of its own in every process, and is never
+anybody's speech."""
 
 import json
 
@@ -9,7 +10,15 @@ from tests.program.world import World
 
 TYPED = ["one", "two", "three", "four", "five", "six"]
 ANSWERS = ["Looking. ", "It was refused.", "half an ", "answer", "cut", "well", "fine"]
-OURS = ("Note from the runtime", "broke off", "cut off", "[This turn", "[This answer", "[No outcome", "Go on exactly")
+OURS = (
+    "Note from the runtime",
+    "broke off",
+    "cut off",
+    "[This turn",
+    "[This answer",
+    "[No outcome",
+    "Go on exactly",
+)
 
 
 @pytest.mark.promise(43)
@@ -26,7 +35,9 @@ def test_errors_nudges_notes_and_placeholders_are_never_stored_as_speech(
     stored = world.show(world.only_session())
     speech = [message for message in stored["messages"] if message["role"] != "tool"]
     assert [message["text"] for message in speech if message["role"] == "user"] == TYPED
-    assert [message["text"] for message in speech if message["role"] == "assistant" and message["text"]] == ANSWERS
+    assert [
+        message["text"] for message in speech if message["role"] == "assistant" and message["text"]
+    ] == ANSWERS
     assert {message["text"] for message in speech if message["state"] == "lost"} == {""}
     assert [message["state"] for message in speech if message["role"] == "assistant"] == [
         "complete",
@@ -56,7 +67,8 @@ def test_errors_nudges_notes_and_placeholders_are_never_stored_as_speech(
 
 
 def everything_that_goes_wrong(world: World, server: ModelServer) -> None:
-    """A refused call, an answer that breaks off, a kill, a lost attempt, a failed turn, each in a new process."""
+    """A refused call, an answer that breaks off, a kill, a lost attempt, a failed turn, each in a
+    new process."""
     server.replies = [
         Reply(("Looking. ",), tools=(("shell", '{"command": "true"}'),)),
         Reply(("It was refused.",)),

@@ -1,5 +1,5 @@
-"""The real small model, in the running program: used where no key is set, labelled as what it is, and what it says is
-stored like anybody's."""
+"""The real small model, in the running program: used where no key is set, labelled as what it is,
+and what it says is stored like anybody's."""
 
 import signal
 
@@ -27,7 +27,9 @@ def test_without_a_key_the_small_model_answers_and_says_what_it_is(keyless: Worl
     assert answer["text"].strip()
     assert shown.removesuffix("\n") == answer["text"].removesuffix("\n")
     assert keyless.sessions()[0]["model"] == "local:smollm2"
-    assert "tiny demo model" not in complaint(keyless, "run", "hi", "--model", "scripted:echo", expect=0)
+    assert "tiny demo model" not in complaint(
+        keyless, "run", "hi", "--model", "scripted:echo", expect=0
+    )
 
 
 @pytest.mark.promise(12)

@@ -1,4 +1,5 @@
-"""The failures that made other runtimes lose text, double it or poison a session, each on the running program."""
+"""The failures that made other runtimes lose text, double it or poison a session, each on the
+running program."""
 
 import asyncio
 import json
@@ -38,7 +39,13 @@ def occurrences(request: dict[str, Any], text: str) -> int:
 def test_a_message_stored_early_and_a_view_that_then_gets_shorter_hide_no_later_message(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(("one",)), Reply(status=400), Reply(("three",)), Reply(("four",)), Reply(("five",))]
+    server.replies = [
+        Reply(("one",)),
+        Reply(status=400),
+        Reply(("three",)),
+        Reply(("four",)),
+        Reply(("five",)),
+    ]
     world.steno("run", "first", "--key", "k")
     world.steno("run", "second, which fails", "--key", "k", expect=1)
     world.steno("run", "third", "--key", "k")
@@ -47,7 +54,11 @@ def test_a_message_stored_early_and_a_view_that_then_gets_shorter_hide_no_later_
     world.steno("run", "fifth", "--key", "k")
     assert texts(world, "user") == ["first", "second, which fails", "third", "fourth", "fifth"]
     assert texts(world, "assistant") == ["one", "", "three", "four", "five"]
-    assert [message["content"] for message in server.requests[-1]["messages"] if message["role"] != "system"] == [
+    assert [
+        message["content"]
+        for message in server.requests[-1]["messages"]
+        if message["role"] != "system"
+    ] == [
         "first",
         "one",
         "fourth",
@@ -95,7 +106,9 @@ def test_two_turns_at_once_on_one_session_in_one_process_are_serial_and_lose_not
     server.replies = [Reply(("first ", "answer"), delay_s=0.2), Reply(("second answer",))]
     asyncio.run(_two_turns_at_once(tmp_path / "store.db", server.url))
     assert server.most_in_flight == 1
-    spoken = [[message["content"] for message in request["messages"]] for request in server.requests]
+    spoken = [
+        [message["content"] for message in request["messages"]] for request in server.requests
+    ]
     assert spoken == [["one"], ["one", "first answer", "two"]]
 
 
@@ -107,10 +120,16 @@ async def _two_turns_at_once(path: Path, url: str) -> None:
         session = await store.create(SessionStarted("test"))
 
         async def say(text: str) -> None:
-            seq = (await store.admit(Admission(input=InputAdmitted((Text(text),), "test"), session=session))).seq
+            seq = (
+                await store.admit(
+                    Admission(input=InputAdmitted((Text(text),), "test"), session=session)
+                )
+            ).seq
             while True:
                 try:
-                    await runtime.run(session, lambda state: seq not in state.pending, asyncio.Event())
+                    await runtime.run(
+                        session, lambda state: seq not in state.pending, asyncio.Event()
+                    )
                     return
                 except SessionBusy:
                     await asyncio.sleep(0.01)
@@ -126,9 +145,15 @@ async def _two_turns_at_once(path: Path, url: str) -> None:
 def test_two_turns_at_once_on_one_session_from_two_processes_are_serial_and_lose_nothing(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(("first ", "answer"), delay_s=0.3), Reply(("second ", "answer"), delay_s=0.1)]
+    server.replies = [
+        Reply(("first ", "answer"), delay_s=0.3),
+        Reply(("second ", "answer"), delay_s=0.1),
+    ]
     world.steno("sessions")
-    with world.start("run", "one", "--key", "k") as one, world.start("run", "two", "--key", "k") as two:
+    with (
+        world.start("run", "one", "--key", "k") as one,
+        world.start("run", "two", "--key", "k") as two,
+    ):
         assert (one.end(), two.end()) == (0, 0)
         assert sorted([one.shown(), two.shown()]) == ["first answer\n", "second answer\n"]
     assert server.most_in_flight == 1
@@ -145,7 +170,11 @@ def test_a_partial_stream_that_never_gets_its_final_message_is_kept_and_marked(
     tmp_path: Path, server: ModelServer, kind: str
 ) -> None:
     world = World(tmp_path, server.url, f"{kind}:test")
-    server.replies = [Reply(("half an ", "answer"), then="close"), Reply(status=400), Reply(("whole",))]
+    server.replies = [
+        Reply(("half an ", "answer"), then="close"),
+        Reply(status=400),
+        Reply(("whole",)),
+    ]
     with world.start("run", "tell me", "--key", "k") as program:
         assert program.end() == 1
         assert program.shown() == "half an answer\n"
@@ -170,11 +199,16 @@ def test_a_stop_after_the_text_was_delivered_keeps_the_text_and_settles_the_tool
     server.replies = [Reply(("All of this ", "was delivered."), tools=(tool,)), Reply(("ok",))]
     with world.start("run", "do it", "--key", "k", "--yes") as program:
         program.wait_shown("was delivered.")
-        wait_until(lambda: "began" in json.dumps(world.messages(world.only_session(), "tool")), "the tool to begin")
+        wait_until(
+            lambda: "began" in json.dumps(world.messages(world.only_session(), "tool")),
+            "the tool to begin",
+        )
         program.signal(signal.SIGINT)
         assert program.end() == 130
         assert program.shown().startswith("All of this was delivered.")
-    (answer,), (tool_said,) = (world.messages(world.only_session(), role) for role in ("assistant", "tool"))
+    (answer,), (tool_said,) = (
+        world.messages(world.only_session(), role) for role in ("assistant", "tool")
+    )
     assert (answer["text"], answer["state"]) == ("All of this was delivered.", "complete")
     assert (tool_said["text"], tool_said["state"]) == ("began\n", "interrupted")
     world.steno("run", "go on", "--key", "k")
@@ -191,7 +225,10 @@ def test_a_continuation_whose_request_never_reached_the_model_is_still_due_and_t
         program.wait_shown("half")
         program.kill()
     id, address = world.only_session(), world.environment["OPENAI_BASE_URL"]
-    world.environment |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "STENO_LIMITS_ATTEMPTS_MAX": "1"}
+    world.environment |= {
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        "STENO_LIMITS_ATTEMPTS_MAX": "1",
+    }
     world.steno("continue", id, expect=1)
     world.environment["OPENAI_BASE_URL"] = address
     assert len(server.requests) == 1
@@ -202,4 +239,8 @@ def test_a_continuation_whose_request_never_reached_the_model_is_still_due_and_t
     assert world.steno("run", "next", "--key", "k") == "later\n"
     assert occurrences(server.requests[2], "cut off") == 0
     assert texts(world, "user") == ["tell me", "next"]
-    assert [text for text in texts(world, "assistant") if text] == ["half", " and the rest", "later"]
+    assert [text for text in texts(world, "assistant") if text] == [
+        "half",
+        " and the rest",
+        "later",
+    ]

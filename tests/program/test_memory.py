@@ -1,4 +1,5 @@
-"""Distillates and memories on the running program: made in the background, once, and in nobody's way."""
+"""Distillates and memories on the running program: made in the background, once, and in nobody's
+way."""
 
 import json
 import re
@@ -40,7 +41,9 @@ def auto(world: World) -> None:
 
 
 @pytest.mark.promise(27, 33)
-@pytest.mark.parametrize("words", rotating(["run quick --session", "undo", "rewind --to 3", "compact"], 2))
+@pytest.mark.parametrize(
+    "words", rotating(["run quick --session", "undo", "rewind --to 3", "compact"], 2)
+)
 def test_nobody_waits_for_a_distillate(world: World, server: ModelServer, words: str) -> None:
     distils(server, HANGS)
     id = quietly(world, *LINES)
@@ -102,7 +105,11 @@ def test_several_processes_make_one_distillate(world: World, server: ModelServer
     rotating(
         [
             *((when, n, (GOOD,)) for when in ("before", "after") for n in (1, 2, 3)),
-            *((when, n, (Reply(("no",)), GOOD)) for when in ("before", "after") for n in (2, 3, 4, 5)),
+            *(
+                (when, n, (Reply(("no",)), GOOD))
+                for when in ("before", "after")
+                for n in (2, 3, 4, 5)
+            ),
         ],
         7,
     ),
@@ -120,14 +127,18 @@ def test_killed_at_any_fact_there_is_one_distillate_in_the_end(
     world.steno("distill", id, expect=None)
     assert len(made(world, id)) == 1
     assert "open" not in helpers(world, id)
-    unsent = when == "after" and (n == 1 or (n == 3 and len(replies) == 2))  # stored, and not sent any more
+    unsent = when == "after" and (
+        n == 1 or (n == 3 and len(replies) == 2)
+    )  # stored, and not sent any more
     assert len(helpers(world, id)) == len(distillations(server)) + unsent
     assert world.messages(id) == before
     world.steno("verify")
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.torture)])
-def test_killed_at_random_there_is_one_distillate_in_the_end(world: World, server: ModelServer, count: int) -> None:
+def test_killed_at_random_there_is_one_distillate_in_the_end(
+    world: World, server: ModelServer, count: int
+) -> None:
     id = quietly(world, *LINES)
     distils(server, Reply((*answer(TEA),), delay_s=0.002))
     for number in range(count):
@@ -178,7 +189,10 @@ def test_a_new_session_is_told_and_stays_told_the_same(world: World, server: Mod
     assert system(server.requests[-1]) == told
     second = next(one["id"] for one in world.sessions() if one["name"] == "second")
     looked = json.loads(world.steno("memory", "--session", second, "--json"))
-    assert [(one["session"], one["text"]) for one in looked["told"]] == [(first, TEA), (first, PORT)]
+    assert [(one["session"], one["text"]) for one in looked["told"]] == [
+        (first, TEA),
+        (first, PORT),
+    ]
     world.steno("run", "hello")
     assert "- Cups are blue.\n" in system(server.requests[-1])
 
@@ -240,7 +254,9 @@ def test_what_is_hidden_or_taken_back_after_it_was_distilled_is_told_to_nobody_u
 
 @pytest.mark.promise(55, 60)
 @pytest.mark.parametrize("removal", ["redact", "delete"])
-def test_a_removal_leaves_no_copy_anywhere_and_nobody_is_told(world: World, server: ModelServer, removal: str) -> None:
+def test_a_removal_leaves_no_copy_anywhere_and_nobody_is_told(
+    world: World, server: ModelServer, removal: str
+) -> None:
     distils(server, Reply((answer(f"The word is {SECRET}."),)))
     id = quietly(world, *LINES[:4], f"the word is {SECRET}")
     world.steno("distill", id)
@@ -250,7 +266,9 @@ def test_a_removal_leaves_no_copy_anywhere_and_nobody_is_told(world: World, serv
     if removal == "delete":
         world.steno("delete", id, "--yes")
     else:
-        said = next(message["seq"] for message in world.messages(id, "user") if SECRET in message["text"])
+        said = next(
+            message["seq"] for message in world.messages(id, "user") if SECRET in message["text"]
+        )
         world.steno("redact", id, "--seq", str(said), "--yes")
     assert left(world.home, SECRET) == []
     assert remembered(world) == []
@@ -265,13 +283,19 @@ def test_a_helper_of_the_session_is_told_nothing(world: World, server: ModelServ
     distils(server, GOOD)
     world.steno("distill", quietly(world, *LINES))
     server.choose, server.requests = None, []
-    server.replies = [Reply(tools=(("delegate", '{"prompt": "count"}'),)), Reply(("3",)), Reply(("done",))]
+    server.replies = [
+        Reply(tools=(("delegate", '{"prompt": "count"}'),)),
+        Reply(("3",)),
+        Reply(("done",)),
+    ]
     world.steno("run", "hello", "--yes")
     assert [TEA in system(request) for request in server.requests] == [True, False, True]
 
 
 @pytest.mark.promise(60)
-def test_an_ephemeral_session_is_neither_distilled_nor_told(world: World, server: ModelServer) -> None:
+def test_an_ephemeral_session_is_neither_distilled_nor_told(
+    world: World, server: ModelServer
+) -> None:
     distils(server, GOOD)
     chat(world, *LINES, words=("--ephemeral",))
     time.sleep(1.0)

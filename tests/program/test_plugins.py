@@ -23,7 +23,7 @@ def diary_of(world: World) -> list[dict[str, str]]:
     return [json.loads(line) for line in (world.home / "diary.jsonl").read_text().splitlines()]
 
 
-# --- installing ------------------------------------------------------------------------------------------------------
+# --- installing -----------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(39)
@@ -77,7 +77,9 @@ def test_an_installed_plugin_is_found_in_whatever_form_it_lies_there(
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(said)
     with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
-        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        archive.writestr(
+            "mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n"
+        )
         archive.writestr("mine-1.0.dist-info/entry_points.txt", said)
     (tmp_path / "none" / "other-1.0.dist-info").mkdir(parents=True)
     (tmp_path / "none" / "old-1.0.egg-info").write_text("Name: old\n")
@@ -96,21 +98,35 @@ def wheel_of(module: Path, folder: Path) -> Path:
     info = "session_diary-1.0.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(module, "session_diary.py")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: session-diary\nVersion: 1.0\n")
         archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: session-diary\nVersion: 1.0\n"
         )
-        archive.writestr(f"{info}/entry_points.txt", "[steno.plugins]\nsession_diary = session_diary\n")
+        archive.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(
+            f"{info}/entry_points.txt", "[steno.plugins]\nsession_diary = session_diary\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
     return wheel
 
 
 def pip_install(wheel: Path, place: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, "--target", str(place), str(wheel)], check=True, timeout=100)
 
 
-# --- what they are told and may say -----------------------------------------------------------------------------------
+# --- what they are told and may say ---------------------------------------------------------------
 
 NOSY = """
 import json, os
@@ -152,19 +168,29 @@ def before_request(): return "\u6708" * 100_000
 
 
 def test_a_long_note_is_cut_and_its_plugin_lives_on(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("fine",), tools=(("read_file", '{"path": "none"}'),)), Reply(("fine",))]
+    server.replies = [
+        Reply(("fine",), tools=(("read_file", '{"path": "none"}'),)),
+        Reply(("fine",)),
+    ]
     install(world, "wordy", WORDY)
     world.steno("run", "hi")
-    assert [json.dumps(request, ensure_ascii=False).count("\u6708") for request in server.requests] == [20_000, 20_000]
+    assert [
+        json.dumps(request, ensure_ascii=False).count("\u6708") for request in server.requests
+    ] == [20_000, 20_000]
 
 
-def test_plugins_hear_of_turns_requests_and_tools_add_a_note_and_deny_a_tool(world: World, server: ModelServer) -> None:
+def test_plugins_hear_of_turns_requests_and_tools_add_a_note_and_deny_a_tool(
+    world: World, server: ModelServer
+) -> None:
     install(world, "nosy", NOSY)
     server.replies = [Reply(("I will. ",), tools=SHELL), Reply(("then not",))]
     assert world.steno("run", "go", "--yes") == "I will. then not\n"
     assert not (world.work / "ran").exists()
     (tool,) = world.messages(world.only_session(), "tool")
-    assert (tool["state"], tool["text"]) == ("failed", "not run: the plugin nosy denies it: not on a full moon")
+    assert (tool["state"], tool["text"]) == (
+        "failed",
+        "not run: the plugin nosy denies it: not on a full moon",
+    )
     assert "not on a full moon" in json.dumps(server.requests[1])
     heard = [json.loads(line) for line in (world.home / "nosy.jsonl").read_text().splitlines()]
     asked = [{"hook": "before_request", "model": "openai-chat:test", "attempt": 1}]
@@ -185,7 +211,9 @@ def test_plugins_hear_of_a_compaction_with_its_summary(world: World, server: Mod
     id = long_session(world, server, Reply(("A SUMMARY OF IT",)))
     install(world, "nosy", f"{NOSY}\nwrite('loaded', {{}})\n")
     diary = world.home / "nosy.jsonl"
-    server.on_request = lambda _: wait_until(diary.exists, "the plugin, which is told in passing, to be there")
+    server.on_request = lambda _: wait_until(
+        diary.exists, "the plugin, which is told in passing, to be there"
+    )
     world.steno("compact", id)
     heard = [json.loads(line) for line in diary.read_text().splitlines()[1:]]
     assert heard == [{"hook": "compaction", "summary": "A SUMMARY OF IT"}]
@@ -203,11 +231,15 @@ def test_a_note_of_a_plugin_stands_at_the_end_of_its_request_and_is_stored_nowhe
         assert json.dumps(request["messages"]).count("the moon is full") == 1
         assert "the moon is full" in json.dumps(request["messages"][-1])
     assert "the moon is full" not in json.dumps(world.show(world.only_session()))
-    found = subprocess.run(["grep", "-rl", "the moon is full", str(world.home)], capture_output=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rl", "the moon is full", str(world.home)], capture_output=True, check=False
+    )
     assert {Path(line).suffix for line in found.stdout.decode().split()} <= {".py", ".pyc"}
 
 
-def test_an_older_plugin_without_the_hook_or_with_fewer_arguments_works(world: World, server: ModelServer) -> None:
+def test_an_older_plugin_without_the_hook_or_with_fewer_arguments_works(
+    world: World, server: ModelServer
+) -> None:
     only_turns = "from steno.plugins import hookimpl\n\n@hookimpl\ndef turn_ended(): pass\n"
     terse = (
         "import os\nfrom steno.plugins import hookimpl\n\n@hookimpl\ndef on_session_end(reason):\n"
@@ -223,7 +255,7 @@ def test_an_older_plugin_without_the_hook_or_with_fewer_arguments_works(world: W
     assert log(world) == ""
 
 
-# --- harming nobody ---------------------------------------------------------------------------------------------------
+# --- harming nobody -------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(39)
@@ -242,7 +274,9 @@ def test_a_plugin_that_misbehaves_delays_nothing_keeps_others_from_nothing_and_i
     world.steno("run", "next", "--key", "other")
     id = next(one["id"] for one in world.sessions() if one["name"] == "k")
     again = [one for one in told(world, "bad") if one["session_id"] == id]
-    assert len(again) == (1 if does == "raise" else 2), "one that raised was told; the others may not have heard"
+    assert len(again) == (1 if does == "raise" else 2), (
+        "one that raised was told; the others may not have heard"
+    )
     assert len([one for one in told(world, "good") if one["session_id"] == id]) == 1
     complaints = [line for line in log(world).splitlines() if "plugin bad" in line]
     assert len(complaints) == 1
@@ -255,10 +289,16 @@ def test_each_plugin_is_named_in_the_log_once_for_each_thing_whichever_hook_it_i
     head = "from steno.plugins import hookimpl\n\n@hookimpl\n"
     for name in ("one", "two"):
         install(world, name, f"{head}def after_request(): raise RuntimeError('boom')\n")
-    install(world, "astray", f"{head}def on_sesion_end(): pass\n\n@hookimpl(optionalhook=True)\ndef later(): pass\n")
+    install(
+        world,
+        "astray",
+        f"{head}def on_sesion_end(): pass\n\n@hookimpl(optionalhook=True)\ndef later(): pass\n",
+    )
     server.replies = [Reply(("one ",), tools=SHELL), Reply(("two",))]
     world.steno("run", "hi", "--yes")
-    complaints = [line.partition(" plugin ")[2] for line in log(world).splitlines() if " plugin " in line]
+    complaints = [
+        line.partition(" plugin ")[2] for line in log(world).splitlines() if " plugin " in line
+    ]
     assert sorted(complaints) == [
         "astray: has a hook that steno does not know, and that is never called: on_sesion_end",
         "one: after_request raised RuntimeError: boom",
@@ -273,7 +313,9 @@ def _plugin(name: str) -> str:
     return PLUGIN.replace("{name}", name)
 
 
-def test_what_a_plugin_writes_to_the_terminal_goes_into_the_log(world: World, server: ModelServer) -> None:
+def test_what_a_plugin_writes_to_the_terminal_goes_into_the_log(
+    world: World, server: ModelServer
+) -> None:
     install(world)
     world.environment["DIARY_DOES"] = "print"
     server.replies = [Reply(("fine",))]
@@ -289,7 +331,9 @@ def test_what_a_plugin_writes_to_the_terminal_goes_into_the_log(world: World, se
     assert all(line in log(world) for line in lines)
 
 
-def test_a_plugin_that_prints_without_end_fills_no_disk_and_delays_nobody(world: World, server: ModelServer) -> None:
+def test_a_plugin_that_prints_without_end_fills_no_disk_and_delays_nobody(
+    world: World, server: ModelServer
+) -> None:
     install(world, "flood", "while True: print('x' * 999)\n")
     with world.start("run", "hi") as program:
         assert (program.end(), program.shown(), program.errors()) == (0, "ok\n", "")
@@ -312,7 +356,10 @@ def test_a_plugin_that_cannot_be_loaded_is_named_in_the_log_and_nothing_else_hap
 def test_a_plugin_that_hangs_before_a_request_delays_the_first_one_only_and_by_a_bound(
     world: World, server: ModelServer
 ) -> None:
-    slow = "import time\nfrom steno.plugins import hookimpl\n\n@hookimpl\ndef before_request(): time.sleep(60)\n"
+    slow = (
+        "import time\nfrom steno.plugins import hookimpl\n\n@hookimpl\ndef before_request(): "
+        "time.sleep(60)\n"
+    )
     install(world, "slow", slow)
     server.replies = [Reply(("one ",), tools=SHELL), Reply(("two",))]
     with world.start("run", "go", "--yes") as program:

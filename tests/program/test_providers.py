@@ -1,5 +1,5 @@
-"""A session that goes from one provider to another and back: nothing stored changes, each gets back what is its own,
-and what it is told is what it was told before."""
+"""A session that goes from one provider to another and back: nothing stored changes, each gets back
+what is its own, and what it is told is what it was told before."""
 
 import json
 from typing import Any
@@ -17,7 +17,8 @@ KINDS = ("anthropic", "openai-chat")
 
 
 def bare(request: dict[str, Any]) -> list[Any]:
-    """The messages of a request without the marks for a provider's cache, which stand elsewhere in every request."""
+    """The messages of a request without the marks for a provider's cache, which stand elsewhere in
+    every request."""
     found: list[Any] = json.loads(json.dumps(request["messages"]), object_hook=_unmarked)
     return found
 
@@ -63,14 +64,24 @@ def test_there_and_back_again_the_request_is_as_before_and_blobs_went_only_to_th
 
 
 @pytest.mark.promise(44)
-def test_a_signature_comes_back_with_its_thought_in_every_later_request(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("I look. ",), tools=CALLS, thought=A_THOUGHT), Reply(("Done.",)), Reply(("And?",))]
+def test_a_signature_comes_back_with_its_thought_in_every_later_request(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(("I look. ",), tools=CALLS, thought=A_THOUGHT),
+        Reply(("Done.",)),
+        Reply(("And?",)),
+    ]
     turn(world, "anthropic", "one")
     turn(world, "anthropic", "two")
     for request in server.requests[1:]:
-        (block,) = [part for part in request["messages"][1]["content"] if part["type"] == "thinking"]
+        (block,) = [
+            part for part in request["messages"][1]["content"] if part["type"] == "thinking"
+        ]
         assert (block["thinking"], block["signature"]) == (A_THOUGHT, SIGNED)
-    assert A_THOUGHT not in json.dumps(world.messages(world.only_session())), "a thought is no speech"
+    assert A_THOUGHT not in json.dumps(world.messages(world.only_session())), (
+        "a thought is no speech"
+    )
 
 
 @pytest.mark.promise(41)
@@ -78,7 +89,8 @@ def test_a_signature_comes_back_with_its_thought_in_every_later_request(world: W
 def test_a_detour_that_is_undone_leaves_the_request_byte_for_byte_as_if_it_had_not_been(
     world: World, server: ModelServer, home: str
 ) -> None:
-    """With an image, signed thoughts and calls on both sides. What is compared are the bytes that were sent."""
+    """With an image, signed thoughts and calls on both sides. What is compared are the bytes that
+    were sent."""
     (world.work / "dot.png").write_bytes(png())
     server.replies = [
         Reply(("I look. ",), tools=CALLS, thought=A_THOUGHT),
@@ -113,7 +125,9 @@ def test_calls_that_settle_in_another_order_give_the_same_valid_request_in_every
         Reply(tools=tuple(("shell", json.dumps({"command": command})) for command in commands)),
         Reply(("done",)),
     ]
-    with world.start("run", "both", "--key", "k", "--yes", "--model", f"{kind}:test", "--output", "ndjson") as program:
+    with world.start(
+        "run", "both", "--key", "k", "--yes", "--model", f"{kind}:test", "--output", "ndjson"
+    ) as program:
         program.wait_shown("tool_settled")
         (world.work / "go").touch()
         assert program.end() == 0

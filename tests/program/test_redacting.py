@@ -48,7 +48,9 @@ def test_the_reason_of_a_denial(world: World, server: ModelServer) -> None:
 
 @pytest.mark.promise(60)
 @pytest.mark.parametrize("role", rotating(["user", "assistant"], 2))
-def test_the_words_of_a_provider_that_repeats_the_prompt(world: World, server: ModelServer, role: str) -> None:
+def test_the_words_of_a_provider_that_repeats_the_prompt(
+    world: World, server: ModelServer, role: str
+) -> None:
     server.replies = [Reply(status=400, complaint=f"cannot handle 'the word is {SECRET}'")]
     world.steno("run", f"the word is {SECRET}", expect=1)
     id = world.only_session()
@@ -72,7 +74,9 @@ def test_a_title_that_repeats_it(world: World, server: ModelServer) -> None:
 
 @pytest.mark.promise(60)
 @pytest.mark.parametrize("through", rotating(["parent", "fork"], 2))
-def test_a_summary_in_a_fork_and_one_in_its_parent(world: World, server: ModelServer, through: str) -> None:
+def test_a_summary_in_a_fork_and_one_in_its_parent(
+    world: World, server: ModelServer, through: str
+) -> None:
     talk = Talk(world, server)
     talk.summary = Reply((f"They spoke of {SECRET}.",), usage=False)
     world.steno("run", f"the word is {SECRET} {FILLER}")
@@ -82,13 +86,17 @@ def test_a_summary_in_a_fork_and_one_in_its_parent(world: World, server: ModelSe
     fork = world.steno("fork", talk.id, "--at", str(world.messages(talk.id)[-1]["seq"])).strip()
     for id in (talk.id, fork):
         assert "a summary stands" in world.steno("compact", id)
-    redact_with_copies(world, {"parent": talk.id, "fork": fork}[through], world.messages(fork, "user")[0]["seq"])
+    redact_with_copies(
+        world, {"parent": talk.id, "fork": fork}[through], world.messages(fork, "user")[0]["seq"]
+    )
     assert files_with(world.home, SECRET) == []
     assert any(map(is_summary, server.requests))
 
 
 @pytest.mark.promise(60)
-def test_the_session_of_a_helper_is_named(world: World, server: ModelServer, tmp_path: Path) -> None:
+def test_the_session_of_a_helper_is_named(
+    world: World, server: ModelServer, tmp_path: Path
+) -> None:
     def choose(request: dict[str, Any]) -> Reply:
         if "delegate" in json.dumps(request.get("tools")):
             delegates = Reply(tools=(("delegate", json.dumps({"prompt": f"use {SECRET}"})),))

@@ -52,14 +52,20 @@ def auto(world: World) -> Iterator[None]:
 
 
 @pytest.mark.promise(33)
-def test_a_session_is_distilled_after_it_was_left_and_no_message_comes_of_it(world: World, server: ModelServer) -> None:
+def test_a_session_is_distilled_after_it_was_left_and_no_message_comes_of_it(
+    world: World, server: ModelServer
+) -> None:
     distils(server, GOOD)
     assert chat(world, *LINES) < LEFT_S
     id = world.only_session()
     before = world.show(id)
     wait_made(world, id)
     (distilled,) = made(world, id)
-    assert (distilled.after, distilled.title, distilled.summary) == (0, "Tea and ports", "They met.")
+    assert (distilled.after, distilled.title, distilled.summary) == (
+        0,
+        "Tea and ports",
+        "They met.",
+    )
     assert helpers(world, id) == ["done"]
     after = world.show(id)
     assert [after[view] for view in ("id", "title", "turns", "messages")] == [
@@ -70,11 +76,15 @@ def test_a_session_is_distilled_after_it_was_left_and_no_message_comes_of_it(wor
     last = [request for request in server.requests if not is_distillation(request)][-1]
     world.steno("run", "again", "--session", id)
     assert server.requests[-1]["messages"][: len(last["messages"])] == last["messages"]
-    assert [message["content"] for message in server.requests[-1]["messages"][len(last["messages"]) :]] == [
+    assert [
+        message["content"] for message in server.requests[-1]["messages"][len(last["messages"]) :]
+    ] == [
         "ok",
         "again",
     ]
-    assert [(one["session"], one["kind"], one["text"], one["seqs"]) for one in remembered(world)] == [
+    assert [
+        (one["session"], one["kind"], one["text"], one["seqs"]) for one in remembered(world)
+    ] == [
         (id, "fact", TEA, [3]),
         (id, "fact", PORT, [3]),
     ]
@@ -135,7 +145,9 @@ def test_a_session_of_a_program_is_distilled_after_its_last_command(
     wait_until(lambda: remembering_now(world) == [], "the end of the process in the background")
 
 
-def test_a_session_of_the_library_is_distilled_by_whoever_starts_next(world: World, server: ModelServer) -> None:
+def test_a_session_of_the_library_is_distilled_by_whoever_starts_next(
+    world: World, server: ModelServer
+) -> None:
     """Its model is its program's own, so the one that is configured is asked."""
     distils(server, GOOD)
     world.home.mkdir()
@@ -151,7 +163,11 @@ def test_a_session_of_the_library_is_distilled_by_whoever_starts_next(world: Wor
 
 
 def test_a_helpers_session_is_not_distilled(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(tools=(("delegate", '{"prompt": "count"}'),)), Reply(("3",)), Reply(("done",))]
+    server.replies = [
+        Reply(tools=(("delegate", '{"prompt": "count"}'),)),
+        Reply(("3",)),
+        Reply(("done",)),
+    ]
     world.steno("run", "hello", "--yes")
     helper = next(one["id"] for one in world.sessions() if one["platform"] == "delegate")
     distils(server, GOOD)
@@ -164,7 +180,9 @@ def test_a_helpers_session_is_not_distilled(world: World, server: ModelServer) -
     assert distillations(server) == []
 
 
-def test_a_program_that_goes_on_and_on_is_not_distilled_before_it_rests(world: World, server: ModelServer) -> None:
+def test_a_program_that_goes_on_and_on_is_not_distilled_before_it_rests(
+    world: World, server: ModelServer
+) -> None:
     """One process waits for that, however many runs there are."""
     world.environment["STENO_MEMORY_REST_S"] = "3600"
     distils(server, GOOD)
@@ -268,14 +286,18 @@ def test_a_session_whose_terminal_stays_open_is_distilled_when_nobody_uses_it(
     assert [one["reason"] for one in told(world)] == ["idle", "idle"]
 
 
-def test_a_session_that_another_one_takes_the_place_of_is_distilled(world: World, server: ModelServer) -> None:
+def test_a_session_that_another_one_takes_the_place_of_is_distilled(
+    world: World, server: ModelServer
+) -> None:
     distils(server, GOOD)
     with full_screen(world) as talking:
         for line in LINES:
             talking.wait_seen("○ ready")
             talking.type(f"{line}\r")
         talking.wait_seen("○ ready")
-        wait_until(lambda: [one["turns"] for one in world.sessions()] == [len(LINES)], "the last turn")
+        wait_until(
+            lambda: [one["turns"] for one in world.sessions()] == [len(LINES)], "the last turn"
+        )
         talking.type("\x0e")  # Ctrl-N
         id = world.only_session()
         wait_made(world, id)

@@ -1,4 +1,5 @@
-"""`steno run` and the commands around it, on the running program with a model server that records every request."""
+"""`steno run` and the commands around it, on the running program with a model server that records
+every request."""
 
 import json
 import signal
@@ -13,7 +14,9 @@ from tests.program.world import Program, World, wait_until
 
 def said(request: dict[str, Any], role: str = "user") -> list[str]:
     """The texts of one role in a request."""
-    return [text_of(message["content"]) for message in request["messages"] if message["role"] == role]
+    return [
+        text_of(message["content"]) for message in request["messages"] if message["role"] == role
+    ]
 
 
 def text_of(content: Any) -> str:
@@ -23,7 +26,9 @@ def text_of(content: Any) -> str:
 
 
 @pytest.mark.promise(1)
-def test_a_prompt_can_be_read_elsewhere_when_its_first_request_arrives(world: World, server: ModelServer) -> None:
+def test_a_prompt_can_be_read_elsewhere_when_its_first_request_arrives(
+    world: World, server: ModelServer
+) -> None:
     seen: list[str] = []
 
     def look(_: dict[str, Any]) -> None:
@@ -36,11 +41,17 @@ def test_a_prompt_can_be_read_elsewhere_when_its_first_request_arrives(world: Wo
 
 @pytest.mark.promise(9)
 @pytest.mark.promise(15)
-def test_three_turns_give_three_messages_a_role_and_stdout_is_what_is_stored(world: World, server: ModelServer) -> None:
+def test_three_turns_give_three_messages_a_role_and_stdout_is_what_is_stored(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("One ", "two ", "three. ✓"))]
     shown = [world.steno("run", f"prompt {i}", "--key", "chat") for i in range(3)]
     id = world.only_session()
-    assert [message["text"] for message in world.messages(id, "user")] == ["prompt 0", "prompt 1", "prompt 2"]
+    assert [message["text"] for message in world.messages(id, "user")] == [
+        "prompt 0",
+        "prompt 1",
+        "prompt 2",
+    ]
     assert [message["text"] + "\n" for message in world.messages(id, "assistant")] == shown
     assert world.sessions()[0]["messages"] == len(world.messages(id)) == 6
 
@@ -54,16 +65,25 @@ def test_a_prompt_is_stored_byte_for_byte(world: World) -> None:
 
 def test_ndjson_has_the_shapes_of_the_contract(world: World, server: ModelServer) -> None:
     server.replies = [Reply(("Hel", "lo")), Reply(("done",))]
-    lines = [json.loads(line) for line in world.steno("run", "hi", "--output", "ndjson").splitlines()]
+    lines = [
+        json.loads(line) for line in world.steno("run", "hi", "--output", "ndjson").splitlines()
+    ]
     assert lines[0] == {"type": "session", "id": world.only_session()}
     texts = [line for line in lines if line["type"] == "text"]
     assert "".join(line["text"] for line in texts) == "Hello"
     assert [line["offset"] for line in texts] == [len("Hello"[: line["offset"]]) for line in texts]
-    assert lines[-1] | {"detail": ""} == {"type": "turn_ended", "outcome": "done", "cause": "", "detail": ""}
+    assert lines[-1] | {"detail": ""} == {
+        "type": "turn_ended",
+        "outcome": "done",
+        "cause": "",
+        "detail": "",
+    }
 
 
 @pytest.mark.promise(16)
-def test_the_same_input_id_gives_one_turn_and_the_first_answer_again(world: World, server: ModelServer) -> None:
+def test_the_same_input_id_gives_one_turn_and_the_first_answer_again(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("first",)), Reply(("second",))]
     answers = [world.steno("run", "hi", "--key", "k", "--input-id", "m1") for _ in range(2)]
     assert answers == ["first\n", "first\n"]
@@ -79,10 +99,18 @@ def test_a_tool_call_is_stored_before_it_runs_and_its_outcome_before_the_next_re
     looks: list[list[tuple[str, str]]] = []
 
     def look(_: dict[str, Any]) -> None:
-        looks.append([(message["role"], message["state"]) for message in world.messages(world.only_session())])
+        looks.append(
+            [
+                (message["role"], message["state"])
+                for message in world.messages(world.only_session())
+            ]
+        )
 
     server.on_request = look
-    server.replies = [Reply(("Looking.",), tools=(("shell", '{"command": "echo $((6*7))"}'),)), Reply(("It is 42.",))]
+    server.replies = [
+        Reply(("Looking.",), tools=(("shell", '{"command": "echo $((6*7))"}'),)),
+        Reply(("It is 42.",)),
+    ]
     out = world.steno("run", "what is 6*7?", "--yes")
     assert out.endswith("It is 42.\n")
     assert looks[1] == [("user", "complete"), ("assistant", "complete"), ("tool", "complete")]
@@ -153,7 +181,9 @@ def test_retry_runs_a_failed_prompt_again(world: World, server: ModelServer) -> 
 
 
 @pytest.mark.promise(57)
-def test_undo_takes_the_last_turn_out_of_the_requests_and_can_be_taken_back(world: World, server: ModelServer) -> None:
+def test_undo_takes_the_last_turn_out_of_the_requests_and_can_be_taken_back(
+    world: World, server: ModelServer
+) -> None:
     for prompt in ("one", "two"):
         world.steno("run", prompt, "--key", "k")
     id = world.only_session()
@@ -167,7 +197,9 @@ def test_undo_takes_the_last_turn_out_of_the_requests_and_can_be_taken_back(worl
 
 @pytest.mark.promise(12)
 @pytest.mark.promise(6)
-def test_ctrl_c_keeps_the_partial_text_and_marks_it_in_the_next_request(world: World, server: ModelServer) -> None:
+def test_ctrl_c_keeps_the_partial_text_and_marks_it_in_the_next_request(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("Once ", "upon "), then="hang"), Reply(("ok",))]
     with world.start("run", "a story", "--key", "k") as program:
         program.wait_shown("Once upon ")
@@ -185,7 +217,9 @@ def test_ctrl_c_keeps_the_partial_text_and_marks_it_in_the_next_request(world: W
 
 
 @pytest.mark.promise(23)
-def test_interrupt_from_another_process_stops_the_running_turn_only(world: World, server: ModelServer) -> None:
+def test_interrupt_from_another_process_stops_the_running_turn_only(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("next",))]
     with world.start("run", "a story", "--key", "k") as program:
         program.wait_shown("going")
@@ -220,7 +254,10 @@ def test_an_unknown_id_names_near_matches_and_loses_nothing(world: World) -> Non
 
 
 def test_an_unreachable_model_fails_the_turn_and_says_what_was_kept(world: World) -> None:
-    world.environment |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "STENO_LIMITS_ATTEMPTS_MAX": "2"}
+    world.environment |= {
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        "STENO_LIMITS_ATTEMPTS_MAX": "2",
+    }
     with world.start("run", "hi") as program:
         assert program.end() == 1
         errors = program.errors()
@@ -243,13 +280,20 @@ def test_a_model_that_does_not_exist_is_refused_before_anything_is_stored(world:
     assert world.sessions() == []
 
 
-def test_ctrl_c_while_waiting_for_another_process_leaves_its_turn_alone(world: World, server: ModelServer) -> None:
+def test_ctrl_c_while_waiting_for_another_process_leaves_its_turn_alone(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("answered",))]
     with world.start("run", "one", "--key", "k") as first:
         first.wait_shown("going")
         with world.start("run", "two", "--key", "k") as second:
-            wait_until(lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input")
-            wait_until(lambda: second.process.poll() is not None or _signalled(second), "the second to leave")
+            wait_until(
+                lambda: len(world.messages(world.only_session(), "user")) == 2, "the second input"
+            )
+            wait_until(
+                lambda: second.process.poll() is not None or _signalled(second),
+                "the second to leave",
+            )
             assert second.end() == 130
         assert first.process.poll() is None
         first.kill()
@@ -258,7 +302,8 @@ def test_ctrl_c_while_waiting_for_another_process_leaves_its_turn_alone(world: W
 
 
 def _signalled(program: Program) -> bool:
-    """Press Ctrl-C until it listens, never twice within the two seconds that would mean leaving at once."""
+    """Press Ctrl-C until it listens, never twice within the two seconds that would mean leaving at
+    once."""
     program.signal(signal.SIGINT)
     time.sleep(2.5)
     return program.process.poll() is not None

@@ -1,4 +1,5 @@
-"""What a start loads: a person waits for each module, so what a run has no use for stays on the disk."""
+"""What a start loads: a person waits for each module, so what a run has no use for stays on the
+disk."""
 
 import subprocess
 import sys
@@ -37,12 +38,22 @@ def loaded(world: World, *words: str) -> set[str]:
         text=True,
         check=True,
     )
-    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
 
 
 def test_a_command_loads_nothing_that_it_has_no_use_for(world: World) -> None:
-    loaded(world, *COMMANDS[0])  # the first start of all looks for plugins, and remembers that there are none
+    loaded(
+        world, *COMMANDS[0]
+    )  # the first start of all looks for plugins, and remembers that there are none
     for words in COMMANDS:
         modules = loaded(world, *words)
         assert "steno.cli" in modules
-        assert not [name for name in sorted(modules) if any(f"{name}.".startswith(f"{one}.") for one in UNUSED)], words
+        assert not [
+            name
+            for name in sorted(modules)
+            if any(f"{name}.".startswith(f"{one}.") for one in UNUSED)
+        ], words

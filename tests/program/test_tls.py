@@ -1,4 +1,5 @@
-"""https: whoever has a certificate that this machine trusts is told what was said, and nobody else."""
+"""https: whoever has a certificate that this machine trusts is told what was said, and nobody
+else."""
 
 import ssl
 from pathlib import Path
@@ -47,10 +48,18 @@ def test_a_model_and_a_place_that_are_trusted_are_talked_to(
 
 @pytest.mark.parametrize(
     ("name", "known", "why"),
-    [(HERE, False, "unable to get local issuer certificate"), (ELSEWHERE, True, "not valid for '127.0.0.1'")],
+    [
+        (HERE, False, "unable to get local issuer certificate"),
+        (ELSEWHERE, True, "not valid for '127.0.0.1'"),
+    ],
 )
 def test_who_is_not_trusted_or_is_somebody_else_is_told_nothing(
-    tmp_path: Path, authority: trustme.CA, trusting: dict[str, str], name: str, known: bool, why: str
+    tmp_path: Path,
+    authority: trustme.CA,
+    trusting: dict[str, str],
+    name: str,
+    known: bool,
+    why: str,
 ) -> None:
     tls = serving(authority, name)
     with ModelServer(tls=tls) as server, Receiver(tls=tls) as receiver:

@@ -36,7 +36,9 @@ def test_a_helper_that_finishes_is_reported_once(world: World, server: ModelServ
     assert "delegate" in names(parent)
     assert "delegate" not in names(helper)
     assert "shell" in names(helper)
-    assert [message["content"] for message in helper["messages"] if message["role"] == "user"] == ["count the files"]
+    assert [message["content"] for message in helper["messages"] if message["role"] == "user"] == [
+        "count the files"
+    ]
     (reported,) = results(after)
     child = child_in(reported)
     assert reported == f"[delegated to session {child}]\nThere are 3."
@@ -45,7 +47,10 @@ def test_a_helper_that_finishes_is_reported_once(world: World, server: ModelServ
         ("assistant", "There are 3."),
     ]
     parent_id = parent_of(world)
-    assert (world.show(child)["delegated_by"], world.show(parent_id)["delegated_by"]) == (parent_id, None)
+    assert (world.show(child)["delegated_by"], world.show(parent_id)["delegated_by"]) == (
+        parent_id,
+        None,
+    )
     assert f"helper of session {parent_id}" in world.steno("show", child)
     assert len(world.messages(parent_id, "tool")) == 1
     world.steno("run", "and?", "--key", "k")
@@ -65,11 +70,17 @@ def test_a_helper_that_fails_is_reported_as_failed(world: World, server: ModelSe
 def test_a_helper_that_we_die_with_is_reported_as_lost_once_and_not_begun_again(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [DELEGATES, Reply(("Partly ",), then="hang"), Reply(("I see.",)), Reply(("Yes.",))]
+    server.replies = [
+        DELEGATES,
+        Reply(("Partly ",), then="hang"),
+        Reply(("I see.",)),
+        Reply(("Yes.",)),
+    ]
     with world.start("run", "do it", "--yes", "--key", "k") as program:
         wait_until(lambda: len(server.requests) == 2, "the helper's request")
         wait_until(
-            lambda: any("Partly" in str(world.messages(s["id"])) for s in world.sessions()), "the helper's words"
+            lambda: any("Partly" in str(world.messages(s["id"])) for s in world.sessions()),
+            "the helper's words",
         )
         program.kill()
     assert world.steno("run", "what now?", "--key", "k", "--yes") == "I see.\n"
@@ -90,7 +101,10 @@ def test_a_stop_of_the_parent_stops_the_helper(world: World, server: ModelServer
         wait_until(lambda: len(server.requests) == 2, "the helper's request")
         world.steno("interrupt", parent_of(world))
         assert program.end() == 130
-    outcomes = {found["title"]: world.show(found["id"])["turns"][-1]["outcome"] for found in world.sessions()}
+    outcomes = {
+        found["title"]: world.show(found["id"])["turns"][-1]["outcome"]
+        for found in world.sessions()
+    }
     assert outcomes == {"do it": "interrupted", "count the files": "interrupted"}
 
 
@@ -99,7 +113,10 @@ def test_a_helper_has_little_time_and_few_steps(world: World, server: ModelServe
     server.replies = [DELEGATES, Reply(then="hang"), Reply(("It took too long.",))]
     assert world.steno("run", "do it", "--yes") == "It took too long.\n"
     assert "the time limit of 1 s was reached" in results(server.requests[2])[0]
-    world.environment |= {"STENO_TOOLS_DELEGATE_LIMIT_S": "60", "STENO_TOOLS_DELEGATE_STEPS_MAX": "2"}
+    world.environment |= {
+        "STENO_TOOLS_DELEGATE_LIMIT_S": "60",
+        "STENO_TOOLS_DELEGATE_STEPS_MAX": "2",
+    }
     again = Reply(tools=(("read_file", '{"path": "x"}'),))
     server.requests.clear()
     server.replies = [DELEGATES, again, again, Reply(("It was cut short.",))]
@@ -107,7 +124,9 @@ def test_a_helper_has_little_time_and_few_steps(world: World, server: ModelServe
     assert "failed: budget" in results(server.requests[3])[0]
 
 
-def test_few_helpers_work_at_once_and_a_stop_reaches_those_that_wait(world: World, server: ModelServer) -> None:
+def test_few_helpers_work_at_once_and_a_stop_reaches_those_that_wait(
+    world: World, server: ModelServer
+) -> None:
     def choose(request: dict[str, Any]) -> Reply:
         last = request["messages"][-1]
         if last["content"] == "count the files":

@@ -24,7 +24,9 @@ def configure(world: World, *tables: str) -> None:
 
 
 def stdio(name: str, words: tuple[str, ...], more: str = "") -> str:
-    return f"[mcp.{name}]\ncommand = {json.dumps(words[0])}\nargs = {json.dumps(words[1:])}\n{more}\n"
+    return (
+        f"[mcp.{name}]\ncommand = {json.dumps(words[0])}\nargs = {json.dumps(words[1:])}\n{more}\n"
+    )
 
 
 def tool_names(request: dict[str, Any]) -> list[str]:
@@ -59,7 +61,10 @@ def test_the_model_uses_real_servers_over_stdio_and_over_http(
                     ("local__echo", '{"message": "hi"}'),
                     ("far__get-sum", '{"a": 1, "b": 2}'),
                     ("files__read_text_file", json.dumps({"path": str(shared / "note.txt")})),
-                    ("files__read_text_file", json.dumps({"path": str(world.home / "config.toml")})),
+                    (
+                        "files__read_text_file",
+                        json.dumps({"path": str(world.home / "config.toml")}),
+                    ),
                 )
             ),
             Reply(("done",)),
@@ -68,11 +73,18 @@ def test_the_model_uses_real_servers_over_stdio_and_over_http(
     names = tool_names(server.requests[0])
     assert [name for name in names if name.startswith("far__")] == ["far__get-sum"]
     assert "local__trigger-long-running-operation" in names
-    told = {m["tool_call_id"]: m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"}
+    told = {
+        m["tool_call_id"]: m["content"]
+        for m in server.requests[1]["messages"]
+        if m["role"] == "tool"
+    }
     *good, outside = (told[f"call_{i}"] for i in range(4))
     assert good == ["Echo: hi", "The sum of 1 and 2 is 3.", "from the file server"]
     assert "outside allowed directories" in outside
-    specs = {tool["function"]["name"]: tool["function"]["parameters"] for tool in server.requests[0]["tools"]}
+    specs = {
+        tool["function"]["name"]: tool["function"]["parameters"]
+        for tool in server.requests[0]["tools"]
+    }
     assert specs["far__get-sum"]["required"] == ["a", "b"], "their schemas are part of the context"
     assert stored_schemas(world, "far__get-sum") == [specs["far__get-sum"]]
 
@@ -106,7 +118,11 @@ def test_a_call_whose_server_died_of_it_is_not_repeated_and_the_next_request_say
     world: World, server: ModelServer
 ) -> None:
     configure(world, stdio("odd", odd()))
-    server.replies = [Reply(tools=(("odd__die", "{}"),)), Reply(tools=(("odd__pid", "{}"),)), Reply(("I see",))]
+    server.replies = [
+        Reply(tools=(("odd__die", "{}"),)),
+        Reply(tools=(("odd__pid", "{}"),)),
+        Reply(("I see",)),
+    ]
     assert world.steno("run", "do it", "--yes") == "I see\n"
     assert runs(world) == 1
     (unknown,) = results(server.requests[1])
@@ -142,7 +158,13 @@ def test_a_server_over_http_killed_in_mid_call_leaves_the_outcome_unknown_and_is
     world: World, server: ModelServer, tmp_path: Path
 ) -> None:
     port, count = free_port(), Reply(tools=(("far__count", "{}"),))
-    server.replies = [Reply(tools=(("far__hang", "{}"),)), count, Reply(("I see",)), count, Reply(("done",))]
+    server.replies = [
+        Reply(tools=(("far__hang", "{}"),)),
+        count,
+        Reply(("I see",)),
+        count,
+        Reply(("done",)),
+    ]
     with over_http(tmp_path / "log", port, odd_in=world.work) as remote:
         configure(world, f'[mcp.far]\nurl = "{remote.url}"\n')
         with world.start("run", "hang", "--key", "k", "--yes") as program:
@@ -202,7 +224,9 @@ def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
     assert runs(world) == ran <= 1
     request = server.requests[asked]
     ids = [call["id"] for message in request["messages"] for call in message.get("tool_calls", [])]
-    assert [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"] == ids
+    assert [
+        message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"
+    ] == ids
     states = [message["state"] for message in world.messages(world.only_session(), "tool")]
     match states:
         case []:
@@ -218,7 +242,9 @@ def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
 
 @needs_proc
 @pytest.mark.parametrize("how", rotating(["interrupt", "SIGINT", "SIGTERM"], 3))
-def test_a_stop_ends_a_call_and_the_server_with_it(world: World, server: ModelServer, how: str) -> None:
+def test_a_stop_ends_a_call_and_the_server_with_it(
+    world: World, server: ModelServer, how: str
+) -> None:
     configure(world, stdio("odd", odd("stubborn")))
     server.replies = [Reply(tools=(("odd__pid", "{}"),)), Reply(tools=(("odd__hang", "{}"),))]
     with world.start("run", "hang", "--yes") as program:
@@ -229,12 +255,17 @@ def test_a_stop_ends_a_call_and_the_server_with_it(world: World, server: ModelSe
         else:
             program.signal(getattr(signal, how))
         assert program.end() == 130
-    assert [message["state"] for message in world.messages(id, "tool")] == ["complete", "interrupted"]
+    assert [message["state"] for message in world.messages(id, "tool")] == [
+        "complete",
+        "interrupted",
+    ]
     assert not alive(int(results(server.requests[1])[0]))
 
 
 @pytest.mark.promise(53)
-def test_a_long_answer_of_a_server_is_stored_whole_and_read_back(world: World, server: ModelServer) -> None:
+def test_a_long_answer_of_a_server_is_stored_whole_and_read_back(
+    world: World, server: ModelServer
+) -> None:
     configure(world, stdio("odd", odd()))
     server.replies = [Reply(tools=(("odd__big", '{"chars": 177000}'),)), Reply(("done",))]
     world.steno("run", "say much", "--yes", "--key", "k")
@@ -249,7 +280,9 @@ def test_a_long_answer_of_a_server_is_stored_whole_and_read_back(world: World, s
 
 
 @pytest.mark.promise(35, 41)
-def test_an_image_that_no_provider_takes_is_kept_and_not_sent(world: World, server: ModelServer) -> None:
+def test_an_image_that_no_provider_takes_is_kept_and_not_sent(
+    world: World, server: ModelServer
+) -> None:
     """One is an image; one is text that is called an image; one is too large."""
     configure(world, stdio("odd", odd()))
     server.replies = [Reply(tools=(("odd__picture", "{}"),)), Reply(("done",))]
@@ -260,7 +293,9 @@ def test_an_image_that_no_provider_takes_is_kept_and_not_sent(world: World, serv
     assert [kind for kind, _ in kinds] == ["text", "image", "text", "text"]
     assert [text for _, text in kinds[2:]] == ["[image, image/png, 1", "[image, image/png, 4"]
     (tool,) = world.messages(world.only_session(), "tool")
-    assert [one["type"] for one in tool["attachments"]] == ["image"] * 3, "what is stored is what the server gave"
+    assert [one["type"] for one in tool["attachments"]] == ["image"] * 3, (
+        "what is stored is what the server gave"
+    )
 
 
 def test_a_repeat_policy_is_stored_with_the_call(world: World, server: ModelServer) -> None:
@@ -275,7 +310,12 @@ def stored_schemas(world: World, tool: str) -> list[Any]:
     with steno.open(world.home / "store.db") as library:
         facts = [record.fact for record in library.store.read_all(world.only_session())]
     contexts = (fact for fact in facts if isinstance(fact, ContextSet))
-    return [json.loads(spec.schema) for context in contexts for spec in context.tools if spec.name == tool]
+    return [
+        json.loads(spec.schema)
+        for context in contexts
+        for spec in context.tools
+        if spec.name == tool
+    ]
 
 
 def stored_starts(world: World) -> dict[str, str]:
@@ -283,11 +323,19 @@ def stored_starts(world: World) -> dict[str, str]:
     import apsw
 
     connection = apsw.Connection(
-        f"file:{world.home}/store.db?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        f"file:{world.home}/store.db?mode=ro",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
     )
-    facts = [json.loads(str(body)) for (body,) in connection.execute("select body from facts order by id")]
+    facts = [
+        json.loads(str(body))
+        for (body,) in connection.execute("select body from facts order by id")
+    ]
     connection.close()
-    return {fact["call"]: fact.get("repeat", "never") for fact in facts if fact["type"] == "tool.started"}
+    return {
+        fact["call"]: fact.get("repeat", "never")
+        for fact in facts
+        if fact["type"] == "tool.started"
+    }
 
 
 @pytest.mark.parametrize(
@@ -299,14 +347,18 @@ def stored_starts(world: World) -> dict[str, str]:
         ('[mcp.x]\ncommand = "a"\ncolour = "red"', "colour"),
     ],
 )
-def test_a_configuration_that_means_nothing_is_refused(world: World, table: str, message: str) -> None:
+def test_a_configuration_that_means_nothing_is_refused(
+    world: World, table: str, message: str
+) -> None:
     configure(world, table)
     with world.start("run", "hi") as program:
         assert program.end() == 2
         assert message in program.errors()
 
 
-def test_without_the_sdk_the_program_says_how_to_get_it_and_stores_nothing(world: World, server: ModelServer) -> None:
+def test_without_the_sdk_the_program_says_how_to_get_it_and_stores_nothing(
+    world: World, server: ModelServer
+) -> None:
     hidden = world.work / "hidden"
     (hidden / "mcp").mkdir(parents=True)
     (hidden / "sitecustomize.py").write_text(

@@ -54,8 +54,8 @@ def grown(world: World, server: ModelServer, command: str, calls: int) -> int:
 def test_the_same_output_many_times_grows_the_store_by_less_than_twice_its_size(
     tmp_path: Path, server: ModelServer, calls: int
 ) -> None:
-    """What the calls themselves take is not counted: the same calls with a short output are the measure. It was 307,200
-    bytes more for a thousand calls."""
+    """What the calls themselves take is not counted: the same calls with a short output are the
+    measure. It was 307,200 bytes more for a thousand calls."""
     long, short = World(tmp_path / "long", server.url), World(tmp_path / "short", server.url)
     for world, size in ((long, SIZE), (short, 4)):
         (world.work / "output").write_text(some_text(size))
@@ -65,7 +65,9 @@ def test_the_same_output_many_times_grows_the_store_by_less_than_twice_its_size(
 
 
 @pytest.mark.promise(53)
-def test_long_output_is_told_in_part_and_read_back_in_full(world: World, server: ModelServer) -> None:
+def test_long_output_is_told_in_part_and_read_back_in_full(
+    world: World, server: ModelServer
+) -> None:
     text = some_text(SIZE)
     (world.work / "output").write_text(text)
     server.replies = [shell("cat output; exit 3"), Reply(("done",))]
@@ -105,7 +107,9 @@ def test_outputs_of_other_sessions_cannot_be_read(world: World, server: ModelSer
 
 
 @pytest.mark.promise(40)
-def test_a_request_with_long_output_is_the_same_in_every_process(world: World, server: ModelServer) -> None:
+def test_a_request_with_long_output_is_the_same_in_every_process(
+    world: World, server: ModelServer
+) -> None:
     (world.work / "output").write_text(some_text(SIZE))
     server.replies = [shell("cat output"), Reply(("done",))]
     world.steno("run", "look", "--yes", "--key", "k")
@@ -134,8 +138,12 @@ def test_a_redacted_output_is_gone_from_every_file(world: World, server: ModelSe
     (world.work / "output").write_text(some_text(60_000) + secret)
     server.replies = [shell("cat output"), Reply(("done",))]
     world.steno("run", "look", "--yes", "--key", "k")
-    assert any(secret.encode() in file.read_bytes() for file in world.home.rglob("*") if file.is_file())
+    assert any(
+        secret.encode() in file.read_bytes() for file in world.home.rglob("*") if file.is_file()
+    )
     id = world.only_session()
     (tool,) = world.messages(id, "tool")
     world.steno("redact", id, "--seq", str(tool["seq"]), "--yes")
-    assert not any(secret.encode() in file.read_bytes() for file in world.home.rglob("*") if file.is_file())
+    assert not any(
+        secret.encode() in file.read_bytes() for file in world.home.rglob("*") if file.is_file()
+    )

@@ -23,7 +23,9 @@ def configure(world: World, table: str) -> None:
     (world.home / "config.toml").write_text(f"[tools]\n{table}\n")
 
 
-def test_a_sandbox_that_is_missing_is_told_before_anything_is_stored(world: World, server: ModelServer) -> None:
+def test_a_sandbox_that_is_missing_is_told_before_anything_is_stored(
+    world: World, server: ModelServer
+) -> None:
     configure(world, 'sandbox = "bwrap"')
     empty = world.work / "empty"
     empty.mkdir()
@@ -39,7 +41,10 @@ def test_a_sandbox_that_is_missing_is_told_before_anything_is_stored(world: Worl
 @needs_bwrap
 def test_in_the_sandbox_a_command_cannot_touch_the_store(world: World, server: ModelServer) -> None:
     configure(world, 'sandbox = "bwrap"')
-    server.replies = [shell(f"echo in > inside; rm -rf {world.home}/*; ls {world.home}"), Reply(("done",))]
+    server.replies = [
+        shell(f"echo in > inside; rm -rf {world.home}/*; ls {world.home}"),
+        Reply(("done",)),
+    ]
     assert world.steno("run", "hi", "--yes") == "done\n"
     assert results(server.requests[1]) == ["[no output]"]
     assert (world.work / "inside").read_text() == "in\n"
@@ -49,7 +54,9 @@ def test_in_the_sandbox_a_command_cannot_touch_the_store(world: World, server: M
 
 @needs_bwrap
 @pytest.mark.promise(60)
-def test_the_home_is_out_of_reach_also_where_it_lies_in_the_workspace(world: World, server: ModelServer) -> None:
+def test_the_home_is_out_of_reach_also_where_it_lies_in_the_workspace(
+    world: World, server: ModelServer
+) -> None:
     """As for somebody who works in their home folder."""
     world.home = world.work / ".steno"
     world.environment["STENO_HOME"] = str(world.home)

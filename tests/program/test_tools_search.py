@@ -14,9 +14,13 @@ def results(request: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.promise(29, 43)
-def test_the_model_finds_what_was_said_and_neither_notes_nor_output(world: World, server: ModelServer) -> None:
+def test_the_model_finds_what_was_said_and_neither_notes_nor_output(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [
-        Reply(("Sure, the zebra is noted. ",), tools=(("shell", '{"command": "echo zebra output"}'),)),
+        Reply(
+            ("Sure, the zebra is noted. ",), tools=(("shell", '{"command": "echo zebra output"}'),)
+        ),
         Reply(("ok",)),
     ]
     world.steno("run", "remember the zebra", "--yes")

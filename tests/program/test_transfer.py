@@ -1,4 +1,5 @@
-"""`export` and `import` on the running program: a session goes through a file and is the same on the other side."""
+"""`export` and `import` on the running program: a session goes through a file and is the same on
+the other side."""
 
 import json
 import os
@@ -44,7 +45,8 @@ def exported(world: World, id: str) -> bytes:
 
 
 def move(world: World, there: World, id: str) -> bytes:
-    """Carry a session over, and see that it is equal in every way that a second process can look at it; the file."""
+    """Carry a session over, and see that it is equal in every way that a second process can look at
+    it; the file."""
     file = world.work / f"{id}.steno"
     world.steno("export", id, str(file))
     assert id in there.steno("import", str(file))
@@ -58,10 +60,17 @@ def move(world: World, there: World, id: str) -> bytes:
 
 
 def rich_session(world: World, server: ModelServer) -> str:
-    """A name, a title, an image, a long output by its hash, a goal, a rule, something hidden, undone and redacted."""
+    """A name, a title, an image, a long output by its hash, a goal, a rule, something hidden,
+    undone and redacted."""
     (world.work / "dot.png").write_bytes(png())
     tool = Reply(("I look.",), tools=(("shell", json.dumps({"command": LONG_OUTPUT})),))
-    server.replies = [Reply(("a dot",), thought="hm"), tool, Reply(("it counts",)), Reply(("no",)), Reply(("again",))]
+    server.replies = [
+        Reply(("a dot",), thought="hm"),
+        tool,
+        Reply(("it counts",)),
+        Reply(("no",)),
+        Reply(("again",)),
+    ]
     world.steno("run", "what is this?", "--attach", "dot.png", "--key", "k", "--input-id", "first")
     world.steno("run", "count", "--key", "k", "--yes")
     world.steno("run", f"keep {SECRET}", "--key", "k")
@@ -80,12 +89,19 @@ def rich_session(world: World, server: ModelServer) -> str:
 @pytest.mark.promise(59)
 @pytest.mark.promise(16)
 @pytest.mark.promise(53)
-def test_a_session_is_equal_in_another_home_and_goes_on_there(world: World, server: ModelServer, there: World) -> None:
+def test_a_session_is_equal_in_another_home_and_goes_on_there(
+    world: World, server: ModelServer, there: World
+) -> None:
     id = rich_session(world, server)
     file = move(world, there, id)
     assert file.count(b'"type":"payload"') == 2
     asked = len(server.requests)
-    assert there.steno("run", "what is this?", "--attach", "dot.png", "--key", "k", "--input-id", "first") == "a dot\n"
+    assert (
+        there.steno(
+            "run", "what is this?", "--attach", "dot.png", "--key", "k", "--input-id", "first"
+        )
+        == "a dot\n"
+    )
     assert len(server.requests) == asked
     server.replies = [Reply(("on we go",))]
     world.steno("run", "and now?", "--session", id)
@@ -97,11 +113,19 @@ def test_a_session_is_equal_in_another_home_and_goes_on_there(world: World, serv
 
 @pytest.mark.promise(46)
 @pytest.mark.promise(60)
-def test_every_view_of_a_session_has_the_same_messages_in_the_same_order(world: World, server: ModelServer) -> None:
+def test_every_view_of_a_session_has_the_same_messages_in_the_same_order(
+    world: World, server: ModelServer
+) -> None:
     id = rich_session(world, server)
     messages = world.messages(id)
-    headings = [line for line in world.steno("export", id, "--markdown").splitlines() if line.startswith("## #")]
-    assert [line.split()[1:3] for line in headings] == [[f"#{one['seq']}", one["role"]] for one in messages]
+    headings = [
+        line
+        for line in world.steno("export", id, "--markdown").splitlines()
+        if line.startswith("## #")
+    ]
+    assert [line.split()[1:3] for line in headings] == [
+        [f"#{one['seq']}", one["role"]] for one in messages
+    ]
     text = world.steno("export", id, "--markdown")
     assert all(one["text"].strip() in text for one in messages)
     starts = [json.loads(line) for line in exported(world, id).splitlines()]
@@ -112,12 +136,20 @@ def test_every_view_of_a_session_has_the_same_messages_in_the_same_order(world: 
 
 
 @pytest.mark.promise(29)
-def test_a_summary_is_nobodys_speech_in_an_export(world: World, server: ModelServer, there: World) -> None:
+def test_a_summary_is_nobodys_speech_in_an_export(
+    world: World, server: ModelServer, there: World
+) -> None:
     id = long_session(world, server, Reply(("THE-SUMMARY of it",)))
-    there.environment |= {name: value for name, value in world.environment.items() if name != "STENO_HOME"}
+    there.environment |= {
+        name: value for name, value in world.environment.items() if name != "STENO_HOME"
+    }
     world.steno("compact", id)
     assert "THE-SUMMARY" not in world.steno("export", id, "--markdown")
-    holding = [json.loads(line)["body"]["type"] for line in exported(world, id).splitlines() if b"THE-SUMMARY" in line]
+    holding = [
+        json.loads(line)["body"]["type"]
+        for line in exported(world, id).splitlines()
+        if b"THE-SUMMARY" in line
+    ]
     assert holding == ["compacted"]
     move(world, there, id)
 
@@ -134,7 +166,9 @@ def test_a_fork_is_complete_without_its_parent_and_finds_it_if_it_comes(
     at = world.messages(parent, "assistant")[0]["seq"]
     fork = world.steno("fork", parent, "--at", str(at)).split()[0]
     world.steno("run", "another way", "--session", fork, "--input-id", "i2")
-    deeper = world.steno("fork", fork, "--at", str(world.messages(fork, "assistant")[-1]["seq"])).split()[0]
+    deeper = world.steno(
+        "fork", fork, "--at", str(world.messages(fork, "assistant")[-1]["seq"])
+    ).split()[0]
     move(world, there, deeper)
     move(world, there, fork)
     assert [one["text"] for one in there.messages(fork)] == ["first", "one", "another way", "three"]
@@ -181,7 +215,11 @@ def test_what_was_allowed_elsewhere_is_not_allowed_here_unless_one_trusts_it(
     server.replies = [ASKS, Reply(("It ran.",))]
     killed_while_waiting(world)
     id = world.only_session()
-    world.steno("rules" if by == "rule" else "approve", id, *(("--allow", "shell:count *") if by == "rule" else ()))
+    world.steno(
+        "rules" if by == "rule" else "approve",
+        id,
+        *(("--allow", "shell:count *") if by == "rule" else ()),
+    )
     file = world.work / "talk.steno"
     world.steno("export", id, str(file))
     refused = complaint(there, "import", str(file), expect=1)
@@ -192,7 +230,7 @@ def test_what_was_allowed_elsewhere_is_not_allowed_here_unless_one_trusts_it(
     assert exported(there, id) == file.read_bytes()
 
 
-# --- while it runs, and after a kill ---------------------------------------------------------------------------------
+# --- while it runs, and after a kill --------------------------------------------------------------
 
 
 @pytest.mark.promise(5)
@@ -210,12 +248,21 @@ def test_a_turn_that_streams_is_exported_with_all_that_was_shown_and_is_cut_off_
             ("tell me", "complete"),
             ("half of it", "interrupted"),
         ]
-        assert (moved["turns"][-1]["outcome"], moved["turns"][-1]["cause"]) == ("interrupted", "killed")
-        assert (there.sessions()[0]["running"], moved["visitors"], moved["ended"]) == (False, [], "killed")
+        assert (moved["turns"][-1]["outcome"], moved["turns"][-1]["cause"]) == (
+            "interrupted",
+            "killed",
+        )
+        assert (there.sessions()[0]["running"], moved["visitors"], moved["ended"]) == (
+            False,
+            [],
+            "killed",
+        )
         server.go_on()
         assert program.end() == 0
     assert world.messages(id)[-1]["text"] == "half of it and the rest"
-    assert "is here already and has" in world.steno("import", str(world.work / "file")), "it has gone on since"
+    assert "is here already and has" in world.steno("import", str(world.work / "file")), (
+        "it has gone on since"
+    )
     server.replies = [Reply((" and on",))]
     there.steno("continue", id)
     assert [one["text"] for one in there.messages(id, "assistant")] == ["half of it", " and on"]
@@ -228,7 +275,9 @@ def write(world: World, id: str, name: str = "file") -> Path:
 
 
 @pytest.mark.promise(39)
-def test_plugins_are_told_nothing_of_what_happened_elsewhere(world: World, server: ModelServer, there: World) -> None:
+def test_plugins_are_told_nothing_of_what_happened_elsewhere(
+    world: World, server: ModelServer, there: World
+) -> None:
     """One visit was cut off, and of another the plugins had not been told yet."""
     server.replies = [Reply(("fine",)), Reply(("half",), then="hang")]
     install(world)
@@ -243,14 +292,20 @@ def test_plugins_are_told_nothing_of_what_happened_elsewhere(world: World, serve
     file = write(world, id)
     there.steno("import", str(file))
     there.steno("run", "something else", "--key", "another")
-    assert [one["session_id"] for one in told(there)] == [one["id"] for one in there.sessions() if one["id"] != id]
+    assert [one["session_id"] for one in told(there)] == [
+        one["id"] for one in there.sessions() if one["id"] != id
+    ]
     (moved,) = [one for one in there.sessions() if one["id"] == id]
     assert (moved["ended"], moved["last_turn"]) == ("killed", "interrupted")
     there.steno("run", "three", "--key", "k")
-    assert [one["session_id"] for one in told(there)][-1] == id, "of what happens here they are told"
+    assert [one["session_id"] for one in told(there)][-1] == id, (
+        "of what happens here they are told"
+    )
 
 
-def large_file(path: Path, messages: int, session: str = "large", size: int = 200, payloads: int = 0) -> Path:
+def large_file(
+    path: Path, messages: int, session: str = "large", size: int = 200, payloads: int = 0
+) -> Path:
     """An export of so many messages, each with a key, as steno would write it."""
     whole, facts = sha256(), 0
     with path.open("wb") as file:
@@ -263,16 +318,27 @@ def large_file(path: Path, messages: int, session: str = "large", size: int = 20
         write(type="steno.export", version=1, session=session, base=0)
         write(type="fact", seq=1, at_ms=1, body={"type": "session.started", "platform": "test"})
         for seq in range(2, messages + 2):
-            parts: list[dict[str, Any]] = [{"type": "text", "text": f"message {seq} ".ljust(size, "x")}]
+            parts: list[dict[str, Any]] = [
+                {"type": "text", "text": f"message {seq} ".ljust(size, "x")}
+            ]
             if seq < payloads + 2:
                 data = (b"%d" % seq).ljust(177_000, b"y")
                 hash = sha256(data).hexdigest()
                 write(type="payload", hash=hash, data=b64encode(data).decode())
-                parts.append({"type": "file", "hash": hash, "media_type": "text/plain", "size": len(data)})
+                parts.append(
+                    {"type": "file", "hash": hash, "media_type": "text/plain", "size": len(data)}
+                )
             body = {"type": "input.admitted", "parts": parts, "source": session, "key": f"k{seq}"}
             write(type="fact", seq=seq, at_ms=seq, body=body)
             facts = seq
-        end = {"type": "end", "payloads": payloads, "facts": facts, "drafts": 0, "keys": 0, "sha256": whole.hexdigest()}
+        end = {
+            "type": "end",
+            "payloads": payloads,
+            "facts": facts,
+            "drafts": 0,
+            "keys": 0,
+            "sha256": whole.hexdigest(),
+        }
         file.write(json.dumps(end, separators=(",", ":")).encode() + b"\n")
     return path
 
@@ -283,7 +349,9 @@ TABLES = ("sessions", "facts", "drafts", "payloads", "payload_owners", "keys", "
 def left(world: World) -> dict[str, int]:
     """How many rows there are, as a reader in another language would count them."""
     with closing(sqlite3.connect(f"file:{world.home / 'store.db'}?mode=ro", uri=True)) as store:
-        return {table: store.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES}
+        return {
+            table: store.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES
+        }
 
 
 KILLED_AT = (0.0, 0.2, 0.5, 0.9, 1.0)
@@ -293,14 +361,19 @@ KILLED_AT = (0.0, 0.2, 0.5, 0.9, 1.0)
 @pytest.mark.promise(59)
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("share", rotating(KILLED_AT, 2))
-def test_an_import_that_is_killed_leaves_nothing_and_can_be_done_again(world: World, share: float) -> None:
+def test_an_import_that_is_killed_leaves_nothing_and_can_be_done_again(
+    world: World, share: float
+) -> None:
     """More than a pipe holds is written, so the process has read and stored what came before."""
     path = large_file(world.work / "large.steno", 4_000, payloads=3)
     file = path.read_bytes()
     most = file.rindex(b"\n", 0, -1) + 1
     sent = file[: int(most * share)]
     with subprocess.Popen(
-        [sys.executable, "-m", "steno", "import", "-"], stdin=subprocess.PIPE, env=world.environment, cwd=world.work
+        [sys.executable, "-m", "steno", "import", "-"],
+        stdin=subprocess.PIPE,
+        env=world.environment,
+        cwd=world.work,
     ) as importing:
         assert importing.stdin is not None
         view = memoryview(sent)
@@ -319,7 +392,10 @@ def test_an_import_that_is_killed_leaves_nothing_and_can_be_done_again(world: Wo
 def test_ctrl_c_ends_an_import_at_once_and_nothing_is_there(world: World) -> None:
     file = large_file(world.work / "large.steno", 2_000).read_bytes()
     with subprocess.Popen(
-        [sys.executable, "-m", "steno", "import", "-"], stdin=subprocess.PIPE, env=world.environment, cwd=world.work
+        [sys.executable, "-m", "steno", "import", "-"],
+        stdin=subprocess.PIPE,
+        env=world.environment,
+        cwd=world.work,
     ) as importing:
         assert importing.stdin is not None
         importing.stdin.write(file[:-100])
@@ -343,12 +419,15 @@ sys.exit(status)
 def peak_kb(world: World, *words: str) -> int:
     """The most memory that a command takes."""
     command = [sys.executable, "-c", MEASURED, *words]
-    ran = subprocess.run(command, env=world.environment, cwd=world.work, capture_output=True, check=True)
+    ran = subprocess.run(
+        command, env=world.environment, cwd=world.work, capture_output=True, check=True
+    )
     return int(ran.stderr)
 
 
 MORE_KB = 20_000
-"""A page of a long session, and what the allocator keeps. The files differ by more than forty megabytes."""
+"""A page of a long session, and what the allocator keeps. The files differ by more than forty
+megabytes."""
 
 
 @pytest.mark.promise(59)
@@ -358,14 +437,21 @@ def test_the_memory_that_moving_takes_does_not_grow_with_the_session(world: Worl
     assert large.stat().st_size > 45_000_000
     bounds = [peak_kb(world, "import", str(small)), peak_kb(world, "export", "small")]
     peaks = [peak_kb(world, "import", str(large)), peak_kb(world, "export", "large")]
-    assert [peak - bound < MORE_KB for peak, bound in zip(peaks, bounds, strict=True)] == [True, True], (bounds, peaks)
-    assert peak_kb(world, "import", str(large)) < bounds[0] + MORE_KB, "and to see that it is there already"
+    assert [peak - bound < MORE_KB for peak, bound in zip(peaks, bounds, strict=True)] == [
+        True,
+        True,
+    ], (bounds, peaks)
+    assert peak_kb(world, "import", str(large)) < bounds[0] + MORE_KB, (
+        "and to see that it is there already"
+    )
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_file_is_for_its_owner_and_is_never_overwritten_unasked(world: World, server: ModelServer) -> None:
+def test_a_file_is_for_its_owner_and_is_never_overwritten_unasked(
+    world: World, server: ModelServer
+) -> None:
     world.steno("run", "hello", "--key", "k")
     id = world.only_session()
     file = write(world, id)
@@ -377,7 +463,9 @@ def test_a_file_is_for_its_owner_and_is_never_overwritten_unasked(world: World, 
     world.steno("export", id, str(file), "--force")
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (whole, 0o600)
     assert "not a file" in complaint(world, "export", id, str(world.work), "--force", expect=1)
-    assert "No such file" in complaint(world, "export", id, str(world.work / "no" / "file"), expect=1)
+    assert "No such file" in complaint(
+        world, "export", id, str(world.work / "no" / "file"), expect=1
+    )
     assert sorted(entry.name for entry in world.work.iterdir()) == ["file"]
 
 
@@ -401,7 +489,9 @@ def test_a_damaged_session_gives_no_file_and_a_damaged_file_no_session(
     store = world.home / "store.db"
     store.write_bytes(store.read_bytes().replace(b'"text":"hello"', b'"text":"hallo"'))
     for words in ((), ("--markdown",)):
-        assert "damaged" in complaint(world, "export", id, str(world.work / "new"), *words, expect=1)
+        assert "damaged" in complaint(
+            world, "export", id, str(world.work / "new"), *words, expect=1
+        )
     assert not (world.work / "new").exists()
     assert list(world.work.glob("*.partial")) == []
 

@@ -1,4 +1,5 @@
-"""A provider that asks to be left alone for a while is left alone for that long, and the person is told."""
+"""A provider that asks to be left alone for a while is left alone for that long, and the person is
+told."""
 
 import signal
 import time
@@ -44,7 +45,10 @@ def test_a_server_that_asks_for_more_than_the_bound_fails_the_turn_at_once_and_t
 def test_ctrl_c_ends_the_wait(world: World, server: ModelServer) -> None:
     server.replies = [Reply(status=503, retry_after="60"), Reply(("never",))]
     with world.start("run", "hi") as program:
-        wait_until(lambda: any(world.messages(one["id"], "assistant") for one in world.sessions()), "the lost attempt")
+        wait_until(
+            lambda: any(world.messages(one["id"], "assistant") for one in world.sessions()),
+            "the lost attempt",
+        )
         program.signal(signal.SIGINT)
         assert program.end() == 130
     assert len(server.requests) == 1

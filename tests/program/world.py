@@ -1,4 +1,5 @@
-"""The running program, as a person or a script meets it: commands, output, signals, a second process that looks."""
+"""The running program, as a person or a script meets it: commands, output, signals, a second
+process that looks."""
 
 import contextlib
 import json
@@ -18,7 +19,8 @@ from tests.program import forking
 
 MODEL = "openai-chat:test"
 NOBODY = Path(__file__).with_name("nobody.pem")
-"""An empty list of whom to trust: nothing on loopback needs one, and reading the machine's takes a tenth of a start."""
+"""An empty list of whom to trust: nothing on loopback needs one, and reading the machine's takes a
+tenth of a start."""
 WAIT_S = 30.0
 
 
@@ -29,7 +31,11 @@ class World:
         self.home = folder / "home"
         self.work = folder / "work"
         self.work.mkdir(parents=True, exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "OPENAI", "ANTH"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("STENO_", "OPENAI", "ANTH"))
+        }
         self.environment = kept | {
             "SSL_CERT_FILE": str(NOBODY),
             "STENO_HOME": str(self.home),
@@ -42,7 +48,8 @@ class World:
         }
 
     def copied(self, name: str) -> "World":
-        """The same home at this moment, to be gone on with in another way. The folder to work in is shared."""
+        """The same home at this moment, to be gone on with in another way. The folder to work in is
+        shared."""
         other = copy(self)
         other.home = self.home.with_name(f"home-{name}")
         shutil.copytree(self.home, other.home)
@@ -50,7 +57,8 @@ class World:
         return other
 
     def start(self, *words: str) -> "Program":
-        """Where modules are looked for elsewhere, what is loaded already is not what it would find."""
+        """Where modules are looked for elsewhere, what is loaded already is not what it would
+        find."""
         if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
             return self.start_anew(*words)
         return Program(self, words, forked=True)
@@ -61,7 +69,9 @@ class World:
 
     def start_dying(self, when: str, n: int, *words: str) -> "Program":
         """The program, killing itself before or after its n-th record in the journal."""
-        return Program(self, (sys.executable, str(Path(__file__).with_name("dying.py")), when, str(n), *words))
+        return Program(
+            self, (sys.executable, str(Path(__file__).with_name("dying.py")), when, str(n), *words)
+        )
 
     def steno(self, *words: str, expect: int | None = 0) -> str:
         """Run a command to its end; its stdout."""
@@ -110,11 +120,14 @@ class Program:
         self.process.send_signal(number)
 
     def put_to_sleep(self) -> None:
-        """Stop it where it holds no lock: in the middle of a commit it would keep everybody else from writing."""
+        """Stop it where it holds no lock: in the middle of a commit it would keep everybody else
+        from writing."""
         while True:
             self.signal(signal.SIGSTOP)
             wait_until(lambda: _state(self.process.pid) == "T", "it to sleep")
-            with contextlib.closing(sqlite3.connect(self._store, timeout=0, isolation_level=None)) as store:
+            with contextlib.closing(
+                sqlite3.connect(self._store, timeout=0, isolation_level=None)
+            ) as store:
                 try:
                     store.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError:
@@ -154,7 +167,9 @@ class Program:
                 pipe.close()
 
 
-def _start(words: Sequence[str], environment: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
+def _start(
+    words: Sequence[str], environment: dict[str, str], folder: Path
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         words,
         env=environment,
@@ -171,7 +186,8 @@ def _state(process: int) -> str:
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
-    """Looks that take long are made less often: whoever waits leaves the machine to what is waited for."""
+    """Looks that take long are made less often: whoever waits leaves the machine to what is waited
+    for."""
     began = time.monotonic()
     deadline = began + WAIT_S
     while not true():

@@ -1,4 +1,5 @@
-"""Whether a turn is due is looked at again under the lease: since the caller looked, somebody may have run it."""
+"""Whether a turn is due is looked at again under the lease: since the caller looked, somebody may
+have run it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -103,7 +103,12 @@ def turns(count: int) -> list[Record]:
     facts: list[Facts] = []
     for _ in range(count):
         at = len(facts) + 1
-        facts += [said("q"), TurnStarted(Takes(at)), StepStarted("m"), StepSealed(at + 2, (Text("a"),))]
+        facts += [
+            said("q"),
+            TurnStarted(Takes(at)),
+            StepStarted("m"),
+            StepSealed(at + 2, (Text("a"),)),
+        ]
         facts.append(TurnEnded(at + 1, "done"))
     return in_place(facts)
 
@@ -116,7 +121,14 @@ def test_a_page_of_a_long_session_reads_a_few_of_its_facts() -> None:
 
 
 def test_an_input_that_was_hidden_while_it_waited_is_hidden_on_a_later_page() -> None:
-    early = [said("a"), TurnStarted(Takes(1)), said("b"), said("c"), MessageHidden(4), TurnEnded(2, "done")]
+    early = [
+        said("a"),
+        TurnStarted(Takes(1)),
+        said("b"),
+        said("c"),
+        MessageHidden(4),
+        TurnEnded(2, "done"),
+    ]
     records = in_place([*early, TurnStarted(Takes(3)), TurnEnded(7, "done")])
     pages = asyncio.run(paged(records, 1))
     assert len(pages) == 2
@@ -125,7 +137,12 @@ def test_an_input_that_was_hidden_while_it_waited_is_hidden_on_a_later_page() ->
 
 def test_a_prompt_that_is_run_again_stands_in_one_page_with_its_first_turn() -> None:
     first = [said("q"), TurnStarted(Takes(1)), TurnEnded(2, "failed")]
-    again = [TurnStarted(Takes(1)), StepStarted("m"), StepSealed(5, (Text("a"),)), TurnEnded(4, "done")]
+    again = [
+        TurnStarted(Takes(1)),
+        StepStarted("m"),
+        StepSealed(5, (Text("a"),)),
+        TurnEnded(4, "done"),
+    ]
     pages = asyncio.run(paged(in_place([*first, *again]), 2))
     assert [one.first for one in pages] == [1]
 

@@ -1,4 +1,5 @@
-"""Coming and leaving: each case of a session's end, with a real store and plugins that answer as they are told."""
+"""Coming and leaving: each case of a session's end, with a real store and plugins that answer as
+they are told."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -45,7 +46,9 @@ class Listener(NoPlugins):
     async def ready(self, name: str) -> bool:
         return name in self.names
 
-    async def call(self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float) -> Told | Untold:
+    async def call(
+        self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float
+    ) -> Told | Untold:
         self.heard.append(arguments)
         return self.answer
 
@@ -53,7 +56,9 @@ class Listener(NoPlugins):
 class Full(SqliteStore):
     """The disk has no room for an end."""
 
-    async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+    async def add(
+        self, session: str, facts: Sequence[FreeFact], key: str | None = None
+    ) -> Appended:
         if any(isinstance(fact, SessionEnded) for fact in facts):
             raise StoreFull("nothing was stored: the disk is full")
         return await super().add(session, facts, key)
@@ -85,8 +90,11 @@ def visits(store: SqliteStore, ear: Listener | None = None) -> Visits:
     return Visits(store, Views(store), ear or Listener(), "test")
 
 
-async def said(store: SqliteStore, by: Visits | None = None, outcome: TurnOutcome | None = "done") -> str:
-    """A session in which something was said and a turn ended; with `by`, as the first input of a visit."""
+async def said(
+    store: SqliteStore, by: Visits | None = None, outcome: TurnOutcome | None = "done"
+) -> str:
+    """A session in which something was said and a turn ended; with `by`, as the first input of a
+    visit."""
     visit = None if by is None else by.opening(None)
     said = InputAdmitted((Text("hi"),), "test")
     admitted = await store.admit(Admission(input=said, create=SessionStarted("test"), visit=visit))
@@ -128,7 +136,10 @@ async def test_an_end_is_recorded_with_its_reason_and_told_once(tmp_path: Path) 
         id = await said(store, here)
         assert await here.leave("idle") == []
         assert await facts(store, id, SessionEnded) == [SessionEnded("idle", "done", 2)]
-        assert [type(fact) for fact in await facts(store, id, HookOwed, HookDone)] == [HookOwed, HookDone]
+        assert [type(fact) for fact in await facts(store, id, HookOwed, HookDone)] == [
+            HookOwed,
+            HookDone,
+        ]
         assert [one["reason"] for one in ear.heard] == ["idle"]
 
 
@@ -174,7 +185,9 @@ async def test_a_session_whose_runtime_never_started_has_no_end_to_tell_of(tmp_p
 
 @pytest.mark.promise(39)
 @case
-async def test_who_was_killed_before_the_runtime_started_is_told_of_when_a_turn_has_run(tmp_path: Path) -> None:
+async def test_who_was_killed_before_the_runtime_started_is_told_of_when_a_turn_has_run(
+    tmp_path: Path,
+) -> None:
     ear = Listener()
     async with opened(tmp_path) as store:
         id = await said(store, visits(store, ear), outcome=None)
@@ -213,7 +226,9 @@ async def test_a_store_that_fails_at_the_end_keeps_nobody_from_being_told(tmp_pa
 
 @pytest.mark.promise(39)
 @case
-async def test_a_store_that_cannot_even_be_read_keeps_nobody_from_being_told(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_even_be_read_keeps_nobody_from_being_told(
+    tmp_path: Path,
+) -> None:
     ear = Listener()
     async with opened(tmp_path, Unreadable) as store:
         here = visits(store, ear)
@@ -242,7 +257,9 @@ async def test_what_a_plugin_raises_is_recorded_and_it_is_not_told_again(tmp_pat
 
 @pytest.mark.promise(39)
 @case
-async def test_a_plugin_that_never_answers_is_given_up_after_a_bounded_number_of_starts(tmp_path: Path) -> None:
+async def test_a_plugin_that_never_answers_is_given_up_after_a_bounded_number_of_starts(
+    tmp_path: Path,
+) -> None:
     ear = Listener(Untold("no answer"))  # as whoever leaves before the plugin has had its time
     async with opened(tmp_path) as store:
         here = visits(store, ear)
@@ -260,7 +277,9 @@ async def test_a_plugin_that_never_answers_is_given_up_after_a_bounded_number_of
 
 
 @case
-async def test_what_is_owed_to_a_plugin_that_is_not_here_waits_for_one_who_has_it(tmp_path: Path) -> None:
+async def test_what_is_owed_to_a_plugin_that_is_not_here_waits_for_one_who_has_it(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as store:
         here = visits(store, Listener(Untold("gone")))
         id = await said(store, here)
@@ -277,7 +296,9 @@ async def test_what_is_owed_to_a_plugin_that_is_not_here_waits_for_one_who_has_i
 
 @pytest.mark.promise(39)
 @case
-async def test_of_many_that_look_at_once_one_ends_a_dead_visit_and_tells_of_it(tmp_path: Path) -> None:
+async def test_of_many_that_look_at_once_one_ends_a_dead_visit_and_tells_of_it(
+    tmp_path: Path,
+) -> None:
     ear = Listener()
     async with opened(tmp_path) as store:
         id = await said(store, visits(store, ear))

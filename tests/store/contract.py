@@ -43,7 +43,8 @@ class Clock:
 
 
 def expiring(clock: Clock, lease_ms: int = 1_000) -> Settings:
-    """Where several hosts may share a store, only the term of a lease says whether its owner is gone."""
+    """Where several hosts may share a store, only the term of a lease says whether its owner is
+    gone."""
     return Settings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
 
 
@@ -63,9 +64,11 @@ class SqlitePlace:
             await store.close()
 
     def holding(self, text: str) -> list[str]:
-        """The files that hold some text. Another process looks: to open and close a file here would drop the locks
-        that SQLite has on it."""
-        looked = subprocess.run(["grep", "-rlaF", "--", text, str(self.folder)], capture_output=True, check=False)
+        """The files that hold some text. Another process looks: to open and close a file here would
+        drop the locks that SQLite has on it."""
+        looked = subprocess.run(
+            ["grep", "-rlaF", "--", text, str(self.folder)], capture_output=True, check=False
+        )
         return [Path(line).name for line in looked.stdout.decode().splitlines()]
 
     def size(self) -> int:
@@ -73,7 +76,8 @@ class SqlitePlace:
 
 
 class MemoryPlace:
-    """Memory of this process. A connection of our own keeps the database while no store has it open."""
+    """Memory of this process. A connection of our own keeps the database while no store has it
+    open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,7 +112,7 @@ class Place(Protocol):
 PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "memory": MemoryPlace}
 
 
-# --- saying things ----------------------------------------------------------------------------------------------
+# --- saying things --------------------------------------------------------------------------------
 
 
 STARTED = SessionStarted("test")
@@ -119,11 +123,17 @@ def said(text: str, key: str | None = None, source: str = "test") -> InputAdmitt
 
 
 async def admit(
-    store: Store, text: str, session: str | None = None, key: str | None = None, source: str = "test"
+    store: Store,
+    text: str,
+    session: str | None = None,
+    key: str | None = None,
+    source: str = "test",
 ) -> Admitted:
     """Say something in a session, or in a new one."""
     create = STARTED if session is None else None
-    return await store.admit(Admission(input=said(text, key, source), session=session, create=create))
+    return await store.admit(
+        Admission(input=said(text, key, source), session=session, create=create)
+    )
 
 
 def file_of(hash: str, size: int) -> File:
@@ -172,7 +182,7 @@ async def begin_tool(store: Store) -> tuple[Running, Seq]:
     return running, await running.record(ToolStarted(running.step, "call"))
 
 
-# --- looking ----------------------------------------------------------------------------------------------------
+# --- looking --------------------------------------------------------------------------------------
 
 
 async def read_all(store: Store, session: str, page: int = 1_000) -> list[Record]:
@@ -205,7 +215,9 @@ async def title_of(store: Store, session: str) -> str:
     return next(listed.row.title for listed in await store.list() if listed.id == session)
 
 
-async def follow(store: Store, session: str, count: int, cursor: Cursor | None = None) -> tuple[list[Event], Cursor]:
+async def follow(
+    store: Store, session: str, count: int, cursor: Cursor | None = None
+) -> tuple[list[Event], Cursor]:
     """The next events, and the cursor of a client that has seen them."""
     cursor = cursor or Cursor()
     events: list[Event] = []

@@ -54,12 +54,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "chats.db"
 
 
-def admit(store: BlockingStore, session: str, text: str, key: str | None = None, source: str = "test") -> Seq:
+def admit(
+    store: BlockingStore, session: str, text: str, key: str | None = None, source: str = "test"
+) -> Seq:
     said = InputAdmitted((Text(text),), source, key)
     return store.admit(Admission(input=said, session=session)).seq
 
 
-# --- text that is hard to store ---------------------------------------------------------------------------------
+# --- text that is hard to store -------------------------------------------------------------------
 
 DIFFICULT = {
     "a lone high surrogate": "before \ud800 after",
@@ -78,7 +80,9 @@ DIFFICULT = {
 
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("name", DIFFICULT)
-def test_any_text_comes_back_exactly_and_later_turns_are_stored_as_usual(path: Path, name: str) -> None:
+def test_any_text_comes_back_exactly_and_later_turns_are_stored_as_usual(
+    path: Path, name: str
+) -> None:
     text = DIFFICULT[name]
     with BlockingStore(path, SETTINGS) as store:
         session = store.create(STARTED)
@@ -92,10 +96,16 @@ def test_any_text_comes_back_exactly_and_later_turns_are_stored_as_usual(path: P
             (Text(said),) for said in (text, text, "plain")
         ]
         sealed = [fact.parts for fact in facts if isinstance(fact, StepSealed)]
-        assert sealed == [(Text(said), ToolCall("call", said, said)) for said in (text, text, "plain")]
+        assert sealed == [
+            (Text(said), ToolCall("call", said, said)) for said in (text, text, "plain")
+        ]
         settled = [fact.outcome for fact in facts if isinstance(fact, ToolSettled)]
         assert settled == [Returned((Text(said),)) for said in (text, text, "plain")]
-        assert [fact.title for fact in facts if isinstance(fact, SessionRenamed)] == [text, text, "plain"]
+        assert [fact.title for fact in facts if isinstance(fact, SessionRenamed)] == [
+            text,
+            text,
+            "plain",
+        ]
         assert store.list()[0].row.title == "plain"
 
 
@@ -154,7 +164,7 @@ def test_a_title_made_of_a_long_line_is_cut(path: Path) -> None:
         assert store.list()[0].row.title == "\ud800" * (TITLE_LEN_MAX - 1) + "…"
 
 
-# --- rows that are no longer what they were ---------------------------------------------------------------------
+# --- rows that are no longer what they were -------------------------------------------------------
 
 
 class Written:
@@ -193,7 +203,9 @@ class Written:
             "read extra": lambda store: [store.read(f"extra-{i:02}") for i in range(0, 40, 3)],
             "drafts": lambda store: store.drafts("session"),
             "list": lambda store: store.list(100),
-            "find": lambda store: [store.find(name) for name in ("name", "other name", "extra 7", "extra 33")],
+            "find": lambda store: [
+                store.find(name) for name in ("name", "other name", "extra 7", "extra 33")
+            ],
             "get": lambda store: store.get(PAYLOAD_HASH),
         }
 
@@ -215,7 +227,13 @@ class Written:
         """Put other bytes in the place of a fact, with the right checksum."""
         n = self.n("session")
         crc = fact_crc(n, seq, 7, body.encode())
-        self.alter("update facts set body = ?, crc = ?, at_ms = 7 where session = ? and seq = ?", body, crc, n, seq)
+        self.alter(
+            "update facts set body = ?, crc = ?, at_ms = 7 where session = ? and seq = ?",
+            body,
+            crc,
+            n,
+            seq,
+        )
 
 
 @pytest.fixture
@@ -238,7 +256,9 @@ def assert_damaged(written: Written, *names: str, match: str | None = None) -> N
 
 
 @pytest.mark.promise(50)
-@pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"type":7}', '{"type":"input.admitted"}', "[" * 5_000])
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "null", '{"type":7}', '{"type":"input.admitted"}', "[" * 5_000]
+)
 def test_a_row_that_is_no_fact_is_damage(written: Written, body: str) -> None:
     written.put_body(3, body)
     assert_damaged(written, "read", "read fork", match="fact 3")
@@ -268,7 +288,9 @@ def test_a_fact_that_was_changed_or_lost_is_damage(written: Written, change: str
 
 def test_a_read_that_met_damage_does_not_keep_later_reads_in_the_past(written: Written) -> None:
     """Whoever keeps the error keeps the statement that raised it, half read."""
-    written.alter("update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), 3)
+    written.alter(
+        "update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), 3
+    )
     with BlockingStore(written.path, SETTINGS) as store:
         with pytest.raises(JournalCorrupt) as kept:
             store.read("session")
@@ -280,8 +302,13 @@ def test_a_read_that_met_damage_does_not_keep_later_reads_in_the_past(written: W
 def test_a_write_that_met_damage_does_not_keep_later_writes_out(written: Written) -> None:
     with BlockingStore(written.path, SETTINGS) as store:
         at, *_ = (admit(store, "session", f"behind its row {i}") for i in range(3))
-    written.alter("update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), at)
-    with BlockingStore(written.path, SETTINGS) as store, BlockingStore(written.path, SETTINGS) as another:
+    written.alter(
+        "update facts set at_ms = at_ms + 1 where session = ? and seq = ?", written.n("session"), at
+    )
+    with (
+        BlockingStore(written.path, SETTINGS) as store,
+        BlockingStore(written.path, SETTINGS) as another,
+    ):
         with pytest.raises(JournalCorrupt) as kept:
             admit(store, "session", "refused")
         seq = admit(another, "other", "stored")
@@ -291,7 +318,9 @@ def test_a_write_that_met_damage_does_not_keep_later_writes_out(written: Written
 
 @pytest.mark.promise(50)
 def test_a_lost_last_fact_is_damage(written: Written) -> None:
-    written.alter("delete from facts where session = ? and seq = ?", written.n("session"), written.step)
+    written.alter(
+        "delete from facts where session = ? and seq = ?", written.n("session"), written.step
+    )
     assert_damaged(written, "read", "read fork", "drafts", "list", match=f"fact {written.step}")
 
 
@@ -347,7 +376,9 @@ def test_a_payload_that_was_lost_is_damage_not_unknown(written: Written) -> None
 
 @pytest.mark.promise(50)
 @pytest.mark.parametrize("listing", ["", "{", '{"messages":"many"}', "[]"])
-def test_a_row_of_a_session_that_is_damaged_says_so_everywhere(written: Written, listing: str) -> None:
+def test_a_row_of_a_session_that_is_damaged_says_so_everywhere(
+    written: Written, listing: str
+) -> None:
     written.alter("update sessions set listing = ? where id = 'session'", listing)
     with BlockingStore(written.path, SETTINGS) as store:
         with pytest.raises(JournalCorrupt, match="session"):
@@ -362,7 +393,12 @@ def test_a_row_for_lists_that_lies_is_found_by_verify(written: Written) -> None:
     with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
         row = reading.session(connection, "session")
     row.listing_raw = row.listing_raw.replace(b"said 0", b"said 9")
-    written.alter("update sessions set listing = ?, crc = ? where n = ?", row.listing_raw.decode(), row.sum(), row.n)
+    written.alter(
+        "update sessions set listing = ?, crc = ? where n = ?",
+        row.listing_raw.decode(),
+        row.sum(),
+        row.n,
+    )
     with BlockingStore(written.path, SETTINGS) as store:
         assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
 
@@ -378,8 +414,11 @@ def test_a_mark_that_lies_about_what_a_session_owes_is_found_by_verify(written: 
 
 
 @pytest.mark.promise(50)
-def test_a_mark_that_lies_about_what_there_is_to_remember_is_found_by_verify(written: Written) -> None:
-    """That it is due may be missing in a row of an earlier steno, which did not distil sessions of programs."""
+def test_a_mark_that_lies_about_what_there_is_to_remember_is_found_by_verify(
+    written: Written,
+) -> None:
+    """That it is due may be missing in a row of an earlier steno, which did not distil sessions of
+    programs."""
     with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
         row = reading.session(connection, "session")
         listing = row.listing()
@@ -402,7 +441,8 @@ def test_a_mark_that_lies_about_what_there_is_to_remember_is_found_by_verify(wri
 
 @pytest.mark.promise(50)
 @pytest.mark.parametrize(
-    "change", ["update keys set key = 'kex 3' where key = 'key 3'", "delete from keys where key = 'key 3'"]
+    "change",
+    ["update keys set key = 'kex 3' where key = 'key 3'", "delete from keys where key = 'key 3'"],
 )
 def test_a_key_that_was_changed_or_lost_is_found_by_verify(written: Written, change: str) -> None:
     written.alter(change)
@@ -420,7 +460,7 @@ def test_a_fork_whose_parent_was_lost_is_damage(written: Written) -> None:
         assert store.verify().damage
 
 
-# --- files that are no longer what they were --------------------------------------------------------------------
+# --- files that are no longer what they were ------------------------------------------------------
 
 
 def third_things(written: Written, folder: Path) -> list[str]:
@@ -434,8 +474,14 @@ def third_things(written: Written, folder: Path) -> list[str]:
     except StoreError:
         return []
     with store:
-        wrong = [name for name, read in written.reads().items() if wrongly(read, store, written.found[name])]
-        equal = [name for name, read in written.reads().items() if not fails(read, store)] == list(written.reads())
+        wrong = [
+            name
+            for name, read in written.reads().items()
+            if wrongly(read, store, written.found[name])
+        ]
+        equal = [name for name, read in written.reads().items() if not fails(read, store)] == list(
+            written.reads()
+        )
         if not equal and not fails(find_damage, store):
             wrong.append("verify")
         wrong += [
@@ -530,7 +576,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.promise(50)
 def test_a_store_that_is_too_damaged_to_open_is_let_go_of(written: Written) -> None:
-    """Else it would count as open as long as this process lives, and no backup could be restored over it."""
+    """Else it would count as open as long as this process lives, and no backup could be restored
+    over it."""
     damaged = bytearray(written.bytes)
     for page in pages(written, "deletions", "deletions_unswept"):
         damaged[(page - 1) * PAGE_BYTES] ^= 1
@@ -562,7 +609,9 @@ def wrong_answers(written: Written, folder: Path, owner: str, bits: int) -> set[
 
 @pytest.mark.promise(50)
 @pytest.mark.parametrize("owner", OWNERS)
-def test_a_damaged_page_is_never_read_as_something_else(written: Written, tmp_path: Path, owner: str) -> None:
+def test_a_damaged_page_is_never_read_as_something_else(
+    written: Written, tmp_path: Path, owner: str
+) -> None:
     assert wrong_answers(written, tmp_path / "copy", owner, SUITE_BITS) == set()
 
 

@@ -1,4 +1,5 @@
-"""A session that is brought from another store: what every store does. Afterwards the store verifies."""
+"""A session that is brought from another store: what every store does. Afterwards the store
+verifies."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,18 @@ from steno.store.protocol import Admission, Admitted, Carried, Keyed, Payload, S
 from steno.store.sqlite import arriving
 from steno.store.sqlite.arriving import STEP_FACTS
 from steno.store.sqlite.store import SqliteStore
-from tests.store.contract import STARTED, Clock, Place, admit, begin, expiring, file_of, read_all, said, texts
+from tests.store.contract import (
+    STARTED,
+    Clock,
+    Place,
+    admit,
+    begin,
+    expiring,
+    file_of,
+    read_all,
+    said,
+    texts,
+)
 
 BODY = b"a picture"
 HASH = "be8ad4d0be85e00eac6bd78b2c2ed4da27fe4b2a0b30ec2b0a4b5eaf2b7dbf36"
@@ -52,7 +64,9 @@ HALF = Draft(Stream(4, "text"), "half \ud800\0")
 
 async def has_nothing(store: Store) -> bool:
     """Nothing is there of a session that was refused: the same input and name can be used."""
-    again = await store.admit(Admission(input=said("other", "k"), create=SessionStarted("chat", name="chat/42")))
+    again = await store.admit(
+        Admission(input=said("other", "k"), create=SessionStarted("chat", name="chat/42"))
+    )
     return again.first and len(await store.list()) == 1
 
 
@@ -67,7 +81,12 @@ async def test_a_session_comes_as_it_was(place: Place) -> None:
         assert await store.keys("moved") == [Keyed(5, "owed", 1)]
         assert (await store.imported("moved"), (await store.glance("moved")).owner) == (5, None)
         (listed,) = await store.list()
-        assert (listed.id, listed.head, listed.row.title, listed.row.created_ms) == ("moved", 5, "hello", 999)
+        assert (listed.id, listed.head, listed.row.title, listed.row.created_ms) == (
+            "moved",
+            5,
+            "hello",
+            999,
+        )
         assert [one.id for one in await store.owing()] == ["moved"]
 
 
@@ -75,7 +94,9 @@ async def test_a_session_comes_as_it_was(place: Place) -> None:
 async def test_what_came_goes_on_here(place: Place) -> None:
     async with place.open() as store:
         await store.bring("moved", 0, [*OPEN, HALF, Keyed(5, "owed", 1)])
-        assert await store.admit(Admission(input=said("hello", "k"), create=STARTED)) == Admitted("moved", 2, False)
+        assert await store.admit(Admission(input=said("hello", "k"), create=STARTED)) == Admitted(
+            "moved", 2, False
+        )
         assert (await store.add("moved", [HookOwed("e", "h")], "owed")).first == 5
         lease = await store.acquire("moved")
         assert await store.draft(lease, Stream(4, "text"), "!") == len(HALF.text) + 1
@@ -105,9 +126,13 @@ async def test_payloads_come_once_and_go_with_their_session(place: Place) -> Non
 
 
 @pytest.mark.promise(58)
-async def test_a_fork_comes_with_what_it_shares_and_leaves_the_keys_to_its_parent(place: Place) -> None:
+async def test_a_fork_comes_with_what_it_shares_and_leaves_the_keys_to_its_parent(
+    place: Place,
+) -> None:
     origin = SessionStarted("test", forked_from=ForkPoint("parent", 2))
-    fork = in_place(SessionStarted("test", name="n"), said("shared", "k"), origin, said("own", "k2"))
+    fork = in_place(
+        SessionStarted("test", name="n"), said("shared", "k"), origin, said("own", "k2")
+    )
     async with place.open() as store:
         await store.bring("fork", 2, fork)
         assert await texts(store, "fork") == ["shared", "own"]
@@ -195,8 +220,11 @@ async def test_what_breaks_off_leaves_nothing(place: Place) -> None:
         assert await read_all(store, "moved") == many
 
 
-async def test_nobody_sees_a_session_before_it_is_whole_and_who_comes_first_keeps_the_key(place: Place) -> None:
-    """Another store is opened while it arrives, and sweeps nothing of it; an input that takes a key of it wins."""
+async def test_nobody_sees_a_session_before_it_is_whole_and_who_comes_first_keeps_the_key(
+    place: Place,
+) -> None:
+    """Another store is opened while it arrives, and sweeps nothing of it; an input that takes a key
+    of it wins."""
     many = in_place(STARTED, *(said(f"line {i}", f"k{i}") for i in range(2_000)))
     looked: list[list[str]] = []
 
@@ -225,7 +253,9 @@ async def test_nobody_sees_a_session_before_it_is_whole_and_who_comes_first_keep
 
 async def test_what_is_written_meanwhile_has_its_own_place_in_lists(place: Place) -> None:
     """What comes after the facts is stored with a step of its own."""
-    many = in_place(STARTED, TurnStarted(Takes(1)), StepStarted("m"), *[said("more")] * (2 * STEP_FACTS - 3))
+    many = in_place(
+        STARTED, TurnStarted(Takes(1)), StepStarted("m"), *[said("more")] * (2 * STEP_FACTS - 3)
+    )
 
     def slowly() -> Iterator[Carried]:
         yield from many
@@ -246,14 +276,28 @@ async def test_what_is_written_meanwhile_has_its_own_place_in_lists(place: Place
 async def test_of_two_that_bring_one_session_one_does(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         came = await asyncio.gather(
-            *(store.bring("moved", 0, OPEN) for store in (one, two, one, two)), return_exceptions=True
+            *(store.bring("moved", 0, OPEN) for store in (one, two, one, two)),
+            return_exceptions=True,
         )
         assert sorted(type(how).__name__ for how in came) == ["KeyReused"] * 3 + ["NoneType"]
         assert await read_all(one, "moved") == OPEN
 
 
 @pytest.mark.parametrize(
-    "by", ["", ".", "..", "turn", "open", "/dev/tty", "../chats.db", "a\0b", "x" * 5_000, "\ud800", "a b"]
+    "by",
+    [
+        "",
+        ".",
+        "..",
+        "turn",
+        "open",
+        "/dev/tty",
+        "../chats.db",
+        "a\0b",
+        "x" * 5_000,
+        "\ud800",
+        "a b",
+    ],
 )
 async def test_a_visitor_with_any_name_at_all_is_not_here(place: Place, by: str) -> None:
     async with place.open() as store:
@@ -270,7 +314,9 @@ async def test_what_a_dead_process_was_bringing_is_swept(place: Place, network: 
     async with place.open(settings) as store:
         assert isinstance(store, SqliteStore)
         blocking = store.blocking
-        blocking.pipeline.run(lambda tx: arriving.begin(tx, "moved", "host.1.0123abcd", blocking.moment()))
+        blocking.pipeline.run(
+            lambda tx: arriving.begin(tx, "moved", "host.1.0123abcd", blocking.moment())
+        )
         assert rows(store)[-1] == 1
     async with place.open(settings) as store:
         assert rows(store)[-1] == int(network)

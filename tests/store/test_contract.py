@@ -39,7 +39,17 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
-from steno.journal.parts import Content, Reasoning, Redacted, Refused, Returned, Seq, Text, ToolCall, Unknown
+from steno.journal.parts import (
+    Content,
+    Reasoning,
+    Redacted,
+    Refused,
+    Returned,
+    Seq,
+    Text,
+    ToolCall,
+    Unknown,
+)
 from steno.store.errors import (
     ForksRemain,
     KeyReused,
@@ -75,7 +85,7 @@ from tests.store.contract import (
 NO_SESSION = "nobody"
 SECRET = "the-word-is-swordfish"
 
-# --- admission --------------------------------------------------------------------------------------------------
+# --- admission ------------------------------------------------------------------------------------
 
 
 async def test_an_input_makes_the_session_that_is_bound_to_its_name(place: Place) -> None:
@@ -83,13 +93,19 @@ async def test_an_input_makes_the_session_that_is_bound_to_its_name(place: Place
     async with place.open() as store:
         admitted = await store.admit(Admission(input=said("hello"), create=started))
         assert await store.find("chat/42") == admitted.session
-        assert [record.fact for record in await store.read(admitted.session)] == [started, said("hello")]
+        assert [record.fact for record in await store.read(admitted.session)] == [
+            started,
+            said("hello"),
+        ]
 
 
 async def test_an_input_is_taken_back_only_while_it_waits(place: Place) -> None:
     async with place.open() as store:
         id = await store.create(STARTED)
-        one, two = [(await store.admit(Admission(input=said(text), session=id))).seq for text in ("one", "two")]
+        one, two = [
+            (await store.admit(Admission(input=said(text), session=id))).seq
+            for text in ("one", "two")
+        ]
         lease = await store.acquire(id)
         await store.append(lease, [TurnStarted(Takes(one))], two)
         with pytest.raises(NotPending):
@@ -106,7 +122,10 @@ async def test_an_input_is_taken_back_only_while_it_waits(place: Place) -> None:
 async def test_nobody_takes_an_input_that_was_taken_back_since_they_looked(place: Place) -> None:
     async with place.open() as store:
         id = await store.create(STARTED)
-        one, two = [(await store.admit(Admission(input=said(text), session=id))).seq for text in ("one", "two")]
+        one, two = [
+            (await store.admit(Admission(input=said(text), session=id))).seq
+            for text in ("one", "two")
+        ]
         lease = await store.acquire(id)
         await store.add(id, [InputWithdrawn(one)])
         with pytest.raises(NotPending):
@@ -139,7 +158,9 @@ async def test_the_same_key_gives_the_first_answer(place: Place) -> None:
 
 
 @pytest.mark.promise(16)
-async def test_the_same_key_gives_the_first_answer_after_a_restart_and_two_days(place: Place) -> None:
+async def test_the_same_key_gives_the_first_answer_after_a_restart_and_two_days(
+    place: Place,
+) -> None:
     clock = Clock()
     async with place.open(Settings(now_ms=clock)) as store:
         first = await admit(store, "hello", key="k")
@@ -152,7 +173,9 @@ async def test_the_same_key_gives_the_first_answer_after_a_restart_and_two_days(
 async def test_the_same_key_many_times_at_once_is_one_input(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         session = await one.create(STARTED)
-        answers = await asyncio.gather(*(admit(store, "hello", session, "k") for store in (one, two) * 20))
+        answers = await asyncio.gather(
+            *(admit(store, "hello", session, "k") for store in (one, two) * 20)
+        )
         assert sum(answer.first for answer in answers) == 1
         assert {answer.seq for answer in answers} == {2}
         assert await texts(one, session) == ["hello"]
@@ -256,7 +279,7 @@ async def test_an_id_or_a_name_is_given_once(place: Place) -> None:
         assert len(await store.list()) == 1
 
 
-# --- facts that need no lease -----------------------------------------------------------------------------------
+# --- facts that need no lease ---------------------------------------------------------------------
 
 
 async def test_anyone_may_add_free_facts_while_a_turn_runs(place: Place) -> None:
@@ -264,7 +287,9 @@ async def test_anyone_may_add_free_facts_while_a_turn_runs(place: Place) -> None
     async with place.open() as runner, place.open() as other:
         running = await begin(runner)
         added = await other.add(running.session, facts)
-        assert [record.fact for record in await runner.read(running.session, after=added.first - 1)] == facts
+        assert [
+            record.fact for record in await runner.read(running.session, after=added.first - 1)
+        ] == facts
         assert (added.first, added.last) == (running.head + 1, running.head + 3)
 
 
@@ -289,7 +314,9 @@ async def test_a_key_of_added_facts_belongs_to_its_session(place: Place) -> None
         assert [await title_of(store, session) for session in (one, two)] == ["one", "two"]
 
 
-@pytest.mark.parametrize("fact", [TurnStarted(Takes(1)), TurnEnded(1, "done"), said("hi"), STARTED, MessageRedacted(1)])
+@pytest.mark.parametrize(
+    "fact", [TurnStarted(Takes(1)), TurnEnded(1, "done"), said("hi"), STARTED, MessageRedacted(1)]
+)
 async def test_no_other_fact_may_be_added(place: Place, fact: AnyFact) -> None:
     async with place.open() as store:
         session = await store.create(STARTED)
@@ -309,7 +336,7 @@ async def test_only_turn_facts_are_appended_under_a_lease(place: Place, fact: An
         assert len(await store.read(lease.session)) == 1
 
 
-# --- leases -----------------------------------------------------------------------------------------------------
+# --- leases ---------------------------------------------------------------------------------------
 
 
 async def test_a_session_has_one_runner(place: Place) -> None:
@@ -322,7 +349,9 @@ async def test_a_session_has_one_runner(place: Place) -> None:
 
 
 @pytest.mark.promise(18)
-async def test_a_new_lease_fences_out_the_old_holder(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_new_lease_fences_out_the_old_holder(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = Clock()
     settings = expiring(clock)
     async with place.open(settings) as old, place.open(settings) as new:
@@ -419,7 +448,9 @@ async def test_a_lease_is_not_released_while_an_input_is_unseen(place: Place) ->
         unseen = await admit(store, "wait", running.session)
         answer = await store.release(running.lease, running.head)
         assert not answer.released
-        assert [(record.seq, record.fact) for record in answer.foreign] == [(unseen.seq, said("wait"))]
+        assert [(record.seq, record.fact) for record in answer.foreign] == [
+            (unseen.seq, said("wait"))
+        ]
         assert await store.running(running.session) == running.lease.owner
         assert (await store.release(running.lease, unseen.seq)).released
 
@@ -429,7 +460,9 @@ async def test_an_append_returns_what_others_added_since_the_callers_head(place:
         running = await begin(runner)
         await other.add(running.session, [InterruptAsked(3)])
         await admit(other, "wait", running.session)
-        appended = await runner.append(running.lease, [StepLost(running.step, "user", "no")], running.head)
+        appended = await runner.append(
+            running.lease, [StepLost(running.step, "user", "no")], running.head
+        )
         assert [record.fact for record in appended.foreign] == [InterruptAsked(3), said("wait")]
         assert appended.first == appended.last == running.head + 3
 
@@ -438,14 +471,18 @@ async def test_many_writers_at_once_get_each_seq_once(place: Place) -> None:
     async with place.open() as one, place.open() as two:
         session = await one.create(STARTED)
         answers = await asyncio.gather(
-            *(store.add(session, [HookOwed("end", str(i))] * 3) for i in range(20) for store in (one, two))
+            *(
+                store.add(session, [HookOwed("end", str(i))] * 3)
+                for i in range(20)
+                for store in (one, two)
+            )
         )
         taken = sorted(seq for answer in answers for seq in range(answer.first, answer.last + 1))
         assert taken == list(range(2, 122))
         assert [record.seq for record in await read_all(two, session)] == list(range(1, 122))
 
 
-# --- drafts -----------------------------------------------------------------------------------------------------
+# --- drafts ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(5)
@@ -455,7 +492,9 @@ async def test_a_piece_is_readable_by_others_when_it_may_be_shown(place: Place) 
         for i, piece in enumerate(("Some", "thing ", "to say"), start=1):
             await running.write(piece)
             shown = "".join(("Some", "thing ", "to say")[:i])
-            assert await reader.drafts(running.session) == [Draft(Stream(running.step, "text"), shown)]
+            assert await reader.drafts(running.session) == [
+                Draft(Stream(running.step, "text"), shown)
+            ]
     async with place.open() as store:
         assert (await store.drafts(running.session))[0].text == "Something to say"
 
@@ -475,7 +514,13 @@ async def test_an_offset_counts_code_points(place: Place) -> None:
 async def test_an_empty_piece_changes_nothing(place: Place) -> None:
     async with place.open() as store:
         running = await begin(store)
-        assert [await running.write(piece) for piece in ("", "", "text", "", " goes on")] == [0, 0, 4, 4, 12]
+        assert [await running.write(piece) for piece in ("", "", "text", "", " goes on")] == [
+            0,
+            0,
+            4,
+            4,
+            12,
+        ]
         assert [draft.text for draft in await store.drafts(running.session)] == ["text goes on"]
 
 
@@ -485,9 +530,13 @@ async def test_several_streams_grow_at_once(place: Place) -> None:
         step = await running.record(StepStarted("model"))
         streams = (Stream(step, "text"), Stream(step, "reasoning"), Stream(tool, "output"))
         for i in range(3):
-            await asyncio.gather(*(store.draft(running.lease, stream, f"{stream.kind}{i} ") for stream in streams))
+            await asyncio.gather(
+                *(store.draft(running.lease, stream, f"{stream.kind}{i} ") for stream in streams)
+            )
         drafts = {draft.stream: draft.text for draft in await store.drafts(running.session)}
-        assert drafts == {stream: "".join(f"{stream.kind}{i} " for i in range(3)) for stream in streams}
+        assert drafts == {
+            stream: "".join(f"{stream.kind}{i} " for i in range(3)) for stream in streams
+        }
 
 
 async def test_a_seal_takes_the_place_of_its_streams_only(place: Place) -> None:
@@ -504,7 +553,11 @@ async def test_a_seal_takes_the_place_of_its_streams_only(place: Place) -> None:
 
 
 def _sealing(kind: str, step: Seq, parts: tuple[Content, ...]) -> StepSealed | ToolSettled:
-    return ToolSettled(step, "call", Returned(parts), step) if kind == "output" else StepSealed(step, parts)
+    return (
+        ToolSettled(step, "call", Returned(parts), step)
+        if kind == "output"
+        else StepSealed(step, parts)
+    )
 
 
 @pytest.mark.promise(5, 9)
@@ -557,7 +610,9 @@ async def test_long_output_may_be_sealed_as_a_payload_of_exactly_that_text(place
         whole = await store.put(running.session, output.encode())
         with pytest.raises(ShownTextDropped):
             await running.record(ToolSettled(3, "call", Returned((file_of(short, 9),)), tool))
-        await running.record(ToolSettled(3, "call", Returned((Text("line of…"), file_of(whole, 10))), tool))
+        await running.record(
+            ToolSettled(3, "call", Returned((Text("line of…"), file_of(whole, 10))), tool)
+        )
         assert (await store.get(whole)).decode() == output
 
 
@@ -599,7 +654,7 @@ async def test_a_stream_starts_at_a_fact_of_the_session(place: Place) -> None:
                 await store.draft(running.lease, Stream(nowhere, "text"), "text")
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 async def test_pages_of_any_size_join_to_the_whole(place: Place) -> None:
@@ -651,16 +706,23 @@ async def test_no_verb_works_once_the_store_is_closed(place: Place) -> None:
     async with place.open() as store:
         running = await begin(store)
         await store.close()
-        for verb in (admit(store, "hello"), running.write("text"), store.read(running.session), store.list()):
+        for verb in (
+            admit(store, "hello"),
+            running.write("text"),
+            store.read(running.session),
+            store.list(),
+        ):
             with pytest.raises(StoreClosed):
                 await verb
 
 
-# --- forks ------------------------------------------------------------------------------------------------------
+# --- forks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(58)
-async def test_a_fork_has_its_parents_history_up_to_a_message_and_goes_its_own_way(place: Place) -> None:
+async def test_a_fork_has_its_parents_history_up_to_a_message_and_goes_its_own_way(
+    place: Place,
+) -> None:
     async with place.open() as store:
         parent = (await admit(store, "one")).session
         for text in ("two", "three"):
@@ -677,8 +739,12 @@ async def test_a_fork_has_its_parents_history_up_to_a_message_and_goes_its_own_w
 
 
 @pytest.mark.promise(58)
-@pytest.mark.parametrize(("at", "expected"), [(6, ["one", "two", "fork"]), (4, ["one", "two"]), (2, ["one"]), (1, [])])
-async def test_a_fork_of_a_fork_may_start_anywhere_in_it(place: Place, at: Seq, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("at", "expected"), [(6, ["one", "two", "fork"]), (4, ["one", "two"]), (2, ["one"]), (1, [])]
+)
+async def test_a_fork_of_a_fork_may_start_anywhere_in_it(
+    place: Place, at: Seq, expected: list[str]
+) -> None:
     async with place.open() as store:
         parent = (await admit(store, "one")).session
         await admit(store, "two", parent)
@@ -719,7 +785,7 @@ async def test_what_runs_in_a_session_does_not_run_in_its_fork(place: Place) -> 
                 await store.append(lease, [StepSealed(started, (Text("text"),))], 99)
 
 
-# --- removing ---------------------------------------------------------------------------------------------------
+# --- removing -------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(55)
@@ -756,7 +822,11 @@ async def test_a_delete_stops_a_running_turn(place: Place) -> None:
         running = await begin(runner)
         await running.write("text")
         await other.delete(running.session)
-        for write in (running.write(" more"), running.record(TurnEnded(3, "done")), runner.renew(running.lease)):
+        for write in (
+            running.write(" more"),
+            running.record(TurnEnded(3, "done")),
+            runner.renew(running.lease),
+        ):
             with pytest.raises(LeaseLost):
                 await write
 
@@ -803,7 +873,9 @@ async def test_a_redacted_input_is_gone_from_every_file(place: Place) -> None:
         await store.redact(session, 2)
         assert place.holding(SECRET) == []
         for id in (session, fork):
-            assert (await store.read(id))[1].fact == InputAdmitted((Redacted(len(SECRET) + 9),), "test", "k")
+            assert (await store.read(id))[1].fact == InputAdmitted(
+                (Redacted(len(SECRET) + 9),), "test", "k"
+            )
             assert await title_of(store, id) == "[redacted]"
         assert (await store.read(session))[-1].fact == MessageRedacted(2)
         again = await admit(store, f"{SECRET}\nand more", key="k")
@@ -811,22 +883,31 @@ async def test_a_redacted_input_is_gone_from_every_file(place: Place) -> None:
 
 
 @pytest.mark.promise(60)
-async def test_an_answer_and_an_output_are_redacted_by_the_address_of_their_message(place: Place) -> None:
+async def test_an_answer_and_an_output_are_redacted_by_the_address_of_their_message(
+    place: Place,
+) -> None:
     async with place.open() as store:
         running = await begin(store)
         await running.write(f"answer {SECRET}")
         call = ToolCall("call", "shell", f'{{"arg":"{SECRET}"}}')
-        await running.record(StepSealed(running.step, (Reasoning(SECRET), Text(f"answer {SECRET}"), call)))
+        await running.record(
+            StepSealed(running.step, (Reasoning(SECRET), Text(f"answer {SECRET}"), call))
+        )
         tool = await running.record(ToolStarted(running.step, "call"))
         hash = await store.put(running.session, SECRET.encode())
-        await running.record(ToolSettled(4, "call", Returned((Text(SECRET), file_of(hash, 9))), tool))
+        await running.record(
+            ToolSettled(4, "call", Returned((Text(SECRET), file_of(hash, 9))), tool)
+        )
         refused = await running.record(ToolSettled(4, "other", Refused(SECRET)))
         for message in (running.step, tool, refused):
             await store.redact(running.session, message)
         assert place.holding(SECRET) == []
         with pytest.raises(UnknownPayload):
             await store.get(hash)
-        calls = [message.tool_call_id for message in transcript(await read_all(store, running.session)).messages]
+        calls = [
+            message.tool_call_id
+            for message in transcript(await read_all(store, running.session)).messages
+        ]
         assert calls == [None, None, "call", "other"]
 
 
@@ -917,7 +998,12 @@ async def test_a_title_goes_with_the_message_it_was_taken_from(
 
 @pytest.mark.parametrize(
     ("names", "target", "title"),
-    [(["one", "one"], 2, "one"), (["one", "one"], 3, "[redacted]"), (["one", ""], 2, ""), (["one"], 4, "one")],
+    [
+        (["one", "one"], 2, "one"),
+        (["one", "one"], 3, "[redacted]"),
+        (["one", ""], 2, ""),
+        (["one"], 4, "one"),
+    ],
 )
 async def test_a_title_that_was_given_goes_with_the_fact_that_gave_it(
     place: Place, names: list[str], target: Seq, title: str
@@ -941,7 +1027,7 @@ async def test_no_title_outlives_the_text_it_was_taken_from(place: Place) -> Non
         assert place.holding(SECRET) == []
 
 
-# --- payloads ---------------------------------------------------------------------------------------------------
+# --- payloads -------------------------------------------------------------------------------------
 
 
 async def test_a_payload_comes_back_whole(place: Place) -> None:
@@ -961,7 +1047,9 @@ async def test_a_fact_that_names_a_missing_payload_is_refused(place: Place) -> N
     async with place.open() as store:
         running = await begin(store)
         with pytest.raises(UnknownPayload):
-            await store.admit(Admission(input=InputAdmitted((missing,), "test"), session=running.session))
+            await store.admit(
+                Admission(input=InputAdmitted((missing,), "test"), session=running.session)
+            )
         with pytest.raises(UnknownPayload):
             await running.record(StepSealed(running.step, (), shown=(missing,)))
         assert (await store.read(running.session))[-1].seq == running.head
@@ -977,7 +1065,10 @@ async def test_the_same_payload_a_thousand_times_is_stored_once(place: Place) ->
         photo = InputAdmitted((file_of(hash, len(body)),), "test")
         for _ in range(10):
             await asyncio.gather(
-                *(store.admit(Admission(input=photo, session=session, payloads=(body,))) for _ in range(50))
+                *(
+                    store.admit(Admission(input=photo, session=session, payloads=(body,)))
+                    for _ in range(50)
+                )
             )
             await asyncio.gather(*(store.put(session, body) for _ in range(50)))
         assert len(await store.read(session)) == 501
@@ -991,10 +1082,12 @@ async def test_a_payload_over_the_limit_is_refused(place: Place) -> None:
         with pytest.raises(NotAllowed):
             await store.put(session, b"0123456789+")
         with pytest.raises(NotAllowed):
-            await store.admit(Admission(input=said("hello"), session=session, payloads=(b"0123456789+",)))
+            await store.admit(
+                Admission(input=said("hello"), session=session, payloads=(b"0123456789+",))
+            )
 
 
-# --- lists ------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(46)
@@ -1051,14 +1144,16 @@ async def test_a_list_says_who_runs_a_session(place: Place) -> None:
         assert (await store.list())[0].owner is None
 
 
-# --- visits, and what is owed -------------------------------------------------------------------------------------
+# --- visits, and what is owed ---------------------------------------------------------------------
 
 
 async def visit(store: Store, text: str = "hello", session: str | None = None) -> Admitted:
     """Say something, and attend in the same commit."""
     create = STARTED if session is None else None
     attended = SessionAttended(store.owner, "test")
-    return await store.admit(Admission(input=said(text), session=session, create=create, visit=attended))
+    return await store.admit(
+        Admission(input=said(text), session=session, create=create, visit=attended)
+    )
 
 
 async def ids_owing(store: Store, page: int = 100) -> list[str]:
@@ -1085,7 +1180,9 @@ async def test_a_visit_begins_in_the_commit_of_its_input(place: Place) -> None:
 
 async def test_a_repeated_input_begins_no_second_visit(place: Place) -> None:
     async with place.open() as store:
-        one = Admission(input=said("x", "k"), create=STARTED, visit=SessionAttended(store.owner, "test"))
+        one = Admission(
+            input=said("x", "k"), create=STARTED, visit=SessionAttended(store.owner, "test")
+        )
         first, again = await store.admit(one), await store.admit(one)
         assert (again.seq, again.first, again.visit) == (first.seq, False, None)
         assert list((await state_of(store, first.session)).attending) == [first.visit]
@@ -1098,7 +1195,9 @@ async def test_a_session_is_found_as_owing_while_a_visit_or_a_hook_is_open(place
         admitted = await visit(store)
         assert await ids_owing(store) == [admitted.session]
         ended = SessionEnded("left", "none", admitted.visit)
-        hook = HookOwed("on_session_end", "k", plugins=("a",), attended=admitted.visit, by=store.owner)
+        hook = HookOwed(
+            "on_session_end", "k", plugins=("a",), attended=admitted.visit, by=store.owner
+        )
         added = await store.add(admitted.session, [ended, hook], key="ended:2")
         (one,) = await store.owing()
         assert (one.row.ended, one.row.owed.attending) == ("left", {})
@@ -1144,7 +1243,9 @@ async def test_a_session_is_found_as_owing_while_a_delivery_is_open(place: Place
 
 
 @pytest.mark.parametrize("page", [1, 3, 100])
-async def test_what_is_owed_is_found_however_many_facts_came_since_and_each_once(place: Place, page: int) -> None:
+async def test_what_is_owed_is_found_however_many_facts_came_since_and_each_once(
+    place: Place, page: int
+) -> None:
     async with place.open() as store:
         owing, paid = [], []
         for i in range(8):
@@ -1186,7 +1287,7 @@ async def test_where_locks_cannot_be_trusted_everybody_counts_as_alive(place: Pl
         assert await store.alive("long.gone.owner")
 
 
-# --- following --------------------------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
 def _heard(events: list[Event]) -> dict[Stream, str]:
@@ -1205,7 +1306,11 @@ async def _converse(store: Store) -> str:
     for word in ("one ", "two ", "three "):
         await running.write(word)
         await store.draft(running.lease, Stream(running.step, "reasoning"), word.upper())
-    parts = (Reasoning("ONE TWO THREE "), Text("one two three four"), ToolCall("call", "shell", "{}"))
+    parts = (
+        Reasoning("ONE TWO THREE "),
+        Text("one two three four"),
+        ToolCall("call", "shell", "{}"),
+    )
     await running.record(StepSealed(running.step, parts))
     tool = await running.record(ToolStarted(running.step, "call"))
     await store.draft(running.lease, Stream(tool, "output"), "out")
@@ -1229,7 +1334,9 @@ async def test_a_follower_that_comes_late_gets_every_piece_and_fact_in_order(pla
     async with place.open() as store:
         session = await _converse(store)
         events, _ = await follow(store, session, 12)
-        assert [event for event in events if isinstance(event, Record)] == await read_all(store, session)
+        assert [event for event in events if isinstance(event, Record)] == await read_all(
+            store, session
+        )
         assert _heard(events) == SPOKEN
 
 
@@ -1266,10 +1373,14 @@ async def test_a_live_follower_gets_each_piece_once_as_it_comes(place: Place) ->
         words = [f"word{i} " for i in range(60)]
         for word in words:
             await running.write(word)
-        await running.record(StepSealed(running.step, (Text("".join(words)),)), TurnEnded(3, "done"))
+        await running.record(
+            StepSealed(running.step, (Text("".join(words)),)), TurnEnded(3, "done")
+        )
         for events in await asyncio.wait_for(asyncio.gather(*listeners), 20):
             assert _heard(events) == {Stream(running.step, "text"): "".join(words)}
-            assert [event for event in events if isinstance(event, Record)] == await read_all(store, session)
+            assert [event for event in events if isinstance(event, Record)] == await read_all(
+                store, session
+            )
 
 
 async def test_a_follower_hears_that_its_session_was_deleted(place: Place) -> None:
@@ -1324,12 +1435,14 @@ async def test_output_sealed_as_a_payload_is_never_mixed_with_its_preview(place:
         await store.draft(running.lease, Stream(tool, "output"), "abcdef")
         events, cursor = await follow(store, running.session, 7)
         hash = await store.put(running.session, b"abcdef")
-        await running.record(ToolSettled(4, "call", Returned((Text("a… (6 letters)"), file_of(hash, 6))), tool))
+        await running.record(
+            ToolSettled(4, "call", Returned((Text("a… (6 letters)"), file_of(hash, 6))), tool)
+        )
         missed, _ = await follow(store, running.session, 1, cursor)
         assert _heard(events + missed) == {Stream(tool, "output"): "abcdef"}
 
 
-# --- backup -----------------------------------------------------------------------------------------------------
+# --- backup ---------------------------------------------------------------------------------------
 
 
 async def test_a_backup_never_overwrites(place: Place) -> None:

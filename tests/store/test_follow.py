@@ -1,4 +1,5 @@
-"""Text that this process commits is handed to its followers: each piece once, in order, and only once it is stored."""
+"""Text that this process commits is handed to its followers: each piece once, in order, and only
+once it is stored."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +33,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
     since = BlockingStore.since
 
-    def look(store: BlockingStore, session: str, cursor: Cursor, drafts: bool = True) -> tuple[list[Event], Cursor]:
+    def look(
+        store: BlockingStore, session: str, cursor: Cursor, drafts: bool = True
+    ) -> tuple[list[Event], Cursor]:
         seen.append(drafts)
         return since(store, session, cursor, drafts)
 
@@ -43,7 +46,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 class Listener:
     """Follows in a task of its own; `text` is what it was shown, each piece where it belongs."""
 
-    def __init__(self, store: SqliteStore, running: Running, drafts: bool = True, pause_s: float = 0.0) -> None:
+    def __init__(
+        self, store: SqliteStore, running: Running, drafts: bool = True, pause_s: float = 0.0
+    ) -> None:
         self.text = ""
         self.events: list[Event] = []
         self._pause_s = pause_s
@@ -56,7 +61,10 @@ class Listener:
             self.events.append(event)
             if isinstance(event, Piece) and event.stream == self._stream:
                 assert event.offset == len(self.text)
-                assert not any(isinstance(one, Record) and isinstance(one.fact, StepSealed) for one in self.events)
+                assert not any(
+                    isinstance(one, Record) and isinstance(one.fact, StepSealed)
+                    for one in self.events
+                )
                 self.text += event.text
             self._arrived.set()
             await asyncio.sleep(self._pause_s)
@@ -119,14 +127,18 @@ async def test_text_wakes_nobody_who_follows_facts_only(path: Path, looks: list[
             assert looks[before:] == []
 
 
-async def test_text_of_a_thread_that_blocks_is_handed_over_too(path: Path, looks: list[bool]) -> None:
+async def test_text_of_a_thread_that_blocks_is_handed_over_too(
+    path: Path, looks: list[bool]
+) -> None:
     async with await SqliteStore.open(path) as store:
         running = await begin(store)
         async with listening(store, running) as listener:
             await running.write("first ")
             await listener.until("first ")
             before = len(looks)
-            await asyncio.to_thread(store.blocking.draft, running.lease, Stream(running.step, "text"), "second")
+            await asyncio.to_thread(
+                store.blocking.draft, running.lease, Stream(running.step, "text"), "second"
+            )
             await listener.until("first second")
             assert len(looks) - before <= 1
 
@@ -162,8 +174,11 @@ async def test_a_slow_follower_misses_nothing(path: Path) -> None:
             await listener.until(said)
 
 
-async def test_what_comes_while_a_follower_looks_is_shown_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that ends after more was committed, and even sealed, than it has seen; and one that has seen it all."""
+async def test_what_comes_while_a_follower_looks_is_shown_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that ends after more was committed, and even sealed, than it has seen; and one that
+    has seen it all."""
     async with await SqliteStore.open(path) as store:
         running = await begin(store)
         since, loop = BlockingStore.since, asyncio.get_running_loop()
@@ -236,7 +251,9 @@ async def test_text_whose_commit_failed_is_not_shown(
             await listener.until("stored again")
 
 
-async def test_a_refused_neighbour_does_not_hide_or_double_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_neighbour_does_not_hide_or_double_text(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A transaction that fails is tried again verb by verb."""
 
     def fail(_: Transaction) -> None:
@@ -252,7 +269,10 @@ async def test_a_refused_neighbour_does_not_hide_or_double_text(path: Path, monk
             await beside.until("uno ")
             monkeypatch.setattr(Transaction, "commit", fail)
             with store.blocking.pipeline._commit:
-                writes = [asyncio.create_task(running.write("two")), asyncio.create_task(other.write("dos"))]
+                writes = [
+                    asyncio.create_task(running.write("two")),
+                    asyncio.create_task(other.write("dos")),
+                ]
                 await asyncio.sleep(0.05)
             await asyncio.gather(*writes)
             await listener.until("one two")

@@ -1,4 +1,5 @@
-"""What an operation costs does not grow with the store: counted in pages read and written, not in time.
+"""What an operation costs does not grow with the store: counted in pages read and written, not in
+time.
 
 The figures in milliseconds, at a million messages, are in `make bench`.
 """
@@ -71,7 +72,9 @@ def owing(store: BlockingStore, id: str) -> None:
 
 
 def delivering(store: BlockingStore, id: str) -> None:
-    store.admit(Admission(input=SAID, session=id, owes=(DeliveryOwed(0, "phone", "example.org", "k"),)))
+    store.admit(
+        Admission(input=SAID, session=id, owes=(DeliveryOwed(0, "phone", "example.org", "k"),))
+    )
     assert [one.id for one in store.owing()] == [id]
 
 
@@ -97,13 +100,20 @@ def resume(store: BlockingStore, id: str) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, list[str]]]:
     """A folder with a store of each size, made once: every test takes a copy."""
     folders = {sessions: tmp_path_factory.mktemp("store") for sessions in (FEW, MANY)}
-    return {sessions: (folder, build(folder / STORE, sessions, TURNS)) for sessions, folder in folders.items()}
+    return {
+        sessions: (folder, build(folder / STORE, sessions, TURNS))
+        for sessions, folder in folders.items()
+    }
 
 
 @pytest.mark.promise(52)
-@pytest.mark.parametrize("act", [append, first_read, lists, owing, delivering, due, remembered, resume])
+@pytest.mark.parametrize(
+    "act", [append, first_read, lists, owing, delivering, due, remembered, resume]
+)
 def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
-    tmp_path: Path, built: dict[int, tuple[Path, list[str]]], act: Callable[[BlockingStore, str], None]
+    tmp_path: Path,
+    built: dict[int, tuple[Path, list[str]]],
+    act: Callable[[BlockingStore, str], None],
 ) -> None:
     touched = []
     for sessions, (folder, ids) in built.items():

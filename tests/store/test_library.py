@@ -60,7 +60,11 @@ def test_a_conversation_is_there_when_it_is_opened_again(path: Path) -> None:
         chat = chats.session("alice")
         chat.say("What is a journal?", author="Alice")
         with chat.reply("model") as reply:
-            assert [reply.write(piece) for piece in ("It ", "", "remembers.")] == ["It ", "", "remembers."]
+            assert [reply.write(piece) for piece in ("It ", "", "remembers.")] == [
+                "It ",
+                "",
+                "remembers.",
+            ]
             assert reply.text == "It remembers."
         chat.rename("Journals")
     with steno.open(path) as chats:
@@ -128,8 +132,15 @@ def test_an_exception_ends_a_reply_as_failed(path: Path) -> None:
         with pytest.raises(ConnectionError):
             answer_until(chat, hang_up)
         turn = chat.transcript().turns[-1]
-        assert (turn.outcome, turn.cause, turn.detail) == ("failed", "ConnectionError", "the provider hung up")
-        assert [(m.text, m.state) for m in chat.messages()] == [("hello", "failed"), ("so far", "incomplete")]
+        assert (turn.outcome, turn.cause, turn.detail) == (
+            "failed",
+            "ConnectionError",
+            "the provider hung up",
+        )
+        assert [(m.text, m.state) for m in chat.messages()] == [
+            ("hello", "failed"),
+            ("so far", "incomplete"),
+        ]
 
 
 def test_a_reply_that_failed_before_its_first_word_is_lost(path: Path) -> None:
@@ -176,10 +187,16 @@ def test_a_crash_in_a_reply_is_shown_at_once_and_recovered_by_the_next_reply(pat
         chat.say("go on")
         with chat.reply("model") as reply:
             reply.write("gladly")
-        assert [(m.text, m.state) for m in chat.messages()] == [*seen, ("go on", "complete"), ("gladly", "complete")]
+        assert [(m.text, m.state) for m in chat.messages()] == [
+            *seen,
+            ("go on", "complete"),
+            ("gladly", "complete"),
+        ]
         turns = [(turn.outcome, turn.cause) for turn in chat.transcript().turns]
         assert turns == [("interrupted", "killed"), ("done", "")]
-        assert sum(isinstance(record.fact, TurnEnded) for record in chats.store.read_all(chat.id)) == 2
+        assert (
+            sum(isinstance(record.fact, TurnEnded) for record in chats.store.read_all(chat.id)) == 2
+        )
 
 
 def test_inputs_are_answered_oldest_first(path: Path) -> None:
@@ -194,7 +211,10 @@ def test_inputs_are_answered_oldest_first(path: Path) -> None:
         taken = {m.text: m.turn for m in chat.messages()}
         assert taken["one"] == taken["answer one"]
         assert taken["two"] == taken["answer two"]
-        assert [m.text for m in chat.messages() if m.state == "pending"] == ["and answer one", "and answer two"]
+        assert [m.text for m in chat.messages() if m.state == "pending"] == [
+            "and answer one",
+            "and answer two",
+        ]
 
 
 def test_a_session_has_one_reply_at_a_time(path: Path) -> None:
@@ -250,7 +270,9 @@ HEAVY = (
 
 
 def loaded(statement: str) -> set[str]:
-    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    code = (
+        f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 

@@ -1,4 +1,5 @@
-"""What every store does with distillates: found without looking at all sessions, gone with what they were made of."""
+"""What every store does with distillates: found without looking at all sessions, gone with what
+they were made of."""
 
 import asyncio
 import contextlib
@@ -71,10 +72,16 @@ async def told(store: Store, *memories: tuple[str, ItemAt]) -> str:
 
 
 async def contexts(store: Store, session: str) -> list[ContextSet]:
-    return [record.fact for record in await read_all(store, session) if isinstance(record.fact, ContextSet)]
+    return [
+        record.fact
+        for record in await read_all(store, session)
+        if isinstance(record.fact, ContextSet)
+    ]
 
 
-async def test_a_session_is_due_when_enough_was_answered_and_no_more_when_it_is_distilled(place: Place) -> None:
+async def test_a_session_is_due_when_enough_was_answered_and_no_more_when_it_is_distilled(
+    place: Place,
+) -> None:
     async with place.open() as store:
         running = await talk(store, *TURNS_DUE * ["hi"])
         few = await talk(store, *(TURNS_DUE - 1) * ["hi"])
@@ -99,7 +106,8 @@ async def test_what_is_due_is_found_after_a_kill_too(place: Place) -> None:
 
 
 async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
-    """An earlier steno did not distil sessions of programs: nobody pays for requests about all that they ever did."""
+    """An earlier steno did not distil sessions of programs: nobody pays for requests about all that
+    they ever did."""
     path = tmp_path / "store.db"
     async with await SqliteStore.open(path) as store:
         running = await talk(store, *TURNS_DUE * ["hi"], platform="cli")
@@ -109,7 +117,9 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
         row.memory = 0
         values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
         connection.execute(STATEMENTS["relist"], values).fetchall()
-        connection.execute("update lists set upto = (select max(id) from facts); drop table imports").fetchall()
+        connection.execute(
+            "update lists set upto = (select max(id) from facts); drop table imports"
+        ).fetchall()
         connection.pragma("user_version", 3)
     async with await SqliteStore.open(path) as store:
         assert await store.due() == []
@@ -126,7 +136,10 @@ async def test_sessions_to_remember_come_newest_first_and_page_by_page(place: Pl
         assert [one.id for one in await store.remembered(10)] == ids[::-1]
         first = await store.remembered(2)
         assert [one.id for one in first] == [ids[4], ids[3]]
-        assert [one.id for one in await store.remembered(2, before=first[-1].mark)] == [ids[2], ids[1]]
+        assert [one.id for one in await store.remembered(2, before=first[-1].mark)] == [
+            ids[2],
+            ids[1],
+        ]
 
 
 async def test_a_session_whose_items_were_all_removed_is_not_remembered(place: Place) -> None:
@@ -140,7 +153,9 @@ async def test_a_session_whose_items_were_all_removed_is_not_remembered(place: P
 
 
 @pytest.mark.promise(55, 60)
-async def test_a_redaction_empties_what_was_distilled_from_the_message_wherever_it_went(place: Place) -> None:
+async def test_a_redaction_empties_what_was_distilled_from_the_message_wherever_it_went(
+    place: Place,
+) -> None:
     async with place.open() as store:
         at = await distilled(store, SECRET, OTHER)
         innocent = await distilled(store, "tea")
@@ -155,9 +170,9 @@ async def test_a_redaction_empties_what_was_distilled_from_the_message_wherever_
         assert [item.text for item in fact.items] == [GONE, GONE]
         [context] = await contexts(store, other)
         assert context == ContextSet("m", "system", memories=("tea",), recalled=(innocent,))
-        assert [listed.row.memory.from_sessions for listed in await store.list() if listed.id == other] == [
-            (innocent.session,)
-        ]
+        assert [
+            listed.row.memory.from_sessions for listed in await store.list() if listed.id == other
+        ] == [(innocent.session,)]
         assert SECRET not in str(await read_all(store, fork))
         assert place.holding(SECRET) == place.holding(OTHER) == []
 
@@ -212,7 +227,13 @@ async def test_a_context_is_refused_if_its_memories_went_meanwhile(place: Place)
         await store.delete(deleted.session)
         await store.redact(redacted.session, 2)
         elsewhere = ItemAt(running.session, 1, 0)
-        for at in (deleted, redacted, elsewhere, ItemAt(redacted.session, redacted.seq, 7), ItemAt("nobody", 1, 0)):
+        for at in (
+            deleted,
+            redacted,
+            elsewhere,
+            ItemAt(redacted.session, redacted.seq, 7),
+            ItemAt("nobody", 1, 0),
+        ):
             with pytest.raises(NotAllowed, match="gone"):
                 await running.record(ContextSet("m", memories=(SECRET,), recalled=(at,)))
         with pytest.raises(NotAllowed, match="gone"):
@@ -239,14 +260,18 @@ async def test_distillates_and_removals_at_once_leave_nothing(place: Place) -> N
             assert place.holding(secret) == []
 
 
-async def test_a_kill_in_the_middle_of_a_delete_leaves_no_copy_after_the_next_start(tmp_path: Path) -> None:
+async def test_a_kill_in_the_middle_of_a_delete_leaves_no_copy_after_the_next_start(
+    tmp_path: Path,
+) -> None:
     place = SqlitePlace(tmp_path)
     async with place.open() as store:
         at = await distilled(store, SECRET)
         other = await told(store, (SECRET, at))
         assert isinstance(store, SqliteStore)
         blocking = store.blocking
-        blocking.pipeline.run(lambda tx: operations.delete(tx, at.session, False, blocking.moment()))
+        blocking.pipeline.run(
+            lambda tx: operations.delete(tx, at.session, False, blocking.moment())
+        )
     async with place.open() as store:
         assert await contexts(store, other) == [ContextSet("m", "system")]
         assert (await store.verify()).damage == ()

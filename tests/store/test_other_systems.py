@@ -42,7 +42,9 @@ with steno.open(sys.argv[1]) as chats:
 
 def test_the_core_needs_nothing_that_only_unix_has(tmp_path: Path) -> None:
     code = textwrap.dedent(WITHOUT_UNIX + TALK)
-    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.db")], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x.db")], capture_output=True, text=True
+    )
     assert ran.stdout == "['hello', 'good day']\n", ran.stderr
 
 
@@ -57,5 +59,7 @@ def test_the_locks_of_windows_keep_a_second_opener_out(tmp_path: Path) -> None:
             except StoreInUse as error:
                 print(error)
     """)
-    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.db")], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x.db")], capture_output=True, text=True
+    )
     assert "try again" in ran.stdout, ran.stderr

@@ -14,7 +14,14 @@ import pytest
 
 from steno.engine.recover import recover
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import AnyFact, InputAdmitted, Record, SessionStarted, StepSealed, TurnEnded
+from steno.journal.facts import (
+    AnyFact,
+    InputAdmitted,
+    Record,
+    SessionStarted,
+    StepSealed,
+    TurnEnded,
+)
 from steno.journal.parts import Text, text_of
 from steno.journal.state import State
 from steno.store.errors import SessionBusy
@@ -48,12 +55,14 @@ def eventually(attempt: Callable[[], Lease]) -> Lease:
             time.sleep(0.01)
 
 
-# --- one kill ---------------------------------------------------------------------------------------------------
+# --- one kill -------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("verb", ["admit", "add", "append", "draft", "seal", "put", "create"])
-def test_what_was_acknowledged_survives_a_kill_in_the_same_moment(path: Path, session: str, verb: str) -> None:
+def test_what_was_acknowledged_survives_a_kill_in_the_same_moment(
+    path: Path, session: str, verb: str
+) -> None:
     with worker("die_after", path, session, verb) as victim:
         acknowledged = victim.line()
         assert victim.wait() == -signal.SIGKILL
@@ -92,7 +101,10 @@ def test_what_a_killed_owner_left_open_is_closed_once(path: Path, session: str) 
         lease = store.acquire(session)
         state = folded(store, session)
         closing = recover(state, store.drafts(session))
-        assert closing == (StepSealed(4, (Text("shown"),), "interrupted"), TurnEnded(3, "interrupted", "killed"))
+        assert closing == (
+            StepSealed(4, (Text("shown"),), "interrupted"),
+            TurnEnded(3, "interrupted", "killed"),
+        )
         store.append(lease, closing, state.head)
         assert recover(folded(store, session), store.drafts(session)) == ()
         assert store.verify().damage == ()
@@ -105,13 +117,18 @@ def folded(store: BlockingStore, session: str) -> State:
     return state
 
 
-# --- stopped, not killed ----------------------------------------------------------------------------------------
+# --- stopped, not killed --------------------------------------------------------------------------
 
 
 @pytest.mark.promise(18)
-def test_an_owner_that_wakes_after_its_lease_was_taken_is_fenced_out(path: Path, session: str) -> None:
+def test_an_owner_that_wakes_after_its_lease_was_taken_is_fenced_out(
+    path: Path, session: str
+) -> None:
     several_hosts = Settings(lease_ms=300, allow_network_file_system=True)
-    with BlockingStore(path, several_hosts) as store, worker("run_and_wait", path, session, 300, "yes") as owner:
+    with (
+        BlockingStore(path, several_hosts) as store,
+        worker("run_and_wait", path, session, 300, "yes") as owner,
+    ):
         assert owner.line().startswith("running")
         owner.signal(signal.SIGSTOP)
         eventually(lambda: store.acquire(session))
@@ -124,7 +141,10 @@ def test_an_owner_that_wakes_after_its_lease_was_taken_is_fenced_out(path: Path,
 
 
 def test_an_owner_on_this_host_that_only_sleeps_keeps_its_session(path: Path, session: str) -> None:
-    with BlockingStore(path, Settings(lease_ms=1)) as store, worker("run_and_wait", path, session, 1) as owner:
+    with (
+        BlockingStore(path, Settings(lease_ms=1)) as store,
+        worker("run_and_wait", path, session, 1) as owner,
+    ):
         assert owner.line().startswith("running")
         owner.signal(signal.SIGSTOP)
         with pytest.raises(SessionBusy):
@@ -134,7 +154,7 @@ def test_an_owner_on_this_host_that_only_sleeps_keeps_its_session(path: Path, se
         assert owner.line() == "stored"
 
 
-# --- following --------------------------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise(36)
@@ -155,7 +175,9 @@ def test_a_follower_hears_another_process_word_by_word(path: Path, session: str)
     events = asyncio.run(asyncio.wait_for(listen(), WAIT_S))
     pieces = [event for event in events if isinstance(event, Piece)]
     assert "".join(piece.text for piece in pieces) == "".join(f"word{i} " for i in range(100))
-    assert [piece.offset for piece in pieces] == [sum(len(p.text) for p in pieces[:i]) for i in range(len(pieces))]
+    assert [piece.offset for piece in pieces] == [
+        sum(len(p.text) for p in pieces[:i]) for i in range(len(pieces))
+    ]
     with BlockingStore(path) as store:
         assert [event for event in events if isinstance(event, Record)] == store.read(session)
 
@@ -173,7 +195,7 @@ def test_a_blocking_follower_hears_another_process_too(path: Path, session: str)
         assert text == "".join(f"word{i} " for i in range(20))
 
 
-# --- many at once -----------------------------------------------------------------------------------------------
+# --- many at once ---------------------------------------------------------------------------------
 
 
 class Crowd:
@@ -192,12 +214,21 @@ class Crowd:
         name = f"w{self.started}"
         self.started += 1
         self.files.append(self.path.with_name(f"{name}.acknowledged"))
-        command = [sys.executable, script.__file__, "write_for_ever", str(self.path), name, name, *self.sessions]
+        command = [
+            sys.executable,
+            script.__file__,
+            "write_for_ever",
+            str(self.path),
+            name,
+            name,
+            *self.sessions,
+        ]
         with self.files[-1].open("wb") as acknowledged:
             return subprocess.Popen(command, stdout=acknowledged)
 
     def rage(self, seconds: float) -> None:
-        """Kill one after the other, each in the middle of whatever it does, and start another in its place."""
+        """Kill one after the other, each in the middle of whatever it does, and start another in
+        its place."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             time.sleep(self.chance.uniform(0.05, 0.5))
@@ -217,7 +248,11 @@ class Crowd:
     def acknowledged(self) -> list[list[list[str]]]:
         """Whole lines, as words, of each process."""
         return [
-            [line.decode().split() for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+            [
+                line.decode().split()
+                for line in file.read_bytes().splitlines(keepends=True)
+                if line.endswith(b"\n")
+            ]
             for file in self.files
         ]
 
@@ -232,8 +267,15 @@ def rage(path: Path, seconds: float, size: int = 8) -> None:
         crowd.end()
     with BlockingStore(path) as store:
         assert store.verify().damage == ()
-        facts = {session: {record.seq: record.fact for record in store.read_all(session)} for session in sessions}
-        shown = {(session, draft.stream.started): draft.text for session in sessions for draft in store.drafts(session)}
+        facts = {
+            session: {record.seq: record.fact for record in store.read_all(session)}
+            for session in sessions
+        }
+        shown = {
+            (session, draft.stream.started): draft.text
+            for session in sessions
+            for draft in store.drafts(session)
+        }
     shown |= {
         (session, fact.step): text_of(fact.parts)
         for session in sessions
@@ -241,7 +283,10 @@ def rage(path: Path, seconds: float, size: int = 8) -> None:
         if isinstance(fact, StepSealed)
     }
     keys = Counter(
-        fact.key for session in sessions for fact in facts[session].values() if isinstance(fact, InputAdmitted)
+        fact.key
+        for session in sessions
+        for fact in facts[session].values()
+        if isinstance(fact, InputAdmitted)
     )
     assert set(keys.values()) == {1}
     lives = crowd.acknowledged()
@@ -251,14 +296,18 @@ def rage(path: Path, seconds: float, size: int = 8) -> None:
     assert len(keys) <= sum(line[0] == "said" for life in lives for line in life) + crowd.killed
 
 
-def check_life(life: list[list[str]], facts: dict[str, dict[int, AnyFact]], shown: dict[tuple[str, int], str]) -> None:
+def check_life(
+    life: list[list[str]], facts: dict[str, dict[int, AnyFact]], shown: dict[tuple[str, int], str]
+) -> None:
     """Everything a process was told is stored, where it was told, in the order it was told."""
     last: dict[str, int] = {}
     for what, session, at, text in life:
         seq = int(at)
         match what:
             case "said":
-                assert facts[session][seq] == InputAdmitted((Text(f"text of {text}"),), "worker", text)
+                assert facts[session][seq] == InputAdmitted(
+                    (Text(f"text of {text}"),), "worker", text
+                )
             case "sealed":
                 fact = facts[session][seq]
                 assert isinstance(fact, StepSealed)
@@ -277,5 +326,7 @@ def test_eight_processes_with_random_kills_lose_nothing_acknowledged(path: Path)
 
 @pytest.mark.torture
 @pytest.mark.promise(5, 48)
-def test_eight_processes_with_random_kills_for_three_minutes_lose_nothing_acknowledged(path: Path) -> None:
+def test_eight_processes_with_random_kills_for_three_minutes_lose_nothing_acknowledged(
+    path: Path,
+) -> None:
     rage(path, 180)

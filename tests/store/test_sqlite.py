@@ -1,4 +1,5 @@
-"""What the SQLite store does with its files: who may read them, what is refused, what is said when it cannot store."""
+"""What the SQLite store does with its files: who may read them, what is refused, what is said when
+it cannot store."""
 
 import asyncio
 import os
@@ -17,7 +18,14 @@ import apsw
 import msgspec
 import pytest
 
-from steno.journal.facts import DeliveryOwed, HookOwed, InputAdmitted, Record, SessionRenamed, SessionStarted
+from steno.journal.facts import (
+    DeliveryOwed,
+    HookOwed,
+    InputAdmitted,
+    Record,
+    SessionRenamed,
+    SessionStarted,
+)
 from steno.journal.parts import Text
 from steno.store.errors import (
     JournalCorrupt,
@@ -63,7 +71,9 @@ def session(path: Path) -> str:
 
 
 def say(store: BlockingStore, session: str, text: str, key: str | None = None) -> str:
-    return store.admit(Admission(input=InputAdmitted((Text(text),), "test", key), session=session)).session
+    return store.admit(
+        Admission(input=InputAdmitted((Text(text),), "test", key), session=session)
+    ).session
 
 
 def said(path: Path, session: str) -> list[str]:
@@ -87,7 +97,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# --- files ------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_no_one_else_may_read_any_file_of_a_store(path: Path) -> None:
@@ -110,11 +120,16 @@ def test_the_lock_files_of_dead_owners_are_swept(path: Path) -> None:
             assert other.line() == "open"
             other.kill()
     with BlockingStore(path) as store:
-        assert {file.name for file in path.with_name("chats.db-locks").iterdir()} == {"open", "made", store.locks.owner}
+        assert {file.name for file in path.with_name("chats.db-locks").iterdir()} == {
+            "open",
+            "made",
+            store.locks.owner,
+        }
 
 
 def test_the_log_does_not_grow_for_ever(path: Path) -> None:
-    """A slow disk lets it grow for a while; it starts again from its beginning as soon as it has been copied."""
+    """A slow disk lets it grow for a while; it starts again from its beginning as soon as it has
+    been copied."""
     log = path.with_name("chats.db-wal")
     with BlockingStore(path, Settings(durability="process", checkpoint_pages=50)) as store:
         session = store.create(STARTED)
@@ -134,7 +149,7 @@ def test_a_store_may_be_closed_at_any_moment_of_a_checkpoint(path: Path) -> None
         assert store.verify().sessions == 20
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 def test_what_is_not_a_store_is_refused_and_left_alone(path: Path) -> None:
@@ -204,7 +219,9 @@ def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount(folder: str,
     assert database.file_system_of(Path(folder), MOUNTS) == kind
 
 
-def test_a_network_file_system_is_refused_unless_allowed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_file_system_is_refused_unless_allowed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "file_system_of", lambda folder, mounts: "nfs4")
     with pytest.raises(UnsafePlace, match="nfs4"):
         BlockingStore(path)
@@ -212,7 +229,7 @@ def test_a_network_file_system_is_refused_unless_allowed(path: Path, monkeypatch
     BlockingStore(path, Settings(allow_network_file_system=True)).close()
 
 
-# --- when nothing can be stored ---------------------------------------------------------------------------------
+# --- when nothing can be stored -------------------------------------------------------------------
 
 
 def test_two_that_make_a_store_at_once_both_have_it(path: Path) -> None:
@@ -303,7 +320,9 @@ def fill(store: BlockingStore, session: str, stored: list[str]) -> None:
 
 
 @pytest.mark.promise(3)
-def test_a_full_disk_says_so_and_later_turns_are_stored_when_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_says_so_and_later_turns_are_stored_when_there_is_room(
+    small_disk: Path,
+) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(500_000))
     path = small_disk / "chats.db"
@@ -387,7 +406,9 @@ def test_a_disk_that_cannot_be_read_says_so(path: Path, session: str) -> None:
         assert texts(store, session) == ["hello"]
 
 
-def test_a_store_is_closed_to_a_forked_child_and_stays_its_parents(path: Path, session: str) -> None:
+def test_a_store_is_closed_to_a_forked_child_and_stays_its_parents(
+    path: Path, session: str
+) -> None:
     with worker("fork_and_leave", path, session) as parent:
         assert [parent.line() for _ in range(5)] == ["StoreClosed"] * 4 + ["running"]
         with BlockingStore(path) as store:
@@ -396,13 +417,14 @@ def test_a_store_is_closed_to_a_forked_child_and_stays_its_parents(path: Path, s
             assert [draft.text for draft in store.drafts(session)] == ["from the parent"]
 
 
-# --- who comes between ------------------------------------------------------------------------------------------
+# --- who comes between ----------------------------------------------------------------------------
 
 
 async def test_what_another_process_stores_while_a_follower_settles_down_is_heard(
     path: Path, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch over other processes begins after the follower's first look: what is stored between is not missed."""
+    """The watch over other processes begins after the follower's first look: what is stored between
+    is not missed."""
     looked = Event()
     since, reader = BlockingStore.since, BlockingStore.reader
 
@@ -444,12 +466,17 @@ def test_a_redaction_while_a_fork_is_being_made_takes_the_forks_title_too(
 
         monkeypatch.setattr(store.pipeline, "run", late)
         fork = store.fork(session, 2, STARTED)
-        assert {entry.id: entry.row.title for entry in store.list()} == {session: "[redacted]", fork: "[redacted]"}
+        assert {entry.id: entry.row.title for entry in store.list()} == {
+            session: "[redacted]",
+            fork: "[redacted]",
+        }
         assert store.verify().damage == ()
 
 
 @pytest.mark.promise(55)
-def test_text_that_a_reader_kept_in_the_log_goes_when_the_reader_does(path: Path, session: str) -> None:
+def test_text_that_a_reader_kept_in_the_log_goes_when_the_reader_does(
+    path: Path, session: str
+) -> None:
     reader = apsw.Connection(str(path), vfs=checked_pages())
     with BlockingStore(path, Settings(lock_wait_ms=200)) as store:
         say(store, session, "swordfish")
@@ -458,16 +485,20 @@ def test_text_that_a_reader_kept_in_the_log_goes_when_the_reader_does(path: Path
             store.delete(session)
         reader.close()
         deadline = time.monotonic() + 20
-        while subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 0:
+        while (
+            subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 0
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
 
-# --- backup and restore -----------------------------------------------------------------------------------------
+# --- backup and restore ---------------------------------------------------------------------------
 
 
 @pytest.mark.promise(51)
-def test_a_backup_under_load_holds_every_fact_acknowledged_before_it(path: Path, tmp_path: Path) -> None:
+def test_a_backup_under_load_holds_every_fact_acknowledged_before_it(
+    path: Path, tmp_path: Path
+) -> None:
     backups = [tmp_path / f"backup {i} 100%?#.db" for i in range(3)]
     acknowledged: list[int] = []
     ended = Event()
@@ -501,7 +532,9 @@ def test_a_backup_under_load_holds_every_fact_acknowledged_before_it(path: Path,
 
 
 @pytest.mark.promise(51)
-def test_a_restore_under_a_live_process_is_refused(path: Path, session: str, tmp_path: Path) -> None:
+def test_a_restore_under_a_live_process_is_refused(
+    path: Path, session: str, tmp_path: Path
+) -> None:
     with BlockingStore(path) as store:
         store.backup(tmp_path / "backup")
     with worker("open_and_wait", path) as other:
@@ -545,7 +578,9 @@ def test_a_copy_that_was_cut_off_means_nothing(path: Path, session: str) -> None
     assert said(path, session) == ["hello"]
 
 
-def test_a_damaged_backup_is_refused_and_nothing_is_changed(path: Path, session: str, tmp_path: Path) -> None:
+def test_a_damaged_backup_is_refused_and_nothing_is_changed(
+    path: Path, session: str, tmp_path: Path
+) -> None:
     backup = tmp_path / "backup"
     with BlockingStore(path) as store:
         store.backup(backup)
@@ -568,7 +603,9 @@ def test_a_store_with_a_log_is_no_backup(path: Path, session: str, tmp_path: Pat
         restore(path, tmp_path / "other.db")
 
 
-def test_a_backup_that_cannot_be_made_leaves_nothing(path: Path, session: str, tmp_path: Path) -> None:
+def test_a_backup_that_cannot_be_made_leaves_nothing(
+    path: Path, session: str, tmp_path: Path
+) -> None:
     with BlockingStore(path) as store:
         for place in (tmp_path / "nowhere" / "backup", path):
             with pytest.raises((StoreUnopenable, NotAllowed)):
@@ -577,7 +614,7 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(path: Path, session: str, t
     assert not any("partial" in file.name for file in tmp_path.iterdir())
 
 
-# --- migration --------------------------------------------------------------------------------------------------
+# --- migration ------------------------------------------------------------------------------------
 
 FIRST = "create table extra (body text) strict; insert into extra select body from facts;"
 SECOND = "alter table extra add column more text; update extra set more = upper(body);"
@@ -605,7 +642,10 @@ def version(path: Path) -> int:
 def tables(path: Path) -> set[str]:
     connection = apsw.Connection(str(path), vfs=checked_pages())
     try:
-        return {str(name) for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
+        return {
+            str(name)
+            for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")
+        }
     finally:
         connection.close()
 
@@ -617,7 +657,11 @@ def test_a_migration_that_fails_leaves_the_old_data_and_goes_on_at_the_next_star
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, FAILS))
     with pytest.raises(StoreError, match="no_such_function"):
         BlockingStore(path)
-    assert (version(path), "extra" in tables(path), "doomed" in tables(path)) == (NOW + 1, True, False)
+    assert (version(path), "extra" in tables(path), "doomed" in tables(path)) == (
+        NOW + 1,
+        True,
+        False,
+    )
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST))
     assert said(path, session) == ["hello"]
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND))
@@ -636,7 +680,11 @@ def test_a_migration_that_fails_leaves_the_old_data_and_goes_on_at_the_next_star
     ],
 )
 def test_a_kill_in_a_migration_leaves_the_old_data_and_it_goes_on_at_the_next_start(
-    path: Path, session: str, scripts: tuple[str, ...], reached: int, monkeypatch: pytest.MonkeyPatch
+    path: Path,
+    session: str,
+    scripts: tuple[str, ...],
+    reached: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with worker("migrate_and_die", path, *scripts) as migrating:
         assert migrating.lines() == []
@@ -650,13 +698,17 @@ def test_a_kill_in_a_migration_leaves_the_old_data_and_it_goes_on_at_the_next_st
 
 
 @pytest.mark.promise(14, 54)
-def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(path: Path, session: str) -> None:
+def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(
+    path: Path, session: str
+) -> None:
     with BlockingStore(path) as store:
         added = store.add(session, [DeliveryOwed(2, "phone", "example.org", "k")])
         listing = store.glance(session).row
     connection = database.connect(path, Settings())
     row = reading.session(connection, session)
-    older = {name: value for name, value in msgspec.to_builtins(listing).items() if name != "deliveries"}
+    older = {
+        name: value for name, value in msgspec.to_builtins(listing).items() if name != "deliveries"
+    }
     row.listing_raw, row.listed, row.owes = msgspec.json.encode(older), row.head, 0
     values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
     connection.execute(STATEMENTS["relist"], values).fetchall()
@@ -697,7 +749,9 @@ def test_a_migrated_store_is_too_new_for_the_steno_before(
         BlockingStore(path)
 
 
-def test_a_new_store_is_made_and_migrated_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_store_is_made_and_migrated_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(migrate, "STEPS", steps(FIRST, SECOND))
     with BlockingStore(path) as store:
         session = say(store, store.create(STARTED), "hello")
@@ -710,18 +764,23 @@ def test_a_title_that_was_replaced_since_goes_with_the_redacted_text(path: Path)
     """The list row is written before the new title is in it, and would keep the old one."""
     with BlockingStore(path) as store:
         session = store.create(STARTED)
-        seq = store.admit(Admission(input=InputAdmitted((Text("swordfish"),), "test"), session=session)).seq
+        seq = store.admit(
+            Admission(input=InputAdmitted((Text("swordfish"),), "test"), session=session)
+        ).seq
         store.release(store.acquire(session), seq)
         store.add(session, [SessionRenamed("harmless")])
         store.redact(session, seq)
         assert store.list()[0].row.title == "harmless"
         assert store.verify().damage == ()
-        assert subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 1
+        assert (
+            subprocess.run(["grep", "-rqaF", "swordfish", path.parent], check=False).returncode == 1
+        )
 
 
 @pytest.mark.promise(46)
 def test_a_list_is_whole_however_often_its_rows_were_brought_up_to_date(path: Path) -> None:
-    """Sessions are made right after the rows of all others were written, and in one commit with that."""
+    """Sessions are made right after the rows of all others were written, and in one commit with
+    that."""
     with BlockingStore(path, Settings(durability="process")) as store:
         made = [say(store, store.create(STARTED), f"hello {i}") for i in range(700)]
         assert [listed.id for listed in store.list(1_000)] == made[::-1]

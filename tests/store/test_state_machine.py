@@ -1,4 +1,5 @@
-"""Any order of verbs, by several writers on one file that come, go and die, against a model of plain lists."""
+"""Any order of verbs, by several writers on one file that come, go and die, against a model of
+plain lists."""
 
 import shutil
 import tempfile
@@ -58,7 +59,9 @@ class Cell:
 
 
 class Session:
-    def __init__(self, id: str, cells: list[Cell], parent: "Session | None" = None, base: Seq = 0) -> None:
+    def __init__(
+        self, id: str, cells: list[Cell], parent: "Session | None" = None, base: Seq = 0
+    ) -> None:
         self.id = id
         self.cells = cells
         self.parent = parent
@@ -163,17 +166,23 @@ class StoreMachine(RuleBasedStateMachine):
         for member in doomed:
             del self.sessions[member.id]
             self.gone.append(member.id)
-        self.admitted = {key: found for key, found in self.admitted.items() if found[0] not in doomed}
+        self.admitted = {
+            key: found for key, found in self.admitted.items() if found[0] not in doomed
+        }
 
     @precondition(lambda self: self.sessions)
     @rule(pick=picks, other=picks, which=picks)
     def go_and_come_back(self, pick: int, other: int, which: int) -> None:
-        """A session without forks is deleted, and brought back from what was read of it: all of it is its own now, what
-        was added under keys is known, and whoever ran it does not any more."""
+        """A session without forks is deleted, and brought back from what was read of it: all of it
+        is its own now, what was added under keys is known, and whoever ran it does not any more."""
         session, store = self.session(which), self.store(pick)
         if any(fork.parent is session for fork in self.sessions.values()):
             return
-        carried: list[Carried] = [*store.read_all(session.id), *store.drafts(session.id), *store.keys(session.id)]
+        carried: list[Carried] = [
+            *store.read_all(session.id),
+            *store.drafts(session.id),
+            *store.keys(session.id),
+        ]
         store.delete(session.id)
         self.store(other).bring(session.id, session.forked_at, carried)
         session.cells = [Cell(cell.fact) for cell in session.cells]
@@ -189,7 +198,11 @@ class StoreMachine(RuleBasedStateMachine):
         before = None if key is None else self.admitted.get(key)
         if before is None:
             answer = self.store(pick).admit(admission)
-            assert (answer.session, answer.seq, answer.first) == (session.id, session.append(said), True)
+            assert (answer.session, answer.seq, answer.first) == (
+                session.id,
+                session.append(said),
+                True,
+            )
             if key is not None:
                 self.admitted[key] = (session, answer.seq)
             return
@@ -229,7 +242,9 @@ class StoreMachine(RuleBasedStateMachine):
         if seq not in session.redacted:
             part = cell.fact.parts[0]
             if isinstance(part, Text):
-                cell.fact = InputAdmitted((Redacted(len(part.text)),), cell.fact.source, cell.fact.key)
+                cell.fact = InputAdmitted(
+                    (Redacted(len(part.text)),), cell.fact.source, cell.fact.key
+                )
             session.redacted[seq] = session.append(MessageRedacted(seq))
         assert answer == session.redacted[seq]
 
@@ -252,7 +267,11 @@ class StoreMachine(RuleBasedStateMachine):
         """A lease that was given, and its session if it is still good."""
         held = self.held[pick % len(self.held)]
         session = self.sessions.get(held.lease.session)
-        good = session is not None and session.token == held.lease.token and session.owner is held.store
+        good = (
+            session is not None
+            and session.token == held.lease.token
+            and session.owner is held.store
+        )
         return held, session if good else None
 
     @precondition(lambda self: self.held)
@@ -266,7 +285,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         seen = len(session.cells) // 2
         answer = held.store.append(held.lease, facts, seen)
-        assert [record.fact for record in answer.foreign] == [cell.fact for cell in session.cells[seen:]]
+        assert [record.fact for record in answer.foreign] == [
+            cell.fact for cell in session.cells[seen:]
+        ]
         held.turn, held.step = (session.append(fact) for fact in facts)
         assert (answer.first, answer.last) == (held.turn, held.step)
 
@@ -288,7 +309,9 @@ class StoreMachine(RuleBasedStateMachine):
                 session.drafts[stream] = shown
 
     def sealed(self, session: Session, step: Seq) -> bool:
-        return any(isinstance(cell.fact, StepSealed) and cell.fact.step == step for cell in session.cells)
+        return any(
+            isinstance(cell.fact, StepSealed) and cell.fact.step == step for cell in session.cells
+        )
 
     @precondition(lambda self: self.held)
     @rule(pick=picks, more=texts)
@@ -301,7 +324,9 @@ class StoreMachine(RuleBasedStateMachine):
         ending = TurnEnded(held.turn, "done")
         if shown or thought:
             with pytest.raises(ShownTextDropped):
-                held.store.append(held.lease, [StepSealed(held.step, (Text(shown[:-1]),)), ending], 0)
+                held.store.append(
+                    held.lease, [StepSealed(held.step, (Text(shown[:-1]),)), ending], 0
+                )
         if thought:
             return
         facts: list[TurnFact] = [StepSealed(held.step, (Text(shown + more),)), ending]
@@ -331,7 +356,9 @@ class StoreMachine(RuleBasedStateMachine):
     def what_is_read_is_what_was_stored(self) -> None:
         for store in self.stores:
             for session in self.sessions.values():
-                assert [record.fact for record in store.read(session.id)] == [cell.fact for cell in session.cells]
+                assert [record.fact for record in store.read(session.id)] == [
+                    cell.fact for cell in session.cells
+                ]
                 drafts = {draft.stream: draft.text for draft in store.drafts(session.id)}
                 assert drafts == session.drafts
 
@@ -344,7 +371,10 @@ class StoreMachine(RuleBasedStateMachine):
             for record in self.stores[-1].read(id):
                 view.apply(record)
                 row.apply(record)
-            assert (listed[id].head, listed[id].row.messages) == (len(session.cells), len(view.messages))
+            assert (listed[id].head, listed[id].row.messages) == (
+                len(session.cells),
+                len(view.messages),
+            )
             assert listed[id].row == row
             assert (listed[id].owner is not None) == self.runs(session)
 
@@ -361,7 +391,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
-StoreMachine.TestCase.settings = settings(stateful_step_count=40, max_examples=30, suppress_health_check=SLOW)
+StoreMachine.TestCase.settings = settings(
+    stateful_step_count=40, max_examples=30, suppress_health_check=SLOW
+)
 TestAnyOrderOfVerbs = StoreMachine.TestCase
 
 

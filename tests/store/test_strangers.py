@@ -1,4 +1,5 @@
-"""Other programs that open a store with plain SQLite, and processes that stand in each other's way."""
+"""Other programs that open a store with plain SQLite, and processes that stand in each other's
+way."""
 
 import fcntl
 import os
@@ -48,7 +49,9 @@ def assert_whole(path: Path, session: str) -> None:
     with BlockingStore(path) as store:
         assert len(store.read(session)) == COUNT + 1
         assert store.verify().damage == ()
-        again = Admission(input=InputAdmitted((Text("said 3 " * 50),), "worker", "key 3"), session=session)
+        again = Admission(
+            input=InputAdmitted((Text("said 3 " * 50),), "worker", "key 3"), session=session
+        )
         assert not store.admit(again).first
 
 
@@ -95,7 +98,7 @@ def test_a_store_that_another_program_wrote_to_can_be_adopted(path: Path, killed
     assert_whole(path, killed)
 
 
-# --- the queue of writers ---------------------------------------------------------------------------------------
+# --- the queue of writers -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -116,7 +119,9 @@ def test_a_writer_that_does_not_move_on_is_waited_for_only_so_long(path: Path, t
         fcntl.flock(turn, fcntl.LOCK_UN)
         store.create(SessionStarted("test"), "stored")
         assert [listed.id for listed in store.list()] == ["stored"]
-    with BlockingStore(path, Settings(lock_wait_ms=1_000)) as store:  # nobody holds it who had given up
+    with BlockingStore(
+        path, Settings(lock_wait_ms=1_000)
+    ) as store:  # nobody holds it who had given up
         store.create(SessionStarted("test"), "stored too")
 
 
@@ -130,7 +135,9 @@ def test_a_writer_that_waits_is_served_when_its_turn_comes(path: Path, turn: int
         fcntl.flock(turn, fcntl.LOCK_UN)
         waiting.join(5)
         assert [listed.id for listed in store.list()] == ["stored"]
-        with pytest.raises(BlockingIOError):  # while it writes it holds the file; afterwards it does not
+        with pytest.raises(
+            BlockingIOError
+        ):  # while it writes it holds the file; afterwards it does not
             hold_while(store, turn)
 
 

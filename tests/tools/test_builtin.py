@@ -36,4 +36,6 @@ def test_schemas_are_compact_and_say_what_is_decoded(workspace: Workspace) -> No
         assert tool.spec.schema == json.dumps(schema, separators=(",", ":"))
         assert schema["additionalProperties"] is False
         assert list(schema["properties"]) == [field.name for field in fields(ARGUMENTS[name])]
-        assert schema["required"] == [field.name for field in fields(ARGUMENTS[name]) if field.required]
+        assert schema["required"] == [
+            field.name for field in fields(ARGUMENTS[name]) if field.required
+        ]

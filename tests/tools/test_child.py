@@ -25,7 +25,11 @@ def test_what_a_child_does_not_read_has_a_bound(tmp_path: Path) -> None:
         finally:
             await child.end()
 
-    assert UNREAD_BYTES_MAX < asyncio.run(asyncio.wait_for(tell(), 30)) < UNREAD_BYTES_MAX + 3 * len(line)
+    assert (
+        UNREAD_BYTES_MAX
+        < asyncio.run(asyncio.wait_for(tell(), 30))
+        < UNREAD_BYTES_MAX + 3 * len(line)
+    )
 
 
 def test_a_child_that_ended_takes_nothing_in(tmp_path: Path) -> None:

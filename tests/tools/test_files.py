@@ -40,7 +40,7 @@ def arguments_for(tool: str, path: str) -> dict[str, object]:
 every_tool = pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file"])
 
 
-# --- inside the workspace only ----------------------------------------------------------------------------------
+# --- inside the workspace only --------------------------------------------------------------------
 
 
 @every_tool
@@ -67,7 +67,9 @@ every_tool = pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_f
         "../outside/secret/",
     ],
 )
-def test_no_path_leads_out_of_the_workspace(workspace: Workspace, outside: Path, tool: str, path: str) -> None:
+def test_no_path_leads_out_of_the_workspace(
+    workspace: Workspace, outside: Path, tool: str, path: str
+) -> None:
     root = workspace.folder
     (root / "sub").mkdir()
     (root / "link").symlink_to(outside / "secret")
@@ -87,15 +89,21 @@ def test_no_path_leads_out_of_the_workspace(workspace: Workspace, outside: Path,
 
 @pytest.mark.promise(60)
 @every_tool
-@pytest.mark.parametrize("path", [".steno/config.toml", "sub/../.steno/config.toml", "link/config.toml", "file link"])
-def test_the_folder_of_steno_is_not_touched_also_in_the_workspace(workspace: Workspace, tool: str, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", [".steno/config.toml", "sub/../.steno/config.toml", "link/config.toml", "file link"]
+)
+def test_the_folder_of_steno_is_not_touched_also_in_the_workspace(
+    workspace: Workspace, tool: str, path: str
+) -> None:
     home = workspace.folder / ".steno"
     (workspace.folder / "sub").mkdir()
     home.mkdir()
     (home / "config.toml").write_text(SECRET)
     (workspace.folder / "link").symlink_to(".steno")
     (workspace.folder / "file link").symlink_to(".steno/config.toml")
-    outcome = call(replace(workspace, sandbox=Sandbox(hidden=(home,))), tool, **arguments_for(tool, path))
+    outcome = call(
+        replace(workspace, sandbox=Sandbox(hidden=(home,))), tool, **arguments_for(tool, path)
+    )
     assert isinstance(outcome, Failed)
     assert "the folder of steno itself" in said(outcome)
     assert {entry.name: entry.read_text() for entry in home.iterdir()} == {"config.toml": SECRET}
@@ -146,7 +154,9 @@ def test_a_symlink_swapped_in_is_not_followed(
         return found
 
     async def run() -> object:
-        prepared = await builtin(workspace)[tool].prepare(json.dumps(arguments_for(tool, "sub/secret")))
+        prepared = await builtin(workspace)[tool].prepare(
+            json.dumps(arguments_for(tool, "sub/secret"))
+        )
         if moment == "before run":
             swap(workspace.folder, outside)
         else:
@@ -166,7 +176,9 @@ def test_links_inside_the_workspace_are_followed(workspace: Workspace) -> None:
     (workspace.folder / "real" / "file").write_text("one")
     (workspace.folder / "link").symlink_to("alias/file")
     assert said(call(workspace, "read_file", path="link")) == "one"
-    assert said(call(workspace, "read_file", path=str(workspace.folder / "alias" / "file"))) == "one"
+    assert (
+        said(call(workspace, "read_file", path=str(workspace.folder / "alias" / "file"))) == "one"
+    )
     call(workspace, "write_file", path="link", content="two")
     assert (workspace.folder / "link").is_symlink()
     assert (workspace.folder / "real" / "file").read_text() == "two"
@@ -174,7 +186,9 @@ def test_links_inside_the_workspace_are_followed(workspace: Workspace) -> None:
 
 def test_the_workspace_may_itself_be_a_symlink(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(workspace.folder)
-    assert isinstance(call(Workspace(tmp_path / "alias"), "write_file", path="file", content="x"), Returned)
+    assert isinstance(
+        call(Workspace(tmp_path / "alias"), "write_file", path="file", content="x"), Returned
+    )
     assert (workspace.folder / "file").read_text() == "x"
 
 
@@ -190,7 +204,7 @@ def test_only_regular_files_are_touched(workspace: Workspace, tool: str) -> None
     assert (workspace.folder / "pipe").is_fifo()
 
 
-# --- read_file --------------------------------------------------------------------------------------------------
+# --- read_file ------------------------------------------------------------------------------------
 
 
 def lines(first: int, last: int) -> str:
@@ -225,7 +239,9 @@ def test_text_is_shown_exactly(workspace: Workspace) -> None:
     text = "\N{ZERO WIDTH NO-BREAK SPACE}a\r\nb\rc\x0cd\u2028e\n\n no newline at the end"
     (workspace.folder / "file").write_bytes(text.encode())
     assert said(call(workspace, "read_file", path="file")) == text
-    assert said(call(workspace, "read_file", path="file", offset=2, limit=1)).startswith("b\rc\x0cd\u2028e\n[lines 2 ")
+    assert said(call(workspace, "read_file", path="file", offset=2, limit=1)).startswith(
+        "b\rc\x0cd\u2028e\n[lines 2 "
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,7 +254,9 @@ def test_text_is_shown_exactly(workspace: Workspace) -> None:
 )
 def test_what_is_not_plain_is_said(workspace: Workspace, content: bytes, text: str) -> None:
     (workspace.folder / "file").write_bytes(content)
-    assert call(replace(workspace, output_chars_max=20), "read_file", path="file") == Returned((Text(text),))
+    assert call(replace(workspace, output_chars_max=20), "read_file", path="file") == Returned(
+        (Text(text),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,14 +278,20 @@ def test_what_cannot_be_read_is_refused(
     assert said(outcome).startswith(message)
 
 
-# --- write_file -------------------------------------------------------------------------------------------------
+# --- write_file -----------------------------------------------------------------------------------
 
 
 def test_a_file_is_written_exactly(workspace: Workspace) -> None:
     text = "a\r\nb\n\N{GRINNING FACE}\0"
-    assert said(call(workspace, "write_file", path="new/deep/file", content=text)) == "made new/deep/file: 10 bytes"
+    assert (
+        said(call(workspace, "write_file", path="new/deep/file", content=text))
+        == "made new/deep/file: 10 bytes"
+    )
     assert (workspace.folder / "new" / "deep" / "file").read_bytes() == text.encode()
-    assert said(call(workspace, "write_file", path="new/deep/file", content="")) == "replaced new/deep/file: 0 bytes"
+    assert (
+        said(call(workspace, "write_file", path="new/deep/file", content=""))
+        == "replaced new/deep/file: 0 bytes"
+    )
     assert (workspace.folder / "new" / "deep" / "file").read_bytes() == b""
 
 
@@ -314,7 +338,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "rename", full)
-    assert call(workspace, "write_file", path="file", content="new") == Failed((Text("file: No space left on device"),))
+    assert call(workspace, "write_file", path="file", content="new") == Failed(
+        (Text("file: No space left on device"),)
+    )
     monkeypatch.undo()
     assert (workspace.folder / "file").read_text() == "old"
     assert [entry.name for entry in workspace.folder.iterdir()] == ["file"]
@@ -332,7 +358,7 @@ def test_stop_before_run_writes_nothing(workspace: Workspace) -> None:
     assert list(workspace.folder.iterdir()) == []
 
 
-# --- edit_file --------------------------------------------------------------------------------------------------
+# --- edit_file ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -379,7 +405,7 @@ def test_an_edit_that_is_not_clear_changes_nothing(
     assert (file.read_bytes() if file.exists() else None) == before
 
 
-# --- arguments and specs ----------------------------------------------------------------------------------------
+# --- arguments and specs --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -397,6 +423,8 @@ def test_an_edit_that_is_not_clear_changes_nothing(
         ("edit_file", '{"path":"a","old":"a","new":"a"}', "`old` and `new` are the same"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(workspace: Workspace, tool: str, arguments: str, message: str) -> None:
+def test_arguments_that_cannot_be_used_are_named(
+    workspace: Workspace, tool: str, arguments: str, message: str
+) -> None:
     with pytest.raises(BadArguments, match=message):
         asyncio.run(builtin(workspace)[tool].prepare(arguments))

@@ -16,7 +16,16 @@ from steno.tools import groups
 from steno.tools.builtin import builtin
 from steno.tools.groups import MARK, end_group, mark, signal_group, until
 from steno.tools.protocol import Workspace
-from tests.tools.calls import Pieces, alive, call, needs_proc, numbers_in, run_and_kill, said, written
+from tests.tools.calls import (
+    Pieces,
+    alive,
+    call,
+    needs_proc,
+    numbers_in,
+    run_and_kill,
+    said,
+    written,
+)
 
 pytestmark = needs_proc
 
@@ -28,7 +37,9 @@ def end(group: int) -> str:
 def dead_owner() -> str:
     """How a mark names a process that has ended."""
     code = "from steno.tools.groups import mark; print(mark(None))"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @contextmanager
@@ -73,7 +84,9 @@ def test_a_group_without_its_first_process_is_still_known(workspace: Workspace) 
         f'{MARK}="$${dead_owner()}"; export {MARK};'
         "sh -c 'echo $$ >> pids; exec sleep 60' & env -i sh -c 'echo $$ >> pids; exec sleep 60' &"
     )
-    process = subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True, cwd=workspace.folder)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", script], start_new_session=True, cwd=workspace.folder
+    )
     process.wait()
     pids = numbers_in(workspace.folder / "pids", 2)
     assert all(alive(pid) for pid in pids)
@@ -88,7 +101,9 @@ def test_a_command_that_still_waits_is_known_by_leading_its_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["1", "$$0", "x", "9" * 5000], ids=["other", "longer", "not a number", "too long a number"]
+    "number",
+    ["1", "$$0", "x", "9" * 5000],
+    ids=["other", "longer", "not a number", "too long a number"],
 )
 def test_a_strangers_group_with_the_same_number_is_spared(number: str) -> None:
     with group_marked(number, dead_owner()) as process:
@@ -119,7 +134,9 @@ def test_a_process_that_got_the_number_of_a_dead_owner_is_not_taken_for_it() -> 
 
 def test_a_call_in_progress_is_spared(workspace: Workspace) -> None:
     async def run() -> tuple[str, str]:
-        prepared = await builtin(workspace)["shell"].prepare(json.dumps({"command": "echo up; sleep 0.3; echo done"}))
+        prepared = await builtin(workspace)["shell"].prepare(
+            json.dumps({"command": "echo up; sleep 0.3; echo done"})
+        )
         assert prepared.group is not None
         pieces = Pieces()
         running = asyncio.create_task(prepared.run(pieces))

@@ -17,7 +17,16 @@ from typing import Any, TypeVar
 import pytest
 
 from steno.journal.facts import ContextSet
-from steno.journal.parts import Failed, Image, Interrupted, Outcome, Returned, Text, Unknown, outcome_parts
+from steno.journal.parts import (
+    Failed,
+    Image,
+    Interrupted,
+    Outcome,
+    Returned,
+    Text,
+    Unknown,
+    outcome_parts,
+)
 from steno.tools import child
 from steno.tools.environment import Scrub
 from steno.tools.groups import members
@@ -40,7 +49,9 @@ async def keep(payload: bytes) -> str:
 
 
 @asynccontextmanager
-async def running(folder: Path, server: ServerSettings, before: ContextSet | None = None) -> AsyncIterator[Tools]:
+async def running(
+    folder: Path, server: ServerSettings, before: ContextSet | None = None
+) -> AsyncIterator[Tools]:
     servers = Servers({"srv": server}, folder, Scrub())
     try:
         yield await servers.tools(before, keep)
@@ -66,7 +77,7 @@ def runs(folder: Path) -> int:
     return len(log.read_text().split()) if log.exists() else 0
 
 
-# --- real servers ---------------------------------------------------------------------------------------------------
+# --- real servers ---------------------------------------------------------------------------------
 
 
 async def everything(tools: Tools) -> None:
@@ -76,7 +87,9 @@ async def everything(tools: Tools) -> None:
     assert isinstance(wrong, Failed)
     assert "expected number" in said(wrong)
     picture = await called(tools, "get-tiny-image")
-    assert [part.media_type for part in outcome_parts(picture) if isinstance(part, Image)] == ["image/png"]
+    assert [part.media_type for part in outcome_parts(picture) if isinstance(part, Image)] == [
+        "image/png"
+    ]
     assert "temperature" in said(await called(tools, "get-structured-content", location="New York"))
     assert "resource" in said(await called(tools, "get-resource-links", count=2))
 
@@ -98,15 +111,21 @@ def test_the_real_file_server_works_in_its_folder_only(tmp_path: Path) -> None:
     async def use(tools: Tools) -> None:
         wrote = await called(tools, "write_file", path=str(folder / "a.txt"), content="some text")
         assert isinstance(wrote, Returned)
-        assert said(await called(tools, "read_text_file", path=str(folder / "a.txt"))) == "some text"
-        assert isinstance(await called(tools, "read_text_file", path=str(tmp_path / "secret.txt")), Failed)
+        assert (
+            said(await called(tools, "read_text_file", path=str(folder / "a.txt"))) == "some text"
+        )
+        assert isinstance(
+            await called(tools, "read_text_file", path=str(tmp_path / "secret.txt")), Failed
+        )
 
     within(tmp_path, settings(command("server-filesystem", str(folder))), use)
     assert (folder / "a.txt").read_text() == "some text"
 
 
 async def long_call(tools: Tools) -> "tuple[Any, asyncio.Task[Outcome]]":
-    prepared = await tools["srv__trigger-long-running-operation"].prepare('{"duration": 30, "steps": 2}')
+    prepared = await tools["srv__trigger-long-running-operation"].prepare(
+        '{"duration": 30, "steps": 2}'
+    )
     task = asyncio.create_task(prepared.run(Pieces()))
     await asyncio.sleep(0.3)
     return prepared, task
@@ -127,7 +146,9 @@ def test_a_stop_ends_a_call_and_not_the_server(tmp_path: Path) -> None:
         within(tmp_path, ServerSettings(url=server.url), stopped_at_once)
 
 
-def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_is_started_again(tmp_path: Path) -> None:
+def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_is_started_again(
+    tmp_path: Path,
+) -> None:
     async def kill(tools: Tools) -> tuple[Outcome, Outcome]:
         prepared, task = await long_call(tools)
         os.kill(prepared.group, signal.SIGKILL)
@@ -165,10 +186,12 @@ def test_a_server_over_http_that_was_restarted_is_reached_again(tmp_path: Path) 
             return await called(tools, "echo", message="hello")
 
     with over_http(tmp_path / "log", port) as first:
-        assert within(tmp_path, ServerSettings(url=first.url), restart) == Returned((Text("Echo: hello"),))
+        assert within(tmp_path, ServerSettings(url=first.url), restart) == Returned(
+            (Text("Echo: hello"),)
+        )
 
 
-# --- what a model is told -------------------------------------------------------------------------------------------
+# --- what a model is told -------------------------------------------------------------------------
 
 
 def test_names_are_taken_by_every_provider_and_specs_do_not_depend_on_order(tmp_path: Path) -> None:
@@ -201,7 +224,9 @@ def test_the_same_schema_is_the_same_text() -> None:
     assert json.loads(schema_text({})) == {"type": "object", "properties": {}}
 
 
-def test_the_repeat_policy_and_the_choice_of_tools_come_from_the_configuration(tmp_path: Path) -> None:
+def test_the_repeat_policy_and_the_choice_of_tools_come_from_the_configuration(
+    tmp_path: Path,
+) -> None:
     async def specs(tools: Tools) -> dict[str, str]:
         return {name: tool.spec.repeat for name, tool in tools.items()}
 
@@ -241,7 +266,7 @@ def test_a_server_that_says_its_tools_changed_is_asked_again(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-# --- servers that misbehave -----------------------------------------------------------------------------------------
+# --- servers that misbehave -----------------------------------------------------------------------
 
 
 def test_a_call_is_sent_once_when_the_server_dies_of_it(tmp_path: Path) -> None:
@@ -264,7 +289,9 @@ def test_no_answer_in_time_is_unknown(tmp_path: Path) -> None:
     assert after == Returned((Text("count 2"),))
 
 
-@pytest.mark.parametrize(("habit", "complaint"), [("silent", "did not start within 1 s"), ("dead", "no config")])
+@pytest.mark.parametrize(
+    ("habit", "complaint"), [("silent", "did not start within 1 s"), ("dead", "no config")]
+)
 def test_a_server_that_does_not_start_is_given_up(
     tmp_path: Path, habit: str, complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,7 +304,9 @@ def test_a_server_that_does_not_start_is_given_up(
     assert complaint in caplog.text
 
 
-def test_a_command_that_does_not_exist_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_that_does_not_exist_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def nothing(tools: Tools) -> int:
         return len(tools)
 
@@ -301,7 +330,9 @@ def test_an_answer_that_is_no_text_is_mended(tmp_path: Path) -> None:
     assert within(tmp_path, settings(odd()), garbled) == Returned((Text(mended),))
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", "1", '{"a":"\\ud800"}', '{"a":"\ud800"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "arguments", ["{", "[]", "1", '{"a":"\\ud800"}', '{"a":"\ud800"}', "[" * 100_000]
+)
 def test_arguments_that_cannot_be_used_are_not_sent(tmp_path: Path, arguments: str) -> None:
     async def refused(tools: Tools) -> None:
         with pytest.raises(BadArguments, match="the arguments cannot be used"):
@@ -311,7 +342,9 @@ def test_arguments_that_cannot_be_used_are_not_sent(tmp_path: Path, arguments: s
     assert runs(tmp_path) == 0
 
 
-def test_a_message_without_end_cuts_the_server_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_without_end_cuts_the_server_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child, "LINE_BYTES_MAX", 1024 * 1024)
 
     async def flood(tools: Tools) -> tuple[Outcome, Outcome]:
@@ -322,7 +355,9 @@ def test_a_message_without_end_cuts_the_server_off(tmp_path: Path, monkeypatch: 
     assert isinstance(after, Returned)
 
 
-def test_a_server_gets_no_secrets_but_those_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_gets_no_secrets_but_those_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k1")
     monkeypatch.setenv("MY_TOKEN", "k2")
     monkeypatch.setenv("PLAIN", "p")
@@ -331,12 +366,14 @@ def test_a_server_gets_no_secrets_but_those_it_is_given(tmp_path: Path, monkeypa
         found: dict[str, str] = json.loads(said(await called(tools, "env")))
         return found
 
-    given = within(tmp_path, settings(odd(), pass_env=("MY_TOKEN",), env={"OTHER": "o"}), environment)
+    given = within(
+        tmp_path, settings(odd(), pass_env=("MY_TOKEN",), env={"OTHER": "o"}), environment
+    )
     assert "OPENAI_API_KEY" not in given
     assert (given["MY_TOKEN"], given["OTHER"], given["PLAIN"]) == ("k2", "o", "p")
 
 
-# --- the end of servers ---------------------------------------------------------------------------------------------
+# --- the end of servers ---------------------------------------------------------------------------
 
 
 @needs_proc
@@ -368,7 +405,9 @@ asyncio.run(die())
 @needs_proc
 def test_a_stubborn_server_does_not_outlive_a_kill_of_ours(tmp_path: Path) -> None:
     """Nobody is left to look after the server, and nobody opens the session again."""
-    done = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], cwd=Path(__file__).parents[2], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, str(tmp_path)], cwd=Path(__file__).parents[2], check=False
+    )
     assert done.returncode == -signal.SIGKILL
     server = int((tmp_path / "pid").read_text())
     assert comes_true(lambda: not alive(server), 10)

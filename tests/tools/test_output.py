@@ -21,7 +21,16 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.history import Settled
-from steno.journal.parts import Failed, File, Interrupted, Outcome, Refused, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Failed,
+    File,
+    Interrupted,
+    Outcome,
+    Refused,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.store.errors import ShownTextDropped
 from steno.store.protocol import Admission, Lease
 from steno.store.sqlite.store import SqliteStore
@@ -64,7 +73,9 @@ async def begun(store: SqliteStore) -> tuple[Lease, int]:
     facts = (TurnStarted(Takes(admitted.seq)), StepStarted("m"))
     step = (await store.append(lease, facts, admitted.seq)).last
     call = ToolCall("c", "shell", "{}")
-    last = (await store.append(lease, [StepSealed(step, (call,)), ToolStarted(step, "c")], step)).last
+    last = (
+        await store.append(lease, [StepSealed(step, (call,)), ToolStarted(step, "c")], step)
+    ).last
     return lease, last
 
 
@@ -72,7 +83,7 @@ async def settled(store: SqliteStore, lease: Lease, started: int, outcome: Outco
     await store.append(lease, [ToolSettled(3, "c", outcome, started)], started)
 
 
-# --- storing --------------------------------------------------------------------------------------------------------
+# --- storing --------------------------------------------------------------------------------------
 
 
 def test_only_texts_that_are_too_long_become_payloads() -> None:
@@ -90,7 +101,9 @@ def test_only_texts_that_are_too_long_become_payloads() -> None:
     long = "\ud800é" + "x" * 20
     parts = (File(f"{1:064}", "text/plain", len(to_bytes(long))), Text("[exit 1]"))
     assert asyncio.run(run(Failed((Text(long), Text("[exit 1]"))))) == Failed(parts)
-    assert asyncio.run(run(Interrupted((Text("y" * 11),)))) == Interrupted((File(f"{2:064}", "text/plain", 11),))
+    assert asyncio.run(run(Interrupted((Text("y" * 11),)))) == Interrupted(
+        (File(f"{2:064}", "text/plain", 11),)
+    )
     assert stored == [to_bytes(long), b"y" * 11]
 
 
@@ -135,7 +148,7 @@ def test_the_store_takes_a_payload_that_begins_with_all_that_was_shown(
     with_store(tmp_path, run)
 
 
-# --- what a model is told -------------------------------------------------------------------------------------------
+# --- what a model is told -------------------------------------------------------------------------
 
 
 def test_head_and_tail_are_whole_lines_and_the_rest_is_named() -> None:
@@ -162,7 +175,10 @@ def test_one_long_line_is_cut_anywhere_and_short_text_nowhere() -> None:
 def test_a_request_has_excerpts_and_the_facts_stay_as_they_are() -> None:
     file = File("a" * 64, "text/plain", 5)
     picture = File("b" * 64, "audio/mpeg", 5)
-    entries = (Settled(1, "c", Returned((file, picture, Text("after")))), Settled(2, "d", Refused("no")))
+    entries = (
+        Settled(1, "c", Returned((file, picture, Text("after")))),
+        Settled(2, "d", Refused("no")),
+    )
     request = Request("m", "", (), entries)
     assert outputs_of(entries) == {"a" * 64}
     told = excerpted(request, {"a" * 64: "cut"}).entries[0]
@@ -170,7 +186,7 @@ def test_a_request_has_excerpts_and_the_facts_stay_as_they_are() -> None:
     assert request.entries == entries
 
 
-# --- reading it back ------------------------------------------------------------------------------------------------
+# --- reading it back ------------------------------------------------------------------------------
 
 
 def test_an_output_is_read_by_hash_and_by_the_number_of_its_message(tmp_path: Path) -> None:
@@ -188,7 +204,11 @@ def test_an_output_is_read_by_hash_and_by_the_number_of_its_message(tmp_path: Pa
             assert said(await read(output=output)) == f"{LONG[:100]}\n{whole}"
         last = said(await read(output=hash[:8], offset=len(LONG) - 4, length=50))
         assert last == f"{LONG[-4:]}[characters {len(LONG) - 4} to {len(LONG)} of {len(LONG)}]"
-        for wrong in ({"output": hash[:8], "offset": len(LONG)}, {"output": "99"}, {"output": "f" * 12}):
+        for wrong in (
+            {"output": hash[:8], "offset": len(LONG)},
+            {"output": "99"},
+            {"output": "f" * 12},
+        ):
             assert isinstance(await read(**wrong), Failed)
         assert "must be 8 or more" in said(await read(output="abc"))
 
@@ -208,7 +228,9 @@ def test_what_another_session_stored_is_not_found(tmp_path: Path) -> None:
     with_store(tmp_path, run)
 
 
-@pytest.mark.parametrize("arguments", ["{}", '{"output":1}', '{"output":"a","offset":-1}', '{"output":"a","x":1}'])
+@pytest.mark.parametrize(
+    "arguments", ["{}", '{"output":1}', '{"output":"a","offset":-1}', '{"output":"a","x":1}']
+)
 def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path, arguments: str) -> None:
     async def run(store: SqliteStore) -> None:
         with pytest.raises(BadArguments):

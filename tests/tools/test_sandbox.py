@@ -17,14 +17,33 @@ from steno.tools.groups import until
 from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox
 from steno.tools.shell import Shell
-from tests.tools.calls import Pieces, alive, call, comes_true, needs_proc, numbers_in, run_and_kill, said
+from tests.tools.calls import (
+    Pieces,
+    alive,
+    call,
+    comes_true,
+    needs_proc,
+    numbers_in,
+    run_and_kill,
+    said,
+)
 
 
 def _works() -> str:
     """Why bubblewrap cannot be used here; empty if it can."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
-    tried = ["bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "--proc", "/proc", "true"]
+    tried = [
+        "bwrap",
+        "--ro-bind",
+        "/",
+        "/",
+        "--unshare-pid",
+        "--unshare-net",
+        "--proc",
+        "/proc",
+        "true",
+    ]
     done = subprocess.run(tried, capture_output=True, text=True, check=False)
     return f"bubblewrap does not work here: {done.stderr.strip()}" if done.returncode else ""
 
@@ -38,8 +57,14 @@ needs_bwrap = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "it works")
     [
         (Bounds(cpu_s=1), "while :; do :; done"),
         (Bounds(file_mb=1), "head -c 3000000 /dev/zero > big"),
-        (Bounds(open_files=64), f"{sys.executable} -c 'files = [open(\"/dev/null\") for _ in range(100)]'"),
-        (Bounds(memory_mb=300), "head -c 600000000 /dev/zero | tail -c 500000000 | wc -c | grep 500000000"),
+        (
+            Bounds(open_files=64),
+            f"{sys.executable} -c 'files = [open(\"/dev/null\") for _ in range(100)]'",
+        ),
+        (
+            Bounds(memory_mb=300),
+            "head -c 600000000 /dev/zero | tail -c 500000000 | wc -c | grep 500000000",
+        ),
     ],
 )
 def test_a_command_beyond_its_bounds_fails_and_one_within_them_does_not(
@@ -72,13 +97,15 @@ def test_the_names_of_secrets_can_be_added_to_and_taken_from(
     assert "MY_TOKEN" not in found
 
 
-def test_a_sandbox_that_is_not_installed_is_missed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_sandbox_that_is_not_installed_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "apt install bubblewrap" in Sandbox("bwrap").missing()
     assert Sandbox("none").missing() == ""
 
 
-# --- bubblewrap -----------------------------------------------------------------------------------------------------
+# --- bubblewrap -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -92,7 +119,10 @@ def confined(workspace: Workspace, tmp_path: Path) -> Workspace:
 @needs_bwrap
 def test_inside_only_the_workspace_can_be_written(confined: Workspace, tmp_path: Path) -> None:
     """In /tmp a command can write, but to a folder of its own."""
-    assert said(call(confined, "shell", command="echo in > inside; cat inside; pwd")) == f"in\n{confined.folder}\n"
+    assert (
+        said(call(confined, "shell", command="echo in > inside; cat inside; pwd"))
+        == f"in\n{confined.folder}\n"
+    )
     assert (confined.folder / "inside").read_text() == "in\n"
     call(confined, "shell", command=f"mkdir -p {tmp_path}; echo out > {tmp_path}/outside")
     assert not (tmp_path / "outside").exists()
@@ -113,7 +143,9 @@ def test_inside_there_is_no_network_unless_it_is_allowed(confined: Workspace) ->
     alone = int(said(call(confined, "shell", command=command)))
     allowed = replace(confined, sandbox=Sandbox("bwrap", network=True))
     assert alone == 1
-    assert int(said(call(allowed, "shell", command=command))) == len([*Path("/sys/class/net").iterdir()])
+    assert int(said(call(allowed, "shell", command=command))) == len(
+        [*Path("/sys/class/net").iterdir()]
+    )
 
 
 @needs_bwrap

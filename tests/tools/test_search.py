@@ -47,10 +47,16 @@ def with_store(folder: Path, test: Callable[[SqliteStore], Awaitable[T]]) -> T:
 async def talked(store: SqliteStore, asked: str, answered: str, platform: str = "cli") -> str:
     """A session with one turn in which a tool ran and a summary was made; its id."""
     admitted = await store.admit(
-        Admission(input=InputAdmitted((Text(asked),), "test"), create=SessionStarted(platform=platform))
+        Admission(
+            input=InputAdmitted((Text(asked),), "test"), create=SessionStarted(platform=platform)
+        )
     )
     lease = await store.acquire(admitted.session)
-    parts = (Reasoning("thought of apples"), Text(answered), ToolCall("c", "shell", '{"command":"apples"}'))
+    parts = (
+        Reasoning("thought of apples"),
+        Text(answered),
+        ToolCall("c", "shell", '{"command":"apples"}'),
+    )
     facts = (
         TurnStarted(Takes(admitted.seq)),
         StepStarted("m"),
@@ -85,7 +91,10 @@ def test_what_people_and_the_assistant_said_is_found_and_nothing_else(tmp_path: 
         assert lines[3] == "  I like Apples"
         assert lines[4:] == ["[2 messages with 'apples' in 2 sessions]"]
         for word in ("summary", "thought", "output of", "shell"):
-            assert said(await searched(store, two, query=word)) == f"[0 messages with {word!r} in 2 sessions]"
+            assert (
+                said(await searched(store, two, query=word))
+                == f"[0 messages with {word!r} in 2 sessions]"
+            )
 
     with_store(tmp_path, run)
 
@@ -104,7 +113,10 @@ def test_hidden_and_redacted_messages_are_not_found(tmp_path: Path) -> None:
         id = await talked(store, "the first secret", "the second secret")
         await store.add(id, [MessageHidden(2)])
         await store.redact(id, 4)
-        assert said(await searched(store, id, query="secret")) == "[0 messages with 'secret' in 1 sessions]"
+        assert (
+            said(await searched(store, id, query="secret"))
+            == "[0 messages with 'secret' in 1 sessions]"
+        )
         await store.add(id, [MessageHidden(2, hidden=False)])
         assert "the first secret" in said(await searched(store, id, query="secret"))
 
@@ -141,11 +153,17 @@ def test_a_helper_sees_what_its_session_sees_and_is_seen_as_that(tmp_path: Path)
         terminal = await talked(store, "plum at the terminal", "ok")
         ours = await talked(store, "plum in our chat", "ok", "telegram")
         theirs = await talked(store, "plum in their chat", "ok", "telegram")
-        at_home, of_us, of_them = [await delegated(store, one, f"plum of {one}") for one in (terminal, ours, theirs)]
+        at_home, of_us, of_them = [
+            await delegated(store, one, f"plum of {one}") for one in (terminal, ours, theirs)
+        ]
 
         async def seen(by: str) -> set[str]:
             found = said(await searched(store, by, query="plum"))
-            return {one for one in (terminal, ours, theirs, at_home, of_us, of_them) if f"{one} message" in found}
+            return {
+                one
+                for one in (terminal, ours, theirs, at_home, of_us, of_them)
+                if f"{one} message" in found
+            }
 
         assert await seen(of_us) == await seen(ours) == {ours, of_us}
         assert await seen(of_them) == await seen(theirs) == {theirs, of_them}
@@ -182,7 +200,9 @@ def test_a_scan_ends_in_time_and_says_so(tmp_path: Path) -> None:
     with_store(tmp_path, run)
 
 
-@pytest.mark.parametrize("arguments", ["{}", '{"query":""}', '{"query":"a","limit":51}', '{"query":"a","x":1}'])
+@pytest.mark.parametrize(
+    "arguments", ["{}", '{"query":""}', '{"query":"a","limit":51}', '{"query":"a","x":1}']
+)
 def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path, arguments: str) -> None:
     async def run(store: SqliteStore) -> None:
         with pytest.raises(BadArguments):

@@ -35,7 +35,9 @@ async def prepare(workspace: Workspace, command: str, **arguments: object) -> Pr
 
 
 def test_the_text_of_a_command_that_succeeds_is_its_output(workspace: Workspace) -> None:
-    assert call(workspace, "shell", command="echo out; echo err >&2") == Returned((Text("out\nerr\n"),))
+    assert call(workspace, "shell", command="echo out; echo err >&2") == Returned(
+        (Text("out\nerr\n"),)
+    )
 
 
 def test_a_command_that_says_nothing_has_no_part(workspace: Workspace) -> None:
@@ -59,7 +61,9 @@ def test_it_runs_in_the_workspace_with_no_input_and_no_other_handles(workspace: 
     assert said(call(workspace, "shell", command="pwd -P")) == f"{workspace.folder.resolve()}\n"
     assert call(workspace, "shell", command="cat") == Returned()
     if Path("/proc/self/fd").exists():
-        handles = said(call(workspace, "shell", command="ls /proc/$$/fd; readlink /proc/$$/fd/0; true"))
+        handles = said(
+            call(workspace, "shell", command="ls /proc/$$/fd; readlink /proc/$$/fd/0; true")
+        )
         assert handles.split() == ["0", "1", "2", "/dev/null"]
 
 
@@ -84,7 +88,10 @@ def test_output_comes_while_the_command_runs(workspace: Workspace) -> None:
 
 
 def test_a_slow_reader_slows_the_command(workspace: Workspace) -> None:
-    command = "for i in 1 2 3 4 5 6 7 8 9; do head -c 50000 /dev/zero | tr '\\0' x; echo $i >> progress; done"
+    command = (
+        "for i in 1 2 3 4 5 6 7 8 9; do head -c 50000 /dev/zero | tr '\\0' x; echo $i >> "
+        "progress; done"
+    )
     progress = workspace.folder / "progress"
 
     async def run() -> tuple[int, str]:
@@ -115,7 +122,9 @@ def test_a_slow_reader_slows_the_command(workspace: Workspace) -> None:
         ("printf 'a\\0b\\r\\n'", "a\0b\r\n"),
     ],
 )
-def test_bytes_become_text_wherever_they_are_split(workspace: Workspace, command: str, text: str) -> None:
+def test_bytes_become_text_wherever_they_are_split(
+    workspace: Workspace, command: str, text: str
+) -> None:
     outcome, pieces = asyncio.run(call_on(workspace, "shell", {"command": command}))
     assert (said(outcome), "".join(pieces)) == (text, text)
 
@@ -143,7 +152,10 @@ def test_endless_output_does_not_hold_up_the_time_limit(workspace: Workspace) ->
 
 @needs_proc
 def test_the_time_limit_ends_grandchildren_too(workspace: Workspace) -> None:
-    command = "sh -c 'echo $$ >> pids; sleep 60' & sh -c 'trap \"\" TERM; echo $$ >> pids; while :; do sleep 1; done'"
+    command = (
+        "sh -c 'echo $$ >> pids; sleep 60' & sh -c 'trap \"\" TERM; echo $$ >> pids; while :; do "
+        "sleep 1; done'"
+    )
     outcome = call(workspace, "shell", command=f"echo so far; {command}", timeout_s=0.5)
     assert outcome == Failed((Text("so far\n[ended: the time limit of 0.5 s was reached]"),))
     assert not [pid for pid in numbers_in(workspace.folder / "pids", 2) if alive(pid)]
@@ -158,7 +170,9 @@ def test_a_command_may_clean_up_when_its_time_is_over(workspace: Workspace) -> N
 @needs_proc
 def test_stop_ends_the_group_at_once_and_keeps_what_was_said(workspace: Workspace) -> None:
     async def run() -> object:
-        prepared = await prepare(workspace, "trap '' TERM; echo so far; sleep 60 & echo $! > pids; wait")
+        prepared = await prepare(
+            workspace, "trap '' TERM; echo so far; sleep 60 & echo $! > pids; wait"
+        )
         pieces = Pieces()
         running = asyncio.create_task(prepared.run(pieces))
         await until(lambda: bool(pieces) and written(workspace.folder / "pids"), 5)
@@ -204,7 +218,9 @@ def test_a_call_that_is_cancelled_leaves_no_process(workspace: Workspace) -> Non
             await running
 
     asyncio.run(run())
-    assert comes_true(lambda: not any(alive(pid) for pid in numbers_in(workspace.folder / "pids", 2)), 1)
+    assert comes_true(
+        lambda: not any(alive(pid) for pid in numbers_in(workspace.folder / "pids", 2)), 1
+    )
 
 
 @needs_proc
@@ -213,7 +229,9 @@ def test_output_that_cannot_be_stored_ends_the_command(workspace: Workspace) -> 
         raise ConnectionError("the lease is lost")
 
     async def run() -> None:
-        prepared = await prepare(workspace, "trap '' TERM; echo $$ > pids; echo hello; while :; do sleep 1; done")
+        prepared = await prepare(
+            workspace, "trap '' TERM; echo $$ > pids; echo hello; while :; do sleep 1; done"
+        )
         with pytest.raises(ConnectionError, match="the lease is lost"):
             await asyncio.wait_for(prepared.run(refuse), 1)
 
@@ -233,23 +251,35 @@ def test_processes_left_in_the_background_are_ended(workspace: Workspace, redire
 
 @needs_proc
 def test_processes_left_in_the_background_may_clean_up(workspace: Workspace) -> None:
-    background = "sh -c 'trap \"echo 1 > cleaned; exit\" TERM; echo 1 > ready; while :; do sleep 0.01; done'"
-    call(workspace, "shell", command=f"{background} >/dev/null 2>&1 & while [ ! -s ready ]; do sleep 0.01; done")
+    background = (
+        "sh -c 'trap \"echo 1 > cleaned; exit\" TERM; echo 1 > ready; while :; do sleep 0.01; done'"
+    )
+    call(
+        workspace,
+        "shell",
+        command=f"{background} >/dev/null 2>&1 & while [ ! -s ready ]; do sleep 0.01; done",
+    )
     assert written(workspace.folder / "cleaned")
 
 
 @needs_proc
 @pytest.mark.parametrize("keeper", ["sleep 20", "yes"])
-def test_one_that_left_the_group_with_the_output_open_is_not_waited_for(workspace: Workspace, keeper: str) -> None:
+def test_one_that_left_the_group_with_the_output_open_is_not_waited_for(
+    workspace: Workspace, keeper: str
+) -> None:
     began = time.monotonic()
-    command = f"setsid sh -c 'echo $$ > pids; exec {keeper}' & while [ ! -s pids ]; do sleep 0.01; done"
+    command = (
+        f"setsid sh -c 'echo $$ > pids; exec {keeper}' & while [ ! -s pids ]; do sleep 0.01; done"
+    )
     outcome = call(workspace, "shell", command=command)
     pid = numbers_in(workspace.folder / "pids", 1)[0]
     if keeper != "yes":  # That one ends at its next word.
         os.kill(pid, 9)
     assert comes_true(lambda: not alive(pid))
     assert time.monotonic() - began < 3
-    assert said(outcome).endswith("[the output ends here, though a process that left the group still has it open]")
+    assert said(outcome).endswith(
+        "[the output ends here, though a process that left the group still has it open]"
+    )
 
 
 def test_the_last_words_are_bounded_and_hold_nobody_up() -> None:
@@ -280,12 +310,15 @@ def test_the_last_words_are_bounded_and_hold_nobody_up() -> None:
 
 
 def test_setsid_leaves_a_process_running(workspace: Workspace) -> None:
-    command = "setsid sh -c 'echo $$ > pids; sleep 0.3; touch after' >/dev/null 2>&1 & while [ ! -s pids ]; do :; done"
+    command = (
+        "setsid sh -c 'echo $$ > pids; sleep 0.3; touch after' >/dev/null 2>&1 & while [ ! -s "
+        "pids ]; do :; done"
+    )
     assert call(workspace, "shell", command=command) == Returned()
     assert comes_true((workspace.folder / "after").exists)
 
 
-# --- between prepare and run ------------------------------------------------------------------------------------
+# --- between prepare and run ----------------------------------------------------------------------
 
 
 def test_nothing_runs_before_run(workspace: Workspace) -> None:
@@ -343,10 +376,12 @@ def test_a_gate_that_was_ended_from_outside_is_told(workspace: Workspace) -> Non
     assert asyncio.run(run()) == Failed((Text("[ended by signal 9 (SIGKILL)]"),))
 
 
-# --- environment and arguments ----------------------------------------------------------------------------------
+# --- environment and arguments --------------------------------------------------------------------
 
 
-def test_secrets_do_not_reach_the_command(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_do_not_reach_the_command(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = [
         *(
             "MY_API_KEY",
@@ -367,11 +402,21 @@ def test_secrets_do_not_reach_the_command(workspace: Workspace, monkeypatch: pyt
             "GITLAB_PAT",
         ),
     ]
-    plain = ["HOME", "LANG", "KEYBOARD", "TOKENIZERS_PARALLELISM", "MY_SETTING", "SSH_AUTH_SOCK", "PWD"]
+    plain = [
+        "HOME",
+        "LANG",
+        "KEYBOARD",
+        "TOKENIZERS_PARALLELISM",
+        "MY_SETTING",
+        "SSH_AUTH_SOCK",
+        "PWD",
+    ]
     for name in [*secret, *plain]:
         monkeypatch.setenv(name, f"value of {name}")
     monkeypatch.setenv("TERM", "xterm")
-    found = dict(line.split("=", 1) for line in said(call(workspace, "shell", command="env")).splitlines())
+    found = dict(
+        line.split("=", 1) for line in said(call(workspace, "shell", command="env")).splitlines()
+    )
     assert not [name for name in secret if name in found]
     assert [name for name in plain if name not in found] == []
     assert (found["TERM"], found["PATH"]) == ("dumb", os.environ["PATH"])
@@ -397,7 +442,9 @@ def test_secrets_do_not_reach_the_command(workspace: Workspace, monkeypatch: pyt
         ("[" * 100_000, "the arguments cannot be used"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(workspace: Workspace, arguments: str, message: str) -> None:
+def test_arguments_that_cannot_be_used_are_named(
+    workspace: Workspace, arguments: str, message: str
+) -> None:
     with pytest.raises(BadArguments, match=message):
         asyncio.run(builtin(workspace)["shell"].prepare(arguments))
 

@@ -37,7 +37,9 @@ def test_a_name_that_is_taken_meanwhile_stays_with_who_took_it(tmp_path: Path) -
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"mine"]
 
 
-def test_where_there_are_no_hard_links_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_no_hard_links_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 

@@ -66,8 +66,16 @@ async def everything(store: Store, session: str) -> tuple[object, ...]:
     """All that a reader can tell two sessions apart by."""
     glance = await store.glance(session)
     records = await read_all(store, session)
-    payloads = {hash: await store.get(hash) for record in records for hash in payloads_of(record.fact)}
-    return records, sorted(glance.drafts, key=str), encode(glance.row), payloads, await store.keys(session)
+    payloads = {
+        hash: await store.get(hash) for record in records for hash in payloads_of(record.fact)
+    }
+    return (
+        records,
+        sorted(glance.drafts, key=str),
+        encode(glance.row),
+        payloads,
+        await store.keys(session),
+    )
 
 
 async def goes_and_comes(session: str, base: int, carried: list[Carried]) -> bytes:
@@ -84,25 +92,38 @@ async def goes_and_comes(session: str, base: int, carried: list[Carried]) -> byt
 
 @pytest.mark.promise(59)
 @given(journals(tidy=False))
-def test_any_session_that_was_cut_off_at_any_moment_is_equal_in_another_store(journal: Journal) -> None:
+def test_any_session_that_was_cut_off_at_any_moment_is_equal_in_another_store(
+    journal: Journal,
+) -> None:
     carried: list[Carried] = [*journal.records, *(draft for draft in journal.drafts if draft.text)]
     asyncio.run(goes_and_comes("moved", base_of(journal.records), carried))
 
 
 @pytest.mark.promise(59)
 @given(any_records(), st.integers(-(2**63), 2**63 - 1))
-def test_facts_of_every_kind_in_any_order_are_equal_in_another_store(records: list[Record], at_ms: int) -> None:
+def test_facts_of_every_kind_in_any_order_are_equal_in_another_store(
+    records: list[Record], at_ms: int
+) -> None:
     """A store holds what was said, whether it makes sense or not."""
     facts = [record.fact for record in records if not isinstance(record.fact, SessionStarted)]
-    keyless = [fact for fact in facts if not isinstance(fact, InputAdmitted) and not payloads_of(fact)]
-    placed = [Record(seq, at_ms, fact) for seq, fact in enumerate([SessionStarted("test"), *keyless], start=1)]
+    keyless = [
+        fact for fact in facts if not isinstance(fact, InputAdmitted) and not payloads_of(fact)
+    ]
+    placed = [
+        Record(seq, at_ms, fact)
+        for seq, fact in enumerate([SessionStarted("test"), *keyless], start=1)
+    ]
     asyncio.run(goes_and_comes("moved", 0, [*placed]))
 
 
 async def test_payloads_keys_and_odd_text_come_along() -> None:
     picture = File(sha256(BODY).hexdigest(), "image/png", len(BODY))
     odd = InputAdmitted((Text("\ud800\0\ufdd0 漢"), picture), "so\ud800urce", "ke\0y")
-    records = [Record(1, 5, SessionStarted("test", name="na\udfffme")), Record(2, 4, odd), Record(3, 3, odd_named(odd))]
+    records = [
+        Record(1, 5, SessionStarted("test", name="na\udfffme")),
+        Record(2, 4, odd),
+        Record(3, 3, odd_named(odd)),
+    ]
     file = await goes_and_comes("id 漢", 0, [Payload(BODY), *records, Keyed(3, "k\ud800", 1)])
     assert file.count(b'"type":"payload"') == 1
     assert b64encode(BODY) in file
@@ -129,7 +150,9 @@ async def test_a_secret_that_is_redacted_while_it_is_exported_ends_the_export(ta
         parent = await store.create(SessionStarted("test"))
         picture = File(sha256(BODY).hexdigest(), "image/png", len(BODY))
         await store.admit(Admission(input=said(SECRET), session=parent))
-        await store.admit(Admission(input=InputAdmitted((picture,), "test"), session=parent, payloads=(BODY,)))
+        await store.admit(
+            Admission(input=InputAdmitted((picture,), "test"), session=parent, payloads=(BODY,))
+        )
         fork = await store.fork(parent, 3, SessionStarted("test"))
         lines = export(store, fork)
         seen = [await anext(lines) for _ in range(3)]
@@ -159,7 +182,9 @@ async def test_what_is_added_meanwhile_is_not_in_the_export() -> None:
 async def test_a_session_that_is_another_one_is_refused_and_stays() -> None:
     async with a_store() as store, a_store() as there:
         for which, text in ((store, "one"), (there, "two")):
-            await which.bring("id", 0, [Record(1, 0, SessionStarted("test")), Record(2, 0, said(text))])
+            await which.bring(
+                "id", 0, [Record(1, 0, SessionStarted("test")), Record(2, 0, said(text))]
+            )
         with pytest.raises(OtherContent):
             await bring(there, await exported(store, "id"))
         assert await texts(there, "id") == ["two"]
@@ -187,14 +212,16 @@ async def test_open_text_that_differs_makes_another_session() -> None:
             await bring(there, file)
 
 
-# --- files that are not as they were written ---------------------------------------------------------------------
+# --- files that are not as they were written ------------------------------------------------------
 
 
 async def a_file() -> bytes:
     async with a_store() as store:
         running = await begin(store)
         picture = File(await store.put(running.session, BODY), "image/png", len(BODY))
-        await store.admit(Admission(input=InputAdmitted((picture,), "test", "k"), session=running.session))
+        await store.admit(
+            Admission(input=InputAdmitted((picture,), "test", "k"), session=running.session)
+        )
         await store.add(running.session, [SessionRenamed("title")], "key")
         await running.write("half")
         return await exported(store, running.session)
@@ -203,7 +230,9 @@ async def a_file() -> bytes:
 def resealed(lines: list[bytes]) -> bytes:
     """The same counts, and a sum that fits: as somebody would write it who knows how."""
     body, end = b"".join(lines[:-1]), lines[-1]
-    return body + end[: end.index(b'"sha256"')] + f'"sha256":"{sha256(body).hexdigest()}"}}\n'.encode()
+    return (
+        body + end[: end.index(b'"sha256"')] + f'"sha256":"{sha256(body).hexdigest()}"}}\n'.encode()
+    )
 
 
 async def refused(file: bytes) -> Exception:
@@ -228,7 +257,9 @@ async def test_a_file_that_was_cut_anywhere_is_refused() -> None:
 def test_a_file_in_which_any_byte_was_changed_is_refused(data: st.DataObject) -> None:
     file = bytearray(asyncio.run(a_file()))
     at = data.draw(st.integers(0, len(file) - 1))
-    file[at] ^= data.draw(st.sampled_from([1, 1, 2, 4, 255]))  # a digit to a digit, a letter to a letter, most often
+    file[at] ^= data.draw(
+        st.sampled_from([1, 1, 2, 4, 255])
+    )  # a digit to a digit, a letter to a letter, most often
     asyncio.run(refused(bytes(file)))
 
 
@@ -241,8 +272,15 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "something else at the end": lambda lines: [*lines, b"{}\n"],
     "another session after it": lambda lines: [*lines, *lines],
     "a line of another kind": lambda lines: [*lines[:2], b'{"type":"note"}\n', *lines[2:]],
-    "deep nesting": lambda lines: [*lines[:2], b'{"type":"fact","seq":2,"at_ms":1,"body":' + b"[" * 5000, *lines[2:]],
-    "a number beyond numbers": lambda lines: [*lines[:2], b'{"type":"fact","seq":1e999,"at_ms":1,"body":{}}\n'],
+    "deep nesting": lambda lines: [
+        *lines[:2],
+        b'{"type":"fact","seq":2,"at_ms":1,"body":' + b"[" * 5000,
+        *lines[2:],
+    ],
+    "a number beyond numbers": lambda lines: [
+        *lines[:2],
+        b'{"type":"fact","seq":1e999,"at_ms":1,"body":{}}\n',
+    ],
 }
 
 
@@ -284,7 +322,15 @@ async def test_a_file_of_a_newer_steno_says_so() -> None:
 
 
 async def test_something_else_is_not_an_export() -> None:
-    for file in (b"", b"\n", b"{}\n", b"# hello\n", b"\x89PNG\n", b'{"type":"end"}\n', b"[" * 100_000 + b"\n"):
+    for file in (
+        b"",
+        b"\n",
+        b"{}\n",
+        b"# hello\n",
+        b"\x89PNG\n",
+        b'{"type":"end"}\n',
+        b"[" * 100_000 + b"\n",
+    ):
         assert isinstance(await refused(file), NotAnExport | FileDamaged), file[:9]
 
 
@@ -309,7 +355,9 @@ async def test_a_damaged_store_gives_no_export() -> None:
         assert isinstance(store, SqliteStore)
         writer = store.blocking._writer
         body = writer.execute("select body from facts where seq = 2").get
-        writer.execute("update facts set body = replace(body, 'hello', 'hallo') where seq = 2").fetchall()
+        writer.execute(
+            "update facts set body = replace(body, 'hello', 'hallo') where seq = 2"
+        ).fetchall()
         with pytest.raises(JournalCorrupt, match="fact 2"):
             await exported(store, running.session)
         writer.execute("update facts set body = ? where seq = 2", (body,)).fetchall()

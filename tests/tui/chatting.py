@@ -84,7 +84,9 @@ class Person:
         def rests() -> bool:
             chat, watched = self.chat, self.chat.watched
             under_way = chat._jobs and len(chat.screen_stack) == 1
-            return "ready" in self.status() and not (under_way or watched.driving or watched._wake.is_set())
+            return "ready" in self.status() and not (
+                under_way or watched.driving or watched._wake.is_set()
+            )
 
         await self.until(rests, "rest")
 
@@ -133,7 +135,9 @@ async def chatting(
             await chat.watched.leave(2.0)
 
 
-def chat_with(world: World, talk: Callable[[Person], Awaitable[None]], session: str | None = None, **how: Any) -> None:
+def chat_with(
+    world: World, talk: Callable[[Person], Awaitable[None]], session: str | None = None, **how: Any
+) -> None:
     """Run a whole talk."""
 
     async def whole() -> None:

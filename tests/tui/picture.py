@@ -1,4 +1,5 @@
-"""`python -m tests.tui.picture`: paints docs/images/chat.svg, the picture in the README, from a real talk."""
+"""`python -m tests.tui.picture`: paints docs/images/chat.svg, the picture in the README, from a
+real talk."""
 
 import asyncio
 import json
@@ -37,7 +38,10 @@ async def paint() -> str:
         (world.work / "journal.md").write_text("# Journal\n")
         server.replies = [
             Reply((_ANSWER,)),
-            Reply(("Let me look first.",), tools=(("shell", json.dumps({"command": "ls && wc -w *.md"})),)),
+            Reply(
+                ("Let me look first.",),
+                tools=(("shell", json.dumps({"command": "ls && wc -w *.md"})),),
+            ),
             Reply(("There is one file. I would put a note into it.",), tools=(_write(),)),
         ]
         async with chatting(world, size=SIZE) as person:

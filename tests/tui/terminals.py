@@ -19,7 +19,11 @@ class FullScreen(Terminal):
     """What `seen` gives is the screen as it stands, not everything that was ever written to it."""
 
     def __init__(self, world: World, *words: str, columns: int = 80, lines: int = 24) -> None:
-        world.environment |= {"TERM": KIND, "COLUMNS": "80", "LINES": "24"}  # as a shell may have exported them
+        world.environment |= {
+            "TERM": KIND,
+            "COLUMNS": "80",
+            "LINES": "24",
+        }  # as a shell may have exported them
         self.display = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.display)
         self._fed = 0
@@ -52,13 +56,22 @@ class FullScreen(Terminal):
 
 def _known(data: bytes) -> bytes:
     """Without questions to the terminal that the emulator takes for text."""
-    for question in (b"\x1b[?2026$p", b"\x1b[?2048$p", b"\x1b[>25u", b"\x1b[<u", b"\x1b]11;?\x1b\\", b"\x1b[c"):
+    for question in (
+        b"\x1b[?2026$p",
+        b"\x1b[?2048$p",
+        b"\x1b[>25u",
+        b"\x1b[<u",
+        b"\x1b]11;?\x1b\\",
+        b"\x1b[c",
+    ):
         data = data.replace(question, b"")
     return data
 
 
 @contextmanager
-def full_screen(world: World, *words: str, columns: int = 80, lines: int = 24) -> Iterator[FullScreen]:
+def full_screen(
+    world: World, *words: str, columns: int = 80, lines: int = 24
+) -> Iterator[FullScreen]:
     opened = FullScreen(world, *words, columns=columns, lines=lines)
     try:
         yield opened

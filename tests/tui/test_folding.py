@@ -32,7 +32,12 @@ from tests.journal.folding import in_place, said
 from tests.service.test_pages import paged
 
 CALL = ToolCall("a", "shell", '{"command": "ls"}')
-CALLED = [said("go"), TurnStarted(Takes(1)), StepStarted("m"), StepSealed(3, (Reasoning("hm"), Text("I will."), CALL))]
+CALLED = [
+    said("go"),
+    TurnStarted(Takes(1)),
+    StepStarted("m"),
+    StepSealed(3, (Reasoning("hm"), Text("I will."), CALL)),
+]
 
 
 def blocks(*facts: object) -> list[Block]:
@@ -66,21 +71,40 @@ def test_a_card_says_what_became_of_its_call() -> None:
 
 
 def test_how_long_a_call_took_is_said_only_where_that_is_known() -> None:
-    for outcome, took_ms in ((Returned((Text("x"),)), 1_000), (Unknown(), None)):  # recovered when somebody came by
+    for outcome, took_ms in (
+        (Returned((Text("x"),)), 1_000),
+        (Unknown(), None),
+    ):  # recovered when somebody came by
         call = blocks(*CALLED, ToolStarted(3, "a"), ToolSettled(3, "a", outcome, 5))[-1]
         assert isinstance(call, Call)
         assert call.took_ms == took_ms
 
 
 def test_a_fallback_is_a_notice_where_it_takes_over_and_where_it_is_over() -> None:
-    taken_over = [StepLost(4, "no_key", "yes"), ContextSet("b", instead_of="a"), ContextSet("b", "s", instead_of="a")]
-    found = blocks(said("go"), TurnStarted(Takes(1)), ContextSet("a"), StepStarted("a"), *taken_over, ContextSet("a"))
+    taken_over = [
+        StepLost(4, "no_key", "yes"),
+        ContextSet("b", instead_of="a"),
+        ContextSet("b", "s", instead_of="a"),
+    ]
+    found = blocks(
+        said("go"),
+        TurnStarted(Takes(1)),
+        ContextSet("a"),
+        StepStarted("a"),
+        *taken_over,
+        ContextSet("a"),
+    )
     told = [block.text for block in found if isinstance(block, Notice)]
     assert told[1:] == ["b answers the rest of this turn instead of a", "a answers from here on"]
 
 
 def test_the_end_of_a_turn_that_is_not_done_is_a_notice_behind_it() -> None:
-    found = blocks(*CALLED, ToolSettled(3, "a", Refused("no")), TurnEnded(2, "interrupted", "killed"), said("next"))
+    found = blocks(
+        *CALLED,
+        ToolSettled(3, "a", Refused("no")),
+        TurnEnded(2, "interrupted", "killed"),
+        said("next"),
+    )
     assert isinstance(found[-1], Notice)
     assert "killed" in found[-1].text
 
@@ -113,14 +137,21 @@ def test_why_a_turn_failed_is_said_once() -> None:
     found = blocks(*asked, lost, TurnEnded(2, "failed", "refused", "no such thing"))
     notices = [block.text for block in found if isinstance(block, Notice)]
     assert len(notices) == 1
-    assert notices[0].startswith("failed: the provider refused the request; no such thing. Everything is kept")
+    assert notices[0].startswith(
+        "failed: the provider refused the request; no such thing. Everything is kept"
+    )
     assert len(blocks(*asked, lost, TurnEnded(2, "failed", "unreachable"))) == 3
 
 
 def test_what_codex_says_to_do_is_not_contradicted() -> None:
     """A prompt that it does not take at all is no shorter after a compaction."""
-    too_long = TurnEnded(3, "failed", "too_long", "Input exceeds the maximum length. Put the text into a file.")
-    for model, mend in (("codex:m", "/retry runs it again"), ("m", "/compact makes it shorter, then /retry")):
+    too_long = TurnEnded(
+        3, "failed", "too_long", "Input exceeds the maximum length. Put the text into a file."
+    )
+    for model, mend in (
+        ("codex:m", "/retry runs it again"),
+        ("m", "/compact makes it shorter, then /retry"),
+    ):
         asked = (ContextSet(model), said("go"), TurnStarted(Takes(2)))
         *_, told = blocks(*asked, too_long)
         assert isinstance(told, Notice)
@@ -136,14 +167,22 @@ def test_the_screen_has_the_messages_of_the_transcript_in_its_order(journal: obj
         view.apply(record)
         folded.apply(record)
     spoken = [m for m in view.messages if m.role != "tool" and m.state not in ("pending", "lost")]
-    shown = [block for block in folded.blocks() if isinstance(block, Said | Answer) and block.state != "streaming"]
+    shown = [
+        block
+        for block in folded.blocks()
+        if isinstance(block, Said | Answer) and block.state != "streaming"
+    ]
     with_text = [message.seq for message in spoken if message.text or message.role == "user"]
     assert [block.seq for block in shown if block.text or isinstance(block, Said)] == with_text
-    assert [said.seq for said in folded.waiting()] == [m.seq for m in view.messages if m.state == "pending"]
+    assert [said.seq for said in folded.waiting()] == [
+        m.seq for m in view.messages if m.state == "pending"
+    ]
 
 
 @given(journals(), st.integers(1, 40))
-def test_pages_put_one_before_the_other_give_the_screen_of_the_whole(journal: object, facts_min: int) -> None:
+def test_pages_put_one_before_the_other_give_the_screen_of_the_whole(
+    journal: object, facts_min: int
+) -> None:
     records: list[Record] = journal.records  # type: ignore[attr-defined]
     pages = asyncio.run(paged(records, facts_min))
     whole, last = Folded.empty(), Folded.empty()

@@ -1,6 +1,8 @@
-"""The real program on a real terminal: stopped, left, hung up, ended and killed, at several moments of a turn.
+"""The real program on a real terminal: stopped, left, hung up, ended and killed, at several moments
+of a turn.
 
-Whatever happens, what was on the screen is stored, the turn has an ending, and no process of a tool is left.
+Whatever happens, what was on the screen is stored, the turn has an ending, and no process of a tool
+is left.
 """
 
 import contextlib
@@ -98,7 +100,8 @@ ENDS = {
 
 
 def outcome(way: str, moment: str) -> tuple[str | None, str]:
-    """How the turn ends: a call that waits for an answer goes on waiting unless a person stopped the turn."""
+    """How the turn ends: a call that waits for an answer goes on waiting unless a person stopped
+    the turn."""
     if way in ("stop", "twice"):
         return "interrupted", "user"
     if moment == "question":
@@ -110,7 +113,9 @@ def outcome(way: str, moment: str) -> tuple[str | None, str]:
 @pytest.mark.promise(6)
 @pytest.mark.promise(9)
 @pytest.mark.promise(34)
-@pytest.mark.parametrize(("moment", "way"), rotating([(moment, way) for moment in MOMENTS for way in WAYS], 4))
+@pytest.mark.parametrize(
+    ("moment", "way"), rotating([(moment, way) for moment in MOMENTS for way in WAYS], 4)
+)
 def test_however_a_chat_is_left_what_was_shown_is_stored_and_no_tool_is_left(
     world: World, server: ModelServer, moment: str, way: str
 ) -> None:
@@ -139,20 +144,26 @@ def check(world: World, moment: str, way: str, shown: str, in_time: bool) -> Non
     said = "".join(message["text"] for message in world.messages(id, "assistant"))
     assert said == shown
     assert (turn["outcome"], turn["cause"]) == outcome(way, moment)
-    if way == "kill" or not in_time:  # nobody was left to say so: the next one to open a session does
+    if (
+        way == "kill" or not in_time
+    ):  # nobody was left to say so: the next one to open a session does
         world.steno("run", "another session", "--model", "scripted:echo")
     assert world.show(id)["ended"] in (ENDS[way], "killed" if not in_time else ENDS[way])
     group = group_of(world)
     if moment == "tool":
         assert group is not None
-        if way == "kill":  # whoever starts next asks it to end; what is deaf to that is ended by the next runner
+        if (
+            way == "kill"
+        ):  # whoever starts next asks it to end; what is deaf to that is ended by the next runner
             world.steno("undo", id)
         wait_until(lambda: is_gone(group), "the end of the tool's process group")
     else:
         assert group is None
 
 
-def test_ctrl_d_leaves_when_nothing_is_typed_and_nothing_runs(world: World, server: ModelServer) -> None:
+def test_ctrl_d_leaves_when_nothing_is_typed_and_nothing_runs(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang")]
     with full_screen(world) as chat:
         chat.wait_seen("○ ready")
@@ -200,16 +211,31 @@ def test_the_terminal_is_as_it_was_after_leaving(world: World) -> None:
         chat.type("/quit\r")
         assert chat.end() == 0
         written = chat.everything()
-    for on, off in (("?1049h", "?1049l"), ("?25l", "?25h"), ("?2004h", "?2004l"), ("?1000h", "?1000l")):
+    for on, off in (
+        ("?1049h", "?1049l"),
+        ("?25l", "?25h"),
+        ("?2004h", "?2004l"),
+        ("?1000h", "?1000l"),
+    ):
         assert written.rindex(off) > written.rindex(on)
 
 
-def test_a_terminal_that_stops_reading_does_not_stop_the_turn(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(tuple(f"line {i} of many, so that there is much to be painted\n\n" for i in range(3_000)))]
+def test_a_terminal_that_stops_reading_does_not_stop_the_turn(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(
+            tuple(
+                f"line {i} of many, so that there is much to be painted\n\n" for i in range(3_000)
+            )
+        )
+    ]
     with full_screen(world) as chat:
         chat.wait_seen("○ ready")
         chat.type("go\r")
-        wait_until(lambda: len(server.requests) == 1, "the request")  # and nothing is read from here on
+        wait_until(
+            lambda: len(server.requests) == 1, "the request"
+        )  # and nothing is read from here on
         id = world.only_session()
         wait_until(lambda: world.show(id)["turns"][0]["outcome"] == "done", "the end of the turn")
         chat.wait_seen("line 2999")

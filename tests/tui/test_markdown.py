@@ -26,7 +26,10 @@ def plain(lines: list[Line]) -> list[str]:
 
 
 @example([BLOCKS[4], BLOCKS[4]], [1])
-@given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=8), st.lists(st.integers(1, 30), min_size=1))
+@given(
+    st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=8),
+    st.lists(st.integers(1, 30), min_size=1),
+)
 def test_what_grows_ends_as_what_came_at_once(blocks: list[str], sizes: list[int]) -> None:
     text = "".join(blocks)
     growing, at, i = Growing(DARK, 60, 0), 0, 0
@@ -39,7 +42,8 @@ def test_what_grows_ends_as_what_came_at_once(blocks: list[str], sizes: list[int
 
 
 def _without_joins(lines: list[str]) -> list[str]:
-    """Two lists in a row are one list where they come at once; the blank line between them says nothing."""
+    """Two lists in a row are one list where they come at once; the blank line between them says
+    nothing."""
     return [line for line in lines if line]
 
 
@@ -65,9 +69,13 @@ def test_the_output_of_a_command_is_shown_without_its_colours_and_as_it_was_over
     assert output("\x1b[31mred\x1b[0m\r\n10%\r50%\r100%\n") == "red\n100%\n"
 
 
-def test_a_table_keeps_its_columns_to_their_side_and_shows_every_cell_however_many_there_are() -> None:
+def test_a_table_keeps_its_columns_to_their_side_and_shows_every_cell_however_many_there_are() -> (
+    None
+):
     found = plain(
-        Painter(DARK, 40).lines("| of | sum | mid |\n|---|---:|:---:|\n| a | 7 | x |\n| b | 22,000 | words |\n")
+        Painter(DARK, 40).lines(
+            "| of | sum | mid |\n|---|---:|:---:|\n| a | 7 | x |\n| b | 22,000 | words |\n"
+        )
     )
     assert found == [
         "of │    sum │  mid",

@@ -1,4 +1,5 @@
-"""The painted screen, compared by equality with pictures of it in golden/: its text, and of a talk its colours too.
+"""The painted screen, compared by equality with pictures of it in golden/: its text, and of a talk
+its colours too.
 
     STENO_TESTS_PAINT=1 pytest tests/tui/test_pictures.py     paints them anew; look at what changed before you keep it
 
@@ -41,7 +42,9 @@ def height(hour: int) -> float:
 |---|---|
 | Fundy | 16 m |
 """
-LOOK = Reply(("Let me look.",), tools=(("shell", json.dumps({"command": r"printf 'low\nhigh\n'"})),))
+LOOK = Reply(
+    ("Let me look.",), tools=(("shell", json.dumps({"command": r"printf 'low\nhigh\n'"})),)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +75,13 @@ def picture(person: Person, coloured: bool) -> str:
 
 
 def colours(person: Person) -> str:
-    """Line by line, each stretch in one style: the style, then the text. The cursor blinks, so its line is left out."""
+    """Line by line, each stretch in one style: the style, then the text. The cursor blinks, so its
+    line is left out."""
     found = []
     typing = person.chat.query_one(Composer).region.y
-    for number, strip in enumerate(person.chat.screen._compositor.render_strips(person.chat.screen.size)):
+    for number, strip in enumerate(
+        person.chat.screen._compositor.render_strips(person.chat.screen.size)
+    ):
         found.append(f"--- {number}")
         if number == typing:
             continue
@@ -91,7 +97,9 @@ def test_the_first_screen_of_a_user_with_no_key(world: World, size: tuple[int, i
     wiring = wiring_of(world)
 
     async def talk(person: Person) -> None:
-        wiring.where = replace(wiring.where, home=Path("~/.steno"))  # the real one has another length each time
+        wiring.where = replace(
+            wiring.where, home=Path("~/.steno")
+        )  # the real one has another length each time
         person.chat.welcome()
         await person.sees("F1 or /help")
         await compare(person, f"first-{size[0]}")
@@ -100,7 +108,9 @@ def test_the_first_screen_of_a_user_with_no_key(world: World, size: tuple[int, i
 
 
 @pytest.mark.parametrize("shade", ["dark", "light"])
-def test_a_talk_with_markdown_code_and_a_card(world: World, server: ModelServer, shade: Shade) -> None:
+def test_a_talk_with_markdown_code_and_a_card(
+    world: World, server: ModelServer, shade: Shade
+) -> None:
     server.replies = [Reply((ANSWER,)), LOOK, Reply(("It is high.",))]
 
     async def talk(person: Person) -> None:

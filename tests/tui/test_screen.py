@@ -1,4 +1,5 @@
-"""The screen itself: commands, completion, help, copying, colours, sizes, and what a first-time user is told."""
+"""The screen itself: commands, completion, help, copying, colours, sizes, and what a first-time
+user is told."""
 
 import asyncio
 import json
@@ -24,7 +25,9 @@ from tests.tui.chatting import Person, chat_with, chatting, wiring_of
 PNG = png()
 
 
-def test_commands_are_completed_and_tab_takes_the_chosen_one(world: World, server: ModelServer) -> None:
+def test_commands_are_completed_and_tab_takes_the_chosen_one(
+    world: World, server: ModelServer
+) -> None:
     async def talk(person: Person) -> None:
         await person.type("/re")
         await person.sees("/resume ID", "/retry", "/rename TITLE")
@@ -62,7 +65,9 @@ def test_what_follows_steer_is_said_as_it_was_typed(world: World, server: ModelS
         await person.rests()
 
     chat_with(world, talk)
-    assert [one["text"] for one in world.messages(world.only_session(), "user")] == ["  if x:\n    y()\n"]
+    assert [one["text"] for one in world.messages(world.only_session(), "user")] == [
+        "  if x:\n    y()\n"
+    ]
 
 
 def test_a_command_that_does_not_exist_is_not_said(world: World, server: ModelServer) -> None:
@@ -75,7 +80,9 @@ def test_a_command_that_does_not_exist_is_not_said(world: World, server: ModelSe
         await person.sees("▌ /etc/hosts is what?")
 
     chat_with(world, talk)
-    assert [message["text"] for message in world.messages(world.only_session(), "user")] == ["/etc/hosts is what?"]
+    assert [message["text"] for message in world.messages(world.only_session(), "user")] == [
+        "/etc/hosts is what?"
+    ]
 
 
 def test_help_names_every_key_and_command(world: World, server: ModelServer) -> None:
@@ -116,14 +123,20 @@ def test_a_copy_goes_to_the_clipboard_of_the_terminal(world: World, server: Mode
         await person.until(lambda: person.chat.clipboard == "*the* answer", "the copy")
         await person.sees("12 characters copied")
         line, typing, status = person.screen().splitlines()[-3:]
-        assert (set(line), typing.strip(), status.strip()[:7]) == ({"─"}, ">", "○ ready")  # nothing lies over them
+        assert (set(line), typing.strip(), status.strip()[:7]) == (
+            {"─"},
+            ">",
+            "○ ready",
+        )  # nothing lies over them
         await person.press("tab", "up", "c")
         await person.until(lambda: person.chat.clipboard == "go", "the copy of a message")
 
     chat_with(world, talk)
 
 
-def test_plain_text_has_nothing_that_a_copy_must_be_cleaned_of(world: World, server: ModelServer) -> None:
+def test_plain_text_has_nothing_that_a_copy_must_be_cleaned_of(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("*the* answer",))]
 
     async def talk(person: Person) -> None:
@@ -139,7 +152,9 @@ def test_plain_text_has_nothing_that_a_copy_must_be_cleaned_of(world: World, ser
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])
-def test_the_screen_is_whole_in_any_size(world: World, server: ModelServer, size: tuple[int, int]) -> None:
+def test_the_screen_is_whole_in_any_size(
+    world: World, server: ModelServer, size: tuple[int, int]
+) -> None:
     server.replies = [
         Reply(("| a | b |\n|---|---|\n| one long cell of a table | two |\n\n" + "word " * 60,)),
         Reply(("It.",), tools=(("shell", json.dumps({"command": "echo " + "x" * 300})),)),
@@ -160,7 +175,9 @@ def test_the_screen_is_whole_in_any_size(world: World, server: ModelServer, size
     chat_with(world, talk, size=size)
 
 
-def test_a_resize_lays_everything_out_anew_and_keeps_the_end(world: World, server: ModelServer) -> None:
+def test_a_resize_lays_everything_out_anew_and_keeps_the_end(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply((" ".join(f"word{i}" for i in range(200)),))]
 
     async def talk(person: Person) -> None:
@@ -174,7 +191,9 @@ def test_a_resize_lays_everything_out_anew_and_keeps_the_end(world: World, serve
     chat_with(world, talk)
 
 
-def test_a_first_time_user_is_told_about_the_local_model_and_keys(world: World, server: ModelServer) -> None:
+def test_a_first_time_user_is_told_about_the_local_model_and_keys(
+    world: World, server: ModelServer
+) -> None:
     for name in ("STENO_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         world.environment.pop(name)
 
@@ -191,7 +210,9 @@ def test_an_ephemeral_session_says_so_all_the_time(world: World, server: ModelSe
 
     async def talk(person: Person) -> None:
         await person.sees("promises 1, 2, 5 and 37")
-        assert "is killed\n" not in person.screen()  # where it is broken into lines, the screen says
+        assert (
+            "is killed\n" not in person.screen()
+        )  # where it is broken into lines, the screen says
         await person.say("go")
         await person.sees("ok", "ephemeral: nothing is kept", "in memory")
 
@@ -205,7 +226,9 @@ def test_files_and_images_go_with_the_next_input(world: World, server: ModelServ
 
     async def talk(person: Person) -> None:
         await person.say(f"/attach {world.work / 'note.txt'}")
-        await person.say(f"/attach {world.work}/a\\ picture.png")  # as a terminal writes a file that is dropped on it
+        await person.say(
+            f"/attach {world.work}/a\\ picture.png"
+        )  # as a terminal writes a file that is dropped on it
         await person.say(f"/attach {(world.work / 'note.txt').as_uri()}")
         await person.sees(f"+ attached a picture.png ({len(PNG)} B)\n + attached note.txt (17 B)")
         await person.say("/detach")
@@ -233,12 +256,16 @@ def test_files_and_images_go_with_the_next_input(world: World, server: ModelServ
     assert second["attachments"] == []
 
 
-def test_what_cannot_be_attached_is_said_and_nothing_that_was_typed_is_lost(world: World, server: ModelServer) -> None:
+def test_what_cannot_be_attached_is_said_and_nothing_that_was_typed_is_lost(
+    world: World, server: ModelServer
+) -> None:
     missing = world.work / "missing.png"
 
     async def talk(person: Person) -> None:
         await person.say(f"/attach {missing}")
-        await person.sees("missing.png cannot be read: No such file or directory; nothing was stored")
+        await person.sees(
+            "missing.png cannot be read: No such file or directory; nothing was stored"
+        )
         assert person.chat.query_one(Composer).text == f"/attach {missing}"
         missing.write_bytes(PNG)
         await person.press("enter")
@@ -250,7 +277,9 @@ def test_what_cannot_be_attached_is_said_and_nothing_that_was_typed_is_lost(worl
     assert b64encode(PNG).decode() in json.dumps(server.requests[-1]["messages"])
 
 
-def test_an_input_that_is_taken_back_says_which_files_it_had(world: World, server: ModelServer) -> None:
+def test_an_input_that_is_taken_back_says_which_files_it_had(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("first",), then="hang")]
     (world.work / "note.txt").write_text("remember the milk")
 
@@ -267,7 +296,9 @@ def test_an_input_that_is_taken_back_says_which_files_it_had(world: World, serve
     chat_with(world, talk)
 
 
-def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(world: World, server: ModelServer) -> None:
+def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(
+    world: World, server: ModelServer
+) -> None:
     async def whole() -> None:
         gone = asyncio.Event()
 
@@ -277,8 +308,16 @@ def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(world: World, 
 
         async with chatting(world) as person:
             chat = person.chat
-            acts = (chat.begin, chat.welcome, chat._paint, chat._tick, lambda: chat.restyle("light"))
-            tasks = [chat.do(late(act)) for act in acts] + [chat.do(late(lambda: chat.failed("too late")))]
+            acts = (
+                chat.begin,
+                chat.welcome,
+                chat._paint,
+                chat._tick,
+                lambda: chat.restyle("light"),
+            )
+            tasks = [chat.do(late(act)) for act in acts] + [
+                chat.do(late(lambda: chat.failed("too late")))
+            ]
         gone.set()
         await asyncio.gather(*tasks)
         assert [note.text for note, _ in chat._notes if "something went wrong" in note.text] == []
@@ -288,7 +327,9 @@ def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(world: World, 
     asyncio.run(whole())
 
 
-def test_the_status_line_says_model_tokens_context_and_durability(world: World, server: ModelServer) -> None:
+def test_the_status_line_says_model_tokens_context_and_durability(
+    world: World, server: ModelServer
+) -> None:
     wiring = wiring_of(world)
     wiring.config = replace(wiring.config, model=replace(wiring.config.model, context_tokens=100))
 
@@ -301,14 +342,28 @@ def test_the_status_line_says_model_tokens_context_and_durability(world: World, 
 
 
 def test_light_and_dark_are_both_readable(world: World, server: ModelServer) -> None:
-    """The contrast of what carries meaning is that of WCAG AA, 4.5 to 1; that of what stands beside it, 3 to 1."""
+    """The contrast of what carries meaning is that of WCAG AA, 4.5 to 1; that of what stands beside
+    it, 3 to 1."""
     from steno.tui.palette import PALETTES
 
     for palette in PALETTES.values():
         for ground in (palette.ground, palette.raised, palette.chosen):
-            for colour in (palette.text, palette.heading, palette.accent, palette.good, palette.warn, palette.bad):
+            for colour in (
+                palette.text,
+                palette.heading,
+                palette.accent,
+                palette.good,
+                palette.warn,
+                palette.bad,
+            ):
                 assert contrast(colour, ground) >= 4.5, (colour, ground)
-            for colour in (palette.soft, palette.comment, palette.keyword, palette.string, palette.number):
+            for colour in (
+                palette.soft,
+                palette.comment,
+                palette.keyword,
+                palette.string,
+                palette.number,
+            ):
                 assert contrast(colour, ground) >= 3, (colour, ground)
 
 
@@ -319,7 +374,9 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -354,7 +411,9 @@ def test_the_mouse_unfolds_a_card_and_scrolls(world: World, server: ModelServer)
     chat_with(world, talk)
 
 
-def test_memory_says_what_the_session_is_told_of_earlier_ones(world: World, server: ModelServer) -> None:
+def test_memory_says_what_the_session_is_told_of_earlier_ones(
+    world: World, server: ModelServer
+) -> None:
     async def talk(person: Person) -> None:
         await person.say("/memory")
         await person.sees("there is no session yet")
@@ -402,6 +461,11 @@ def test_what_was_typed_before_the_chat_was_there_is_in_the_input() -> None:
 
 
 def test_nothing_loads_the_screen_before_the_chat_starts() -> None:
-    script = "import sys, steno, steno.cli.commands; print([m for m in ('textual', 'rich') if m in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    script = (
+        "import sys, steno, steno.cli.commands; print([m for m in ('textual', 'rich') if m in "
+        "sys.modules])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
     assert told.stdout.strip() == "[]"

@@ -1,4 +1,5 @@
-"""Sessions in the chat: found, resumed, renamed, deleted, forked and edited; what was left open is said."""
+"""Sessions in the chat: found, resumed, renamed, deleted, forked and edited; what was left open is
+said."""
 
 import asyncio
 import json
@@ -50,7 +51,9 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
         await person.sees("about the mountains")
         await person.press(*"test")  # also the name of the model of both
         rows = re.compile("mountains.*about the sea", re.DOTALL)
-        await person.until(lambda: rows.search(person.screen()) is not None, "the one that is called so first")
+        await person.until(
+            lambda: rows.search(person.screen()) is not None, "the one that is called so first"
+        )
         await person.press("ctrl+u", *"sea")
         await person.sees_no_more("about the mountains")
         await person.press("enter")
@@ -111,7 +114,9 @@ def test_a_list_that_cannot_be_read_to_its_end_says_so(
     chat_with(world, talk)
 
 
-def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(world: World, server: ModelServer) -> None:
+def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(
+    world: World, server: ModelServer
+) -> None:
     for text in ("tides", "tea one", "tea two"):
         said(world, text)
 
@@ -135,7 +140,9 @@ def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(wor
     chat_with(world, talk)
 
 
-def test_a_row_of_the_list_fits_any_width(world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_the_list_fits_any_width(
+    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wide characters too: a session has one line, and the border of the list stays straight."""
     monkeypatch.setattr(telling, "ago", lambda at_ms, now_s: "just now")
     titles = ["about the mountains " * 5, "山の話をしよう。" * 9, "🏔️👩‍👩‍👧 " * 20, "short"]
@@ -145,17 +152,30 @@ def test_a_row_of_the_list_fits_any_width(world: World, server: ModelServer, mon
 
     async def talk(person: Person) -> None:
         def rows() -> list[str]:
-            return [line for line in person.screen().splitlines() if any(title in line for title in shown)]
+            return [
+                line
+                for line in person.screen().splitlines()
+                if any(title in line for title in shown)
+            ]
 
         def straight(beside: str) -> bool:
             borders = [line for line in person.screen().splitlines() if line.endswith("╮")]
             ends = {cell_len(line) for line in borders + rows()}
-            fits = len(rows()) == len(titles) and len(ends) == 1 and max(ends) <= person.chat.size.width
+            fits = (
+                len(rows()) == len(titles)
+                and len(ends) == 1
+                and max(ends) <= person.chat.size.width
+            )
             cut = ["…" in row for row in rows()] == ["short" not in row for row in rows()]
             return fits and cut and all(row.endswith(f"{beside} │") for row in rows())
 
         await person.press("ctrl+o")
-        for width, beside in ((80, "2 msg  just now"), (60, "2 msg  just now"), (40, "just now"), (24, "")):
+        for width, beside in (
+            (80, "2 msg  just now"),
+            (60, "2 msg  just now"),
+            (40, "just now"),
+            (24, ""),
+        ):
             await person.pilot.resize_terminal(width, 24)
             await person.until(lambda beside=beside: straight(beside), f"a list in {width} columns")  # type: ignore[misc]
 
@@ -204,7 +224,9 @@ def test_this_session_is_renamed_and_deleted_by_commands(world: World, server: M
     assert world.sessions() == []
 
 
-def test_messages_are_chosen_with_keys_forked_hidden_and_rewound(world: World, server: ModelServer) -> None:
+def test_messages_are_chosen_with_keys_forked_hidden_and_rewound(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("answer one",)), Reply(("answer two",)), Reply(("after all",))]
     id = said(world, "question one", "question two")
 
@@ -247,7 +269,12 @@ def test_what_cannot_be_done_says_what_to_do(world: World, server: ModelServer) 
         await person.sees("no session 'zzzz'", "Ctrl-O lists those that there are")
         await person.say("/model anthropic:other")
         await person.say("two")
-        await person.sees("wants a key", "Everything is kept; start steno with its key", "ANTHROPIC_API_KEY", "/model")
+        await person.sees(
+            "wants a key",
+            "Everything is kept; start steno with its key",
+            "ANTHROPIC_API_KEY",
+            "/model",
+        )
         await person.say("/model openai-chat:test")
         await person.say("/retry")
         await person.until(lambda: len(server.requests) == 3, "another request")
@@ -269,7 +296,9 @@ def test_undo_and_redo(world: World, server: ModelServer) -> None:
     chat_with(world, talk, id)
 
 
-def test_the_model_is_switched_by_a_fact_and_checked_first(world: World, server: ModelServer) -> None:
+def test_the_model_is_switched_by_a_fact_and_checked_first(
+    world: World, server: ModelServer
+) -> None:
     id = said(world, "one")
 
     async def talk(person: Person) -> None:
@@ -307,7 +336,9 @@ def test_the_model_that_the_chat_is_started_with_answers_in_a_session_that_had_a
     assert server.requests[-1]["model"] == "other"
 
 
-def test_what_is_said_to_a_model_that_cannot_be_used_stays_in_the_input(world: World, server: ModelServer) -> None:
+def test_what_is_said_to_a_model_that_cannot_be_used_stays_in_the_input(
+    world: World, server: ModelServer
+) -> None:
     id = said(world, "one")
     wiring = wiring_of(world)
 
@@ -336,7 +367,9 @@ def test_compaction_on_demand_says_what_came_of_it(world: World, server: ModelSe
 
 
 @pytest.mark.promise(34)
-def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(world: World, server: ModelServer) -> None:
+def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("half of ",), then="hang"), Reply(("the rest",))]
     with elsewhere(world, "run", "tell me") as running:
         running.wait_shown("half of ")
@@ -344,7 +377,9 @@ def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(world: World, s
 
     async def talk(person: Person) -> None:
         await person.sees(
-            "half of", "process was killed", "/continue takes it up, /retry runs it again, /undo forgets it"
+            "half of",
+            "process was killed",
+            "/continue takes it up, /retry runs it again, /undo forgets it",
         )
         said = person.screen().rpartition("\n")[0]
         assert said.count("/continue") == 1  # what to do is said once, and not of turns of long ago
@@ -356,7 +391,9 @@ def test_resuming_says_what_was_cut_off_and_continue_takes_it_up(world: World, s
     chat_with(world, talk, world.only_session())
 
 
-def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, server: ModelServer) -> None:
+def test_resuming_says_which_inputs_wait_and_continue_runs_them(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang"), Reply(("second answer",))]
 
     async def talk(person: Person) -> None:
@@ -371,7 +408,9 @@ def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, se
             running.kill()
 
     async def resume(person: Person) -> None:
-        await person.sees("an input waits unanswered", "queued  two", "ready  /continue takes it up")
+        await person.sees(
+            "an input waits unanswered", "queued  two", "ready  /continue takes it up"
+        )
         await person.type("half a thought")
         await person.press("ctrl+c")
         await person.sees("forgotten, ↑ brings it back")
@@ -387,8 +426,13 @@ def test_resuming_says_which_inputs_wait_and_continue_runs_them(world: World, se
 
 
 @pytest.mark.promise(37)
-def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(tools=(("shell", '{"command": "echo was-$((1+1))-run"}'),)), Reply(("Done.",))]
+def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(tools=(("shell", '{"command": "echo was-$((1+1))-run"}'),)),
+        Reply(("Done.",)),
+    ]
 
     async def ask(person: Person) -> None:
         await person.say("run it")
@@ -407,7 +451,9 @@ def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(world: Wo
 
 
 @pytest.mark.promise(36)
-def test_a_second_terminal_follows_says_who_runs_it_and_can_send(world: World, server: ModelServer) -> None:
+def test_a_second_terminal_follows_says_who_runs_it_and_can_send(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("a slow ", "answer"), held=True), Reply(("to the second",))]
     with elsewhere(world, "run", "go") as running:
         running.wait_shown("a slow ")
@@ -447,7 +493,9 @@ def test_a_turn_of_another_process_is_stopped_from_here(world: World, server: Mo
         assert running.end() == 130
 
 
-def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: World, server: ModelServer) -> None:
+def test_leaving_a_session_that_another_process_runs_does_not_stop_it(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going ", "on"), held=True)]
 
     async def talk(person: Person) -> None:
@@ -466,7 +514,9 @@ def test_leaving_a_session_that_another_process_runs_does_not_stop_it(world: Wor
 
 
 @pytest.mark.promise(34)
-def test_whoever_follows_a_session_sees_that_its_process_was_killed(world: World, server: ModelServer) -> None:
+def test_whoever_follows_a_session_sees_that_its_process_was_killed(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("half of ", "it"), then="hang")]
     with elsewhere(world, "run", "go") as running:
         running.wait_shown("half of it")
@@ -501,7 +551,9 @@ def test_a_session_that_is_deleted_elsewhere_says_so_and_nothing_runs_any_more(
     chat_with(world, talk)
 
 
-def test_whoever_waits_for_an_input_that_is_taken_back_is_told(world: World, server: ModelServer) -> None:
+def test_whoever_waits_for_an_input_that_is_taken_back_is_told(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("going",), then="hang")]
 
     async def talk(person: Person) -> None:
@@ -533,16 +585,24 @@ def test_a_chat_that_nobody_uses_ends_its_visit_and_the_next_message_begins_anot
         assert world.sessions()[0]["ended"] == "idle"
         await person.say("anybody?")
         await person.sees("here again")
-        await person.until(lambda: not person.service.visits.attending(person.session), "a second end")
+        await person.until(
+            lambda: not person.service.visits.attending(person.session), "a second end"
+        )
 
     chat_with(world, talk, wiring=wiring)
-    visits = [fact for fact in facts(world, world.only_session()) if isinstance(fact, SessionAttended | SessionEnded)]
+    visits = [
+        fact
+        for fact in facts(world, world.only_session())
+        if isinstance(fact, SessionAttended | SessionEnded)
+    ]
     reasons = [fact.reason if isinstance(fact, SessionEnded) else "came" for fact in visits]
     assert reasons == ["came", "idle", "came", "idle"]
 
 
 @pytest.mark.promise(46)
-def test_a_long_session_is_read_from_its_end_as_far_as_one_scrolls(world: World, server: ModelServer) -> None:
+def test_a_long_session_is_read_from_its_end_as_far_as_one_scrolls(
+    world: World, server: ModelServer
+) -> None:
     said(world, "something else")
     with steno.open(world.home / "store.db", steno.Settings(durability="process")) as chats:
         chat = chats.session("long")

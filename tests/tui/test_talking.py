@@ -1,4 +1,5 @@
-"""A talk in the chat: what is said, answered, run, asked, queued and stopped, as it stands on the screen."""
+"""A talk in the chat: what is said, answered, run, asked, queued and stopped, as it stands on the
+screen."""
 
 import json
 
@@ -32,7 +33,9 @@ def test_an_answer_is_on_the_screen_and_in_the_session(world: World, server: Mod
 
 
 def test_markdown_is_laid_out_and_code_is_coloured(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("# Title\n\n- one\n- two\n\n```python\ndef f():\n    return 1\n```\n",))]
+    server.replies = [
+        Reply(("# Title\n\n- one\n- two\n\n```python\ndef f():\n    return 1\n```\n",))
+    ]
 
     async def talk(person: Person) -> None:
         await person.say("show")
@@ -41,15 +44,22 @@ def test_markdown_is_laid_out_and_code_is_coloured(world: World, server: ModelSe
             segment.style.color.name
             for strip in person.chat.screen._compositor.render_strips(person.chat.screen.size)
             for segment in strip
-            if segment.text.strip() in ("def", "return", "1") and segment.style and segment.style.color
+            if segment.text.strip() in ("def", "return", "1")
+            and segment.style
+            and segment.style.color
         }
         assert len(colours) >= 2
 
     chat_with(world, talk)
 
 
-def test_a_tool_call_is_a_card_with_its_output_and_outcome(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("Look: ",), tools=(("shell", '{"command": "echo hello-$((6*7))"}'),)), Reply(("Done.",))]
+def test_a_tool_call_is_a_card_with_its_output_and_outcome(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(("Look: ",), tools=(("shell", '{"command": "echo hello-$((6*7))"}'),)),
+        Reply(("Done.",)),
+    ]
 
     async def talk(person: Person) -> None:
         await person.say("run it")
@@ -64,16 +74,28 @@ def test_a_tool_call_is_a_card_with_its_output_and_outcome(world: World, server:
 
 def test_of_the_long_output_of_a_call_that_failed_the_end_is_shown() -> None:
     call = Call(
-        "c1.x", 1, "shell", '{"command": "make"}', "failed", "\n".join(f"line {i}" for i in range(40)) + "\nwhy"
+        "c1.x",
+        1,
+        "shell",
+        '{"command": "make"}',
+        "failed",
+        "\n".join(f"line {i}" for i in range(40)) + "\nwhy",
     )
     for opened in (False, True):
         lines = paint(call, Look(DARK, 60, opened=opened))
         assert any("why" in segment.text for line in lines for segment in line)
-    assert any("35 lines before" in segment.text for line in paint(call, Look(DARK, 60)) for segment in line)
+    assert any(
+        "35 lines before" in segment.text
+        for line in paint(call, Look(DARK, 60))
+        for segment in line
+    )
 
 
 def test_n_denies_a_call_and_it_does_not_run(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("As you like.",))]
+    server.replies = [
+        Reply(tools=(("shell", '{"command": "touch made"}'),)),
+        Reply(("As you like.",)),
+    ]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
@@ -103,8 +125,13 @@ def test_a_key_that_was_typed_as_the_question_came_up_does_not_answer_it(
     assert not (world.work / "made").exists()
 
 
-def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(world: World, server: ModelServer) -> None:
-    server.replies = [Reply(("so ",), tools=(("shell", '{"command": "touch made"}'),), held=True), Reply(("ok",))]
+def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [
+        Reply(("so ",), tools=(("shell", '{"command": "touch made"}'),), held=True),
+        Reply(("ok",)),
+    ]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
@@ -173,7 +200,9 @@ def test_ctrl_c_stops_the_turn_and_keeps_what_was_shown(world: World, server: Mo
 
 
 @pytest.mark.promise(22)
-def test_what_is_said_during_a_turn_is_queued_and_can_be_taken_back(world: World, server: ModelServer) -> None:
+def test_what_is_said_during_a_turn_is_queued_and_can_be_taken_back(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("first",), then="hang"), Reply(("second",))]
 
     async def talk(person: Person) -> None:
@@ -191,7 +220,10 @@ def test_what_is_said_during_a_turn_is_queued_and_can_be_taken_back(world: World
         await person.rests()
 
     chat_with(world, talk)
-    said = [(message["text"], message["state"]) for message in world.messages(world.only_session(), "user")]
+    said = [
+        (message["text"], message["state"])
+        for message in world.messages(world.only_session(), "user")
+    ]
     assert sorted(said) == [("one", "complete"), ("three", "withdrawn"), ("two", "complete")]
     assert len(server.requests) == 2
     assert "three" not in json.dumps(server.requests)
@@ -210,7 +242,9 @@ def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> No
         await person.type("to the left")
         await person.press("ctrl+s")
         await person.sees("» steers  to the left")
-        await person.until(lambda: len(world.messages(person.session, "user")) == 2, "the second input")
+        await person.until(
+            lambda: len(world.messages(person.session, "user")) == 2, "the second input"
+        )
         (world.work / "steered").touch()
         await person.sees("turned", "▌ to the left")
         await person.rests()
@@ -233,7 +267,9 @@ def test_a_failed_turn_says_why_and_retry_runs_it_again(world: World, server: Mo
 
 
 @pytest.mark.promise(46)
-def test_how_a_turn_ended_stays_under_its_prompt_when_that_is_run_again(world: World, server: ModelServer) -> None:
+def test_how_a_turn_ended_stays_under_its_prompt_when_that_is_run_again(
+    world: World, server: ModelServer
+) -> None:
     stopped = Reply(("half of it", " all"), held=True)
     server.replies = [Reply(status=400), stopped, Reply(("Now it works.",))]
 
@@ -247,7 +283,13 @@ def test_how_a_turn_ended_stays_under_its_prompt_when_that_is_run_again(world: W
         await person.say("/retry")
         await person.sees("Now it works.")
         shown = person.screen()
-        ends = ["▌ try", "failed: the provider refused", "half of it", "stopped by you", "Now it works."]
+        ends = [
+            "▌ try",
+            "failed: the provider refused",
+            "half of it",
+            "stopped by you",
+            "Now it works.",
+        ]
         assert sorted(ends, key=shown.index) == ends
 
     chat_with(world, talk)
@@ -256,17 +298,24 @@ def test_how_a_turn_ended_stays_under_its_prompt_when_that_is_run_again(world: W
 def test_the_status_names_the_fallback_while_it_answers_and_then_the_sessions_own_model(
     world: World, server: ModelServer
 ) -> None:
-    world.environment |= {"STENO_MODEL_FALLBACK": "openai-chat:other", "STENO_LIMITS_ATTEMPTS_MAX": "1"}
+    world.environment |= {
+        "STENO_MODEL_FALLBACK": "openai-chat:other",
+        "STENO_LIMITS_ATTEMPTS_MAX": "1",
+    }
     held = Reply(("From ", "the other."), held=True)
     server.choose = lambda request: held if request["model"] == "other" else Reply(status=503)
 
     async def talk(person: Person) -> None:
         await person.say("hello")
         await person.sees("From")
-        await person.until(lambda: "openai-chat:other" in person.status(), "the fallback in the status")
+        await person.until(
+            lambda: "openai-chat:other" in person.status(), "the fallback in the status"
+        )
         server.go_on()
         await person.rests()
-        await person.until(lambda: "openai-chat:test" in person.status(), "the model of the session")
+        await person.until(
+            lambda: "openai-chat:test" in person.status(), "the model of the session"
+        )
 
     chat_with(world, talk)
 
@@ -287,7 +336,9 @@ def test_reasoning_is_folded_and_unfolds(world: World, server: ModelServer) -> N
     chat_with(world, talk)
 
 
-def test_several_lines_are_typed_and_pasted_and_sent_as_they_are(world: World, server: ModelServer) -> None:
+def test_several_lines_are_typed_and_pasted_and_sent_as_they_are(
+    world: World, server: ModelServer
+) -> None:
     async def talk(person: Person) -> None:
         await person.type("one")
         await person.press("ctrl+j")
@@ -300,7 +351,9 @@ def test_several_lines_are_typed_and_pasted_and_sent_as_they_are(world: World, s
     assert world.messages(world.only_session(), "user")[0]["text"] == "one\ntwo\n  three"
 
 
-def test_text_that_acts_on_terminals_is_shown_and_does_not_act(world: World, server: ModelServer) -> None:
+def test_text_that_acts_on_terminals_is_shown_and_does_not_act(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply(("red \x1b[31m and \x1b]52;c;aGk=\x07 bell \x00 end",))]
 
     async def talk(person: Person) -> None:

@@ -1,6 +1,8 @@
-"""The real program on real terminals: typed, pasted, resized, two at once, and with parts that hang."""
+"""The real program on real terminals: typed, pasted, resized, two at once, and with parts that
+hang."""
 
 import time
+from functools import partial
 
 import pytest
 
@@ -27,7 +29,9 @@ def test_what_is_typed_and_pasted_is_said_as_it_is(world: World, server: ModelSe
         chat.wait_seen("So it is.")
         chat.type(CTRL_D)
         assert chat.end() == 0
-    assert world.messages(world.only_session(), "user")[0]["text"] == "first line\n  pasted\n\ttwice\n"
+    assert (
+        world.messages(world.only_session(), "user")[0]["text"] == "first line\n  pasted\n\ttwice\n"
+    )
 
 
 @pytest.mark.promise(21)
@@ -41,14 +45,18 @@ def test_what_is_typed_right_after_enter_is_not_lost(world: World, server: Model
         chat.wait_seen("there is no command /nosuch")
         chat.wait_seen("heard line 5")
         chat.wait_seen("> /nosuch\n   and then")
-        assert [message["text"] for message in world.messages(world.only_session(), "user")] == lines
+        assert [
+            message["text"] for message in world.messages(world.only_session(), "user")
+        ] == lines
         chat.wait_seen("○ ready")
         chat.type(CTRL_C + "/new\relsewhere\r")
         chat.wait_seen("heard elsewhere")
     assert [one["title"] for one in world.sessions()] == ["elsewhere", "line 0"]
 
 
-def test_a_terminal_that_is_resized_shows_everything_in_its_new_size(world: World, server: ModelServer) -> None:
+def test_a_terminal_that_is_resized_shows_everything_in_its_new_size(
+    world: World, server: ModelServer
+) -> None:
     server.replies = [Reply((" ".join(f"word{i}" for i in range(120)),))]
     with full_screen(world, columns=100, lines=30) as chat:
         chat.wait_seen("○ ready")
@@ -56,7 +64,10 @@ def test_a_terminal_that_is_resized_shows_everything_in_its_new_size(world: Worl
         chat.wait_seen("word119")
         for columns, lines in ((40, 15), (120, 40)):
             chat.resize(columns, lines)
-            wait_until(lambda lines=lines: "ready" in chat.seen().split("\n")[lines - 1], "the last line")  # type: ignore[misc]
+            at_the_bottom = partial(
+                lambda last: "ready" in chat.seen().split("\n")[last], lines - 1
+            )
+            wait_until(at_the_bottom, "the last line")
             chat.wait_seen("word119")
 
 
@@ -64,7 +75,11 @@ def test_a_terminal_that_is_resized_shows_everything_in_its_new_size(world: Worl
 def test_a_second_terminal_sees_every_piece_and_takes_over_when_the_first_is_killed(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(("some ", "of it"), then="hang"), Reply(("and the rest",)), Reply(("answered",))]
+    server.replies = [
+        Reply(("some ", "of it"), then="hang"),
+        Reply(("and the rest",)),
+        Reply(("answered",)),
+    ]
     with full_screen(world) as first:
         first.wait_seen("○ ready")
         first.type("go\r")
@@ -86,11 +101,14 @@ def test_a_second_terminal_sees_every_piece_and_takes_over_when_the_first_is_kil
     assert len(said) == len(server.requests)
 
 
-def test_a_plugin_that_hangs_does_not_keep_anybody_from_leaving(world: World, server: ModelServer) -> None:
+def test_a_plugin_that_hangs_does_not_keep_anybody_from_leaving(
+    world: World, server: ModelServer
+) -> None:
     plugins = world.home / "plugins"
     plugins.mkdir(parents=True)
     (plugins / "slow.py").write_text(
-        "import time\nfrom steno.plugins import hookimpl\n\n@hookimpl\ndef on_session_end(): time.sleep(60)\n"
+        "import time\nfrom steno.plugins import hookimpl\n\n@hookimpl\ndef on_session_end(): "
+        "time.sleep(60)\n"
     )
     with full_screen(world) as chat:
         chat.wait_seen("○ ready")

@@ -21,7 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(parser(words).parse_args(words))
     except screen.OutputLost as error:
-        if not isinstance(error.__cause__, BrokenPipeError):  # a reader that has seen enough needs no telling
+        if not isinstance(
+            error.__cause__, BrokenPipeError
+        ):  # a reader that has seen enough needs no telling
             screen.complain(f"the output could not be written: {error}")
         return FAILED
     except KeyboardInterrupt:
@@ -37,7 +39,9 @@ def _main(options: argparse.Namespace) -> int:
         screen.show(f"steno {version('steno')}")
         return 0
     gc.disable()  # what is loaded stays, so looking through it for garbage would be a wait for nothing
-    from steno.cli import commands  # everything heavy is loaded behind the parser, so that --help stays quick
+    from steno.cli import (
+        commands,
+    )  # everything heavy is loaded behind the parser, so that --help stays quick
 
     gc.freeze()
     gc.enable()

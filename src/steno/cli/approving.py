@@ -1,4 +1,5 @@
-"""Deciding about calls, from a process that need not run them: about one that waits, and by the rules of a session."""
+"""Deciding about calls, from a process that need not run them: about one that waits, and by the
+rules of a session."""
 
 import argparse
 
@@ -14,7 +15,8 @@ DONE, FAILED = 0, 1
 async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     if (options.always or "").isdecimal():
         raise Misused(
-            f"--always {options.always}: a rule names a tool; SEQ stands before --always; nothing was decided"
+            f"--always {options.always}: a rule names a tool; SEQ stands before --always; nothing "
+            "was decided"
         )
     one = await service.approvals.choose(id, options.seq)
     allow = options.verb == "approve"
@@ -24,7 +26,9 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
         id, one.seq, "allow" if allow else "deny", "" if allow else options.reason.strip(), rules
     )
     if not first:
-        complain(f"somebody else has decided about {one.tool} at {one.seq} first; that decision stands")
+        complain(
+            f"somebody else has decided about {one.tool} at {one.seq} first; that decision stands"
+        )
         return FAILED
     view = await service.views.view(id)
     waiting = await service.approvals.pending(id)
@@ -33,7 +37,10 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     if view.owner is not None:
         show(f"{done}; the turn goes on by itself")
     elif waiting:
-        show(f"{done}; still waiting: {', '.join(f'{other.tool} at {other.seq}' for other in waiting)}")
+        show(
+            f"{done}; still waiting: "
+            f"{', '.join(f'{other.tool} at {other.seq}' for other in waiting)}"
+        )
     else:
         show(f"{done}; nobody runs the session: steno continue {id} carries on")
     return DONE
@@ -47,7 +54,9 @@ async def rules(options: argparse.Namespace, service: Service, id: str) -> int:
         (options.ask, "ask"),
         (options.deny, "deny"),
     )
-    await service.approvals.set_rules(id, {rule: verdict for rules, verdict in said for rule in rules})
+    await service.approvals.set_rules(
+        id, {rule: verdict for rules, verdict in said for rule in rules}
+    )
     found = await service.approvals.rules(id)
     if options.json:
         show(to_json([{"rule": rule, "verdict": verdict} for rule, verdict in found.items()]))

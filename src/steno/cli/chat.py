@@ -21,8 +21,10 @@ from steno.wiring import Wiring
 
 HELP = "type a message; Ctrl-C stops an answer, Ctrl-D leaves; /help, /show, /quit"
 LOCAL = (
-    "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this machine:\n"
-    "quick, private and often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or edit {config}."
+    "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this "
+    "machine:\n"
+    "quick, private and often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or "
+    "edit {config}."
 )
 COMMAND = re.compile(r"/\w*(\s|$)")
 """A first word with one slash before it is meant as a command. A path has a second slash."""
@@ -49,10 +51,14 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
                     _look_back(await service.views.view(session), session, most=10_000)
             case _ if COMMAND.match(line):
                 note(
-                    f"[there is no command {line.split()[0]}; nothing was said. To say it, begin with a space. {HELP}]"
+                    f"[there is no command {line.split()[0]}; nothing was said. To say it, begin "
+                    f"with a space. {HELP}]"
                 )
             case _ if cut_by_terminal(line):
-                note("[the terminal cuts lines after 4,095 bytes; nothing was said. Use steno run - < FILE]")
+                note(
+                    "[the terminal cuts lines after 4,095 bytes; nothing was said. Use steno run "
+                    "- < FILE]"
+                )
             case _:
                 session, leave = await _say(front, session, line)
                 if leave:
@@ -63,8 +69,9 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
 
 
 async def _line(front: Front, session: str | None) -> str | None:
-    """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves. Where nobody is any more,
-    the visit ends, so that plugins hear of it; what is said next begins another."""
+    """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves. Where
+    nobody is any more, the visit ends, so that plugins hear of it; what is said next begins
+    another."""
     with _signals() as signals:
         while True:
             try:
@@ -84,7 +91,8 @@ async def _line(front: Front, session: str | None) -> str | None:
 
 
 def _idle_s(front: Front, session: str | None) -> float | None:
-    """How long to wait for a person. A program at the other end of a pipe leaves when it is done."""
+    """How long to wait for a person. A program at the other end of a pipe leaves when it is
+    done."""
     visits = session is not None and front.service.visits.attending(session)
     return front.wiring.config.limits.chat_idle_s or None if visits and person_present() else None
 
@@ -113,12 +121,15 @@ def _signals() -> Iterator["asyncio.Queue[signal.Signals]"]:
 async def _typed(
     front: Front, signals: "asyncio.Queue[signal.Signals]", idle_s: float | None
 ) -> tuple[signal.Signals | None, str | None]:
-    """What is typed at the prompt, or the signal that came first. `TimeoutError` if nothing comes for so long."""
+    """What is typed at the prompt, or the signal that came first. `TimeoutError` if nothing comes
+    for so long."""
     typing = asyncio.ensure_future(front.lines.next())
     signalled = asyncio.ensure_future(signals.get())
     try:
         show("you> ", end="")
-        came, _ = await asyncio.wait([typing, signalled], timeout=idle_s, return_when=asyncio.FIRST_COMPLETED)
+        came, _ = await asyncio.wait(
+            [typing, signalled], timeout=idle_s, return_when=asyncio.FIRST_COMPLETED
+        )
         if not came:
             raise TimeoutError
         if signalled.done() or not signals.empty():
@@ -143,10 +154,15 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
     asked = asyncio.Event()
     try:
         with taking_in(front.service) as asked:
-            admitted = await front.service.admit(text, session, None, None, front.wiring.model_spec())
+            admitted = await front.service.admit(
+                text, session, None, None, front.wiring.model_spec()
+            )
     except StoreError as error:
         gone = isinstance(error, UnknownSession)
-        complain(f"{error}; nothing was said; {'the next line begins a new session' if gone else advice(error)}")
+        complain(
+            f"{error}; nothing was said; "
+            f"{'the next line begins a new session' if gone else advice(error)}"
+        )
         return None if gone else session, asked.is_set()
     if asked.is_set():
         note(f"[left; {await what_stays(front.service, admitted.session)}]")

@@ -1,4 +1,5 @@
-"""Each command, from parsed options to an exit status. Errors are told here, once, in words a person can act on."""
+"""Each command, from parsed options to an exit status. Errors are told here, once, in words a
+person can act on."""
 
 import argparse
 import asyncio
@@ -21,12 +22,14 @@ from steno.wiring import Wiring
 
 DONE, FAILED, USAGE = 0, 1, 2
 DEMO = (
-    "[no key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers, often wrongly; "
+    "[no key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers, often "
+    "wrongly; "
     "set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real one]"
 )
 
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
-"""Commands of which plugins hear: they run a session. The others look at one, or change something in passing."""
+"""Commands of which plugins hear: they run a session. The others look at one, or change something
+in passing."""
 READING = ("sessions", "show", "approvals", "deliveries", "export", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
@@ -40,12 +43,18 @@ def run(options: argparse.Namespace) -> int:
             configuration.prepare_home(where)
         config = configuration.load(where)
         if getattr(options, "prompt", None) == "-":
-            options.prompt = screen.read_all()  # before there is a loop, so that Ctrl-C ends the reading
-        runtime = RuntimeAsked(getattr(options, "runtime", None), getattr(options, "new_thread", False))
+            options.prompt = (
+                screen.read_all()
+            )  # before there is a loop, so that Ctrl-C ends the reading
+        runtime = RuntimeAsked(
+            getattr(options, "runtime", None), getattr(options, "new_thread", False)
+        )
         model = getattr(options, "model", None)
         if contrary := contradiction(model, runtime.name):
             raise Misused(contrary)
-        wiring = Wiring(config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime)
+        wiring = Wiring(
+            config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime
+        )
         wiring.recalls = getattr(options, "memory", True)
         return left(_dispatch(options, wiring))
     except (ConfigError, Misused) as error:
@@ -66,22 +75,30 @@ def _check_ephemeral(options: argparse.Namespace) -> None:
     if not options.ephemeral:
         return
     if options.verb not in (None, "run"):
-        raise Misused(f"--ephemeral goes with steno and with steno run, not with steno {options.verb}")
+        raise Misused(
+            f"--ephemeral goes with steno and with steno run, not with steno {options.verb}"
+        )
     named = ("--resume", "--session", "--key", "--input-id")
-    given = [option for option in named if getattr(options, option[2:].replace("-", "_"), None) is not None]
+    given = [
+        option
+        for option in named
+        if getattr(options, option[2:].replace("-", "_"), None) is not None
+    ]
     given += ["--continue"] if options.latest else []
     given += ["--detach"] if getattr(options, "detach", False) else []
     given += ["--deliver"] if getattr(options, "deliver", None) else []
     given += ["--ask wait"] if getattr(options, "ask", None) == "wait" else []
     if given:
         raise Misused(
-            f"--ephemeral cannot go with {', '.join(given)}: the session is new, lives in the memory of this process "
+            f"--ephemeral cannot go with {', '.join(given)}: the session is new, lives in the "
+            "memory of this process "
             "and cannot be found from elsewhere or later; nothing was stored"
         )
 
 
 def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
-    """What to do with a call that needs approval. "ask" waits for a decision, here or from another process."""
+    """What to do with a call that needs approval. "ask" waits for a decision, here or from another
+    process."""
     if getattr(options, "yes", False):
         return "allow"
     if (told := getattr(options, "ask", None)) is not None:
@@ -92,7 +109,9 @@ def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
 def _asks_here(options: argparse.Namespace) -> bool:
     """Whether a person is asked on this terminal."""
     elsewhere = getattr(options, "ask", None) is not None or getattr(options, "yes", False)
-    return not elsewhere and getattr(options, "output", "text") == "text" and screen.person_present()
+    return (
+        not elsewhere and getattr(options, "output", "text") == "text" and screen.person_present()
+    )
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:
@@ -111,7 +130,10 @@ def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
             return asyncio.run(doctor(wiring))
         case "verify" if options.adopt and wiring.has_store():
             adopted = wiring.adopt()
-            show("everything in the store is whole; " + ("its pages were written anew" if adopted else "nothing to do"))
+            show(
+                "everything in the store is whole; "
+                + ("its pages were written anew" if adopted else "nothing to do")
+            )
             return DONE
         case "restore":
             wiring.restore(Path(options.file))
@@ -135,7 +157,11 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
-            hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
+            hint = (
+                f"did you mean {', '.join(near)}?"
+                if near
+                else "steno sessions lists those there are"
+            )
             complain(f"{error}; {hint}")
             return USAGE
 
@@ -147,7 +173,9 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
-            return output.sessions(await service.views.sessions(options.limit), options.json, options.tree)
+            return output.sessions(
+                await service.views.sessions(options.limit), options.json, options.tree
+            )
         case "approvals":
             return output.approvals(await service.approvals.pending(), options.json)
         case "deliveries":
@@ -249,7 +277,9 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     return await _answer(options, wiring, service, admitted)
 
 
-async def _answer(options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted) -> int:
+async def _answer(
+    options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted
+) -> int:
     if not admitted.first and not await service.turns.is_answered(admitted):
         await service.visits.attend(admitted.session)
     with Leaving(service, admitted.session, admitted.seq) as leaving:
@@ -265,7 +295,11 @@ async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service,
             return await _carry_on(options, wiring, service, id, view.state.turn.seq)
         if view.state.pending and (view.state.cut_off is None or not view.state.cut_off.waits()):
             return await _answer_pending(options, wiring, service, id, sorted(view.state.pending))
-    again = service.turns.due_continuation if options.verb == "continue" else service.turns.failed_prompt
+    again = (
+        service.turns.due_continuation
+        if options.verb == "continue"
+        else service.turns.failed_prompt
+    )
     opening = await again(id)
     await service.visits.attend(id)
     with Leaving(service, id) as leaving:
@@ -273,12 +307,19 @@ async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service,
         return await carry_out(_front(options, wiring, service), id, events, leaving)
 
 
-async def _carry_on(options: argparse.Namespace, wiring: Wiring, service: Service, id: str, turn: int) -> int:
+async def _carry_on(
+    options: argparse.Namespace, wiring: Wiring, service: Service, id: str, turn: int
+) -> int:
     """Go on with a turn that waits for approval, if it is decided or can be decided here."""
-    if _approval(options) == "refuse" and options.ask is None and (waiting := await service.approvals.pending(id)):
+    if (
+        _approval(options) == "refuse"
+        and options.ask is None
+        and (waiting := await service.approvals.pending(id))
+    ):
         calls = ", ".join(f"{one.tool} at {one.seq}" for one in waiting)
         complain(
-            f"a turn of session {id!r} waits for approval: {calls}; decide with steno approve {id} SEQ or "
+            f"a turn of session {id!r} waits for approval: {calls}; decide with steno approve "
+            f"{id} SEQ or "
             f"steno deny {id} SEQ, or wait for that with --ask wait; nothing was changed"
         )
         return FAILED
@@ -304,7 +345,9 @@ async def _answer_pending(
 async def _follow(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
     with Leaving(service, id, watching=True) as leaving:
         events = service.turns.follow(id, options.input, leaving.event)
-        return await carry_out(Front(service, wiring, options.output, watching=True), id, events, leaving)
+        return await carry_out(
+            Front(service, wiring, options.output, watching=True), id, events, leaving
+        )
 
 
 def _front(options: argparse.Namespace, wiring: Wiring, service: Service) -> Front:

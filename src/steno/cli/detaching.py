@@ -1,7 +1,8 @@
-"""Turns without a terminal: the input is stored, a process of its own carries the turn, and everybody may watch.
+"""Turns without a terminal: the input is stored, a process of its own carries the turn, and
+everybody may watch.
 
-That process writes nothing but errors, into a log of its own: what is said belongs into the store alone, where it can
-be redacted and deleted.
+That process writes nothing but errors, into a log of its own: what is said belongs into the store
+alone, where it can be redacted and deleted.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def detach(options: argparse.Namespace, wiring: Wiring, admitted: Admitted) -> i
         process = _start(words, _log(wiring.where, session, input))
     except OSError as error:
         complain(
-            f"the input is stored as {input} in session {session}, but no process could be started for it "
+            f"the input is stored as {input} in session {session}, but no process could be "
+            "started for it "
             f"({error.strerror or error}); steno continue {session} runs it"
         )
         return FAILED
@@ -82,18 +84,21 @@ def _folder(where: Place) -> Path:
 
 
 def start_remembering(where: Place) -> None:
-    """Start a process that distils what is due, unless one is at work. It has the lock from its birth on. It writes
-    down what goes wrong, and says nothing."""
+    """Start a process that distils what is due, unless one is at work. It has the lock from its
+    birth on. It writes down what goes wrong, and says nothing."""
     lock = take_lock(where)
     if lock is not None:
         try:
-            _start([sys.executable, "-m", "steno", "remember", str(lock)], Path(os.devnull), (lock,))
+            _start(
+                [sys.executable, "-m", "steno", "remember", str(lock)], Path(os.devnull), (lock,)
+            )
         finally:
             os.close(lock)
 
 
 def take_lock(where: Place) -> int | None:
-    """The handle that holds the lock of who distils what is due in this home; None if another process has it."""
+    """The handle that holds the lock of who distils what is due in this home; None if another
+    process has it."""
     handle = os.open(_folder(where) / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
     if _locked(handle):
         return handle
@@ -104,7 +109,9 @@ def take_lock(where: Place) -> int | None:
 def write_down(where: Place, trouble: str) -> None:
     """Add a line to the log of the background."""
     with contextlib.suppress(OSError):
-        handle = os.open(_folder(where) / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = os.open(
+            _folder(where) / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{trouble}\n")
 
@@ -128,7 +135,8 @@ def _start(words: list[str], log: Path, handles: tuple[int, ...] = ()) -> int:
 
 
 async def carry(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
-    """Carry the turn of an input to its end, or as far as a signal lets us. Everything that happens is in the store."""
+    """Carry the turn of an input to its end, or as far as a signal lets us. Everything that happens
+    is in the store."""
     status = LEFT
     await service.visits.attend(id)
     with Leaving(service, id, options.input) as leaving:

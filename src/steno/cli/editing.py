@@ -21,10 +21,16 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
             show(f"{options.verb} {options.withdraw} is taken back")
         case "undo":
             turn, seq = await service.edits.undo(id)
-            show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes this back")
+            show(
+                f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes "
+                "this back"
+            )
         case "rewind":
             seq = await service.edits.rewind(id, options.to)
-            show(f"the model's view is as it was at {options.to}; steno rewind {id} --withdraw {seq} takes this back")
+            show(
+                f"the model's view is as it was at {options.to}; steno rewind {id} --withdraw "
+                f"{seq} takes this back"
+            )
         case "hide":
             await _hide(options, service, id)
         case "redact":
@@ -42,9 +48,14 @@ async def _goal(options: argparse.Namespace, service: Service, id: str) -> None:
         changed = await service.edits.set_goal(id, "")
         show(f"session {id} has {'no goal any more' if changed else 'no goal'}")
     elif options.text is None:
-        show((await service.views.view(id)).state.goal or f"session {id} has no goal; steno goal {id} TEXT sets one")
+        show(
+            (await service.views.view(id)).state.goal
+            or f"session {id} has no goal; steno goal {id} TEXT sets one"
+        )
     elif not options.text.strip():
-        raise Misused(f"the goal is empty; session {id!r} keeps the one it has; --none takes it away")
+        raise Misused(
+            f"the goal is empty; session {id!r} keeps the one it has; --none takes it away"
+        )
     else:
         await service.edits.set_goal(id, options.text)
         show(f"the goal is part of every request from now on; steno goal {id} --none takes it away")
@@ -57,12 +68,17 @@ async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
         show(f"message {options.seq} is {already}in the model's view")
     else:
         back = f"steno hide {id} --seq {options.seq} --show puts it back"
-        show(f"message {options.seq} is {already}out of the model's view; people still see it; {back}")
+        show(
+            f"message {options.seq} is {already}out of the model's view; people still see it; "
+            f"{back}"
+        )
 
 
 async def _redact(options: argparse.Namespace, service: Service, id: str) -> int:
     what = await service.edits.redactable(id, options.seq)
-    if not options.yes and not await _sure(f"remove {what} of session {id} for good?", "nothing was removed"):
+    if not options.yes and not await _sure(
+        f"remove {what} of session {id} for good?", "nothing was removed"
+    ):
         return FAILED
     redaction = await service.edits.redact(id, options.seq)
     show(f"removed {what}; its place is kept. Backups that were made before still have it")
@@ -72,7 +88,10 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
     for helper in redaction.helpers:
         complain(f"the helper in session {helper} was given it, or gave it: steno show {helper}")
     for runtime, thread in redaction.threads:
-        complain(f"{runtime} may have it in files of its own: {runtime} delete {thread} removes that thread")
+        complain(
+            f"{runtime} may have it in files of its own: {runtime} delete {thread} removes that "
+            "thread"
+        )
     return DONE
 
 
@@ -106,7 +125,10 @@ async def delete(options: argparse.Namespace, service: Service) -> int:
 
 async def _sure(question: str, otherwise: str) -> bool:
     if not screen.person_present():
-        raise Misused(f"{question.removesuffix('?')}: this cannot be taken back, so it needs --yes; {otherwise}")
+        raise Misused(
+            f"{question.removesuffix('?')}: this cannot be taken back, so it needs --yes; "
+            f"{otherwise}"
+        )
     screen.note(f"{question} [y/N] ", end="")
     if (await screen.Lines().next() or "").strip().lower() == "y":
         return True

@@ -5,8 +5,8 @@
 
 Whoever only watches a turn leaves at any of them, and the turn goes on.
 
-None of it carries correctness: whatever was committed is in the journal without it. So leaving has a deadline: what
-hangs then is left behind, but for the commands of tools, which are ended.
+None of it carries correctness: whatever was committed is in the journal without it. So leaving has
+a deadline: what hangs then is left behind, but for the commands of tools, which are ended.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ TWICE_S = 2.0
 LEAVE_S = 0.8
 """From the signal to the end of this process, whatever hangs."""
 LEFT = 130
-UNTAKEN = "left before the store had taken the input; steno sessions shows whether it did: then it waits there"
+UNTAKEN = (
+    "left before the store had taken the input; steno sessions shows whether it did: then it "
+    "waits there"
+)
 
 REASONS: dict[signal.Signals, Reason] = {
     signal.SIGINT: "signal",
@@ -42,14 +45,17 @@ REASONS: dict[signal.Signals, Reason] = {
 
 @contextlib.asynccontextmanager
 async def visiting(service: Service, about: str = "", stays: bool = False) -> AsyncIterator[None]:
-    """While entered, sessions are opened, and what dead processes left is looked after, but for what the session
-    `about` owes: its turn is about to go on. At the end they are let go, and what they owe is delivered: in a moment,
-    or if nobody waits for us (`stays`) as long as that is worth trying."""
+    """While entered, sessions are opened, and what dead processes left is looked after, but for
+    what the session `about` owes: its turn is about to go on. At the end they are let go, and what
+    they owe is delivered: in a moment, or if nobody waits for us (`stays`) as long as that is worth
+    trying."""
     try:
         async with service.visits.looking(), service.deliveries.tending(about):
             yield
     finally:
-        delivering = service.deliveries.finish(service.visits.attended(), STAY_S if stays else LEAVING_S)
+        delivering = service.deliveries.finish(
+            service.visits.attended(), STAY_S if stays else LEAVING_S
+        )
         problems, _ = await asyncio.gather(service.visits.leave(), delivering)
         for problem in problems:
             complain(problem)
@@ -59,8 +65,8 @@ _deadlines: list[threading.Timer] = []
 
 
 def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEFT) -> None:
-    """End this process in time, whatever hangs. No exit handler is needed for what was stored. `first` is for what is
-    not stored: the state of a terminal."""
+    """End this process in time, whatever hangs. No exit handler is needed for what was stored.
+    `first` is for what is not stored: the state of a terminal."""
 
     def leave() -> None:
         end_all()
@@ -75,8 +81,8 @@ def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEF
 
 
 def left(status: int) -> int:
-    """Whoever had a deadline ends here: everything is closed, and to take the interpreter apart, module by module, can
-    take as long again."""
+    """Whoever had a deadline ends here: everything is closed, and to take the interpreter apart,
+    module by module, can take as long again."""
     if _deadlines:
         finish()
         os._exit(status)
@@ -91,8 +97,9 @@ def in_time() -> None:
 
 @contextlib.contextmanager
 def taking_in(service: Service) -> Iterator[asyncio.Event]:
-    """While what somebody said is being stored, which takes long where another program has the store locked. Whoever
-    asks for an end meanwhile gets it in time; the event says that they did."""
+    """While what somebody said is being stored, which takes long where another program has the
+    store locked. Whoever asks for an end meanwhile gets it in time; the event says that they
+    did."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -112,10 +119,12 @@ def taking_in(service: Service) -> Iterator[asyncio.Event]:
 
 
 class Leaving:
-    """While entered, signals act on the turn that took `input`, or on `turn` once that is known. `event` is set when
-    it is time to let go."""
+    """While entered, signals act on the turn that took `input`, or on `turn` once that is known.
+    `event` is set when it is time to let go."""
 
-    def __init__(self, service: Service, session: str, input: Seq | None = None, watching: bool = False) -> None:
+    def __init__(
+        self, service: Service, session: str, input: Seq | None = None, watching: bool = False
+    ) -> None:
         self.event = asyncio.Event()
         self.turn: Seq | None = None
         self.stopping: Reason = "signal"
@@ -135,7 +144,9 @@ class Leaving:
             loop.add_signal_handler(number, self._leave, number)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         for number in REASONS:
             loop.remove_signal_handler(number)
@@ -147,7 +158,8 @@ class Leaving:
         self._tasks.add(asyncio.create_task(self._let_go(tuple(self._tasks))))
 
     async def _let_go(self, stopping: Iterable[asyncio.Task[None]]) -> None:
-        """A stop that was asked for is stored first: that a person wished the end counts more than how it came."""
+        """A stop that was asked for is stored first: that a person wished the end counts more than
+        how it came."""
         await asyncio.gather(*stopping, return_exceptions=True)
         self.event.set()
 
@@ -162,8 +174,8 @@ class Leaving:
         self._tasks.add(asyncio.create_task(self._stop()))
 
     async def _stop(self) -> None:
-        """Stop our turn. If it has not begun, or nothing can be stored, leave: it stays as it is for whoever comes
-        next."""
+        """Stop our turn. If it has not begun, or nothing can be stored, leave: it stays as it is
+        for whoever comes next."""
         stopped = None
         if self._input is not None or self.turn is not None:
             with contextlib.suppress(StoreError):

@@ -24,17 +24,31 @@ def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
         show('no sessions yet; steno run "hello" makes one')
     for one, depth in _as_tree(found) if tree else ((one, 0) for one in found):
         row = one.listed.row
-        state = "waiting" if one.waits else "running" if one.listed.owner else row.last_turn or "pending"
+        state = (
+            "waiting"
+            if one.waits
+            else "running"
+            if one.listed.owner
+            else row.last_turn or "pending"
+        )
         title = " ".join(row.title.split())
-        origin = "" if row.forked_from is None else f" (fork of {row.forked_from.session} at {row.forked_from.seq})"
+        origin = (
+            ""
+            if row.forked_from is None
+            else f" (fork of {row.forked_from.session} at {row.forked_from.seq})"
+        )
         lead = "    " * (depth - 1) + "└── " if depth else ""
         numbers = f"{row.messages:>5}  {_short_count(row.context):>6}"
-        show(f"{lead}{one.listed.id}  {when(row.updated_ms)}  {numbers}  {state:<11}  {title}{origin if tree else ''}")
+        show(
+            f"{lead}{one.listed.id}  {when(row.updated_ms)}  {numbers}  {state:<11}  "
+            f"{title}{origin if tree else ''}"
+        )
     return 0
 
 
 def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
-    """Each with its depth, forks after the session that they come from. One whose parent is not listed stands alone."""
+    """Each with its depth, forks after the session that they come from. One whose parent is not
+    listed stands alone."""
     listed = {one.listed.id for one in found}
     forks: dict[str | None, list[Summary]] = {}
     for one in found:
@@ -137,7 +151,10 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
     for turn in seen.turns[-1:]:
         if turn.outcome not in (None, "done"):
             why = f"{turn.cause}: {turn.detail}" if turn.detail else turn.cause
-            show(f"\nthe last turn {'failed' if turn.outcome == 'failed' else 'was interrupted'} ({why})")
+            show(
+                f"\nthe last turn {'failed' if turn.outcome == 'failed' else 'was interrupted'} "
+                f"({why})"
+            )
     if seen.plan is not None:
         show("\n".join((f"\n{seen.plan.title()}", *(f"  {line}" for line in seen.plan.lines()))))
     if view.waits():
@@ -152,7 +169,10 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
     if view.state.ended is not None:
         show(f"\nended ({view.state.ended.reason})")
     if (told := _told(view)) or view.distillates:
-        show(f"\n{len(told)} memories told, {len(view.distillates)} distillates: steno memory --session {id}")
+        show(
+            f"\n{len(told)} memories told, {len(view.distillates)} distillates: steno memory "
+            f"--session {id}"
+        )
     if view.owner is not None:
         show(f"\nrunning in {view.owner}")
     show(f"\n{_spent(view, context_max)}")
@@ -176,12 +196,19 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
         "rules": [{"rule": rule, "verdict": verdict} for rule, verdict in view.state.rules.items()],
         "memories": _told(view),
         "distillates": [
-            {"seq": seq, "after": made.after, "upto": made.upto, "title": made.title, "summary": made.summary}
+            {
+                "seq": seq,
+                "after": made.after,
+                "upto": made.upto,
+                "title": made.title,
+                "summary": made.summary,
+            }
             for seq, made in view.distillates.items()
         ],
         "turns": turns,
         "messages": [
-            _message(message) | {"model": view.asked.get(message.seq)} for message in view.transcript.messages
+            _message(message) | {"model": view.asked.get(message.seq)}
+            for message in view.transcript.messages
         ],
         "approvals": [_approval(one) | {"decision": one.decision} for one in _approvals(id, view)],
         "context": {"tokens": view.context_tokens(), "max": context_max or None},
@@ -197,12 +224,21 @@ def _told(view: View) -> list[str]:
 def _spent(view: View, context_max: int) -> str:
     """The context and what was used so far, in a line."""
     tokens = view.context_tokens()
-    context = "unknown" if tokens is None else f"about {tokens}{f' of {context_max}' if context_max else ''} tokens"
+    context = (
+        "unknown"
+        if tokens is None
+        else f"about {tokens}{f' of {context_max}' if context_max else ''} tokens"
+    )
     usage = view.usage
-    known = [f"{n} {word}" for n, word in ((usage.input, "in"), (usage.output, "out")) if n is not None]
+    known = [
+        f"{n} {word}" for n, word in ((usage.input, "in"), (usage.output, "out")) if n is not None
+    ]
     used = ", ".join(known) if known else "unknown"
     gaps = f", {usage.unreported} without a count" if usage.unreported else ""
-    return f"context: {context}; tokens used: {used} ({usage.calls} call{'' if usage.calls == 1 else 's'}{gaps})"
+    return (
+        f"context: {context}; tokens used: {used} ({usage.calls} "
+        f"call{'' if usage.calls == 1 else 's'}{gaps})"
+    )
 
 
 def _approvals(id: str, view: View) -> list[Approval]:
@@ -218,7 +254,10 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
     for one in waiting:
         show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {asked_about(one)}")
     if waiting:
-        show(f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno deny refuses it")
+        show(
+            f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno "
+            "deny refuses it"
+        )
     return 0
 
 
@@ -234,7 +273,10 @@ def _approval(one: Approval) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    calls = [
+        {"id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
     return {
         "seq": message.seq,
         "turn": message.turn,
@@ -250,7 +292,13 @@ def _message(message: Message) -> dict[str, Any]:
 
 def _attachment(part: Image | File) -> dict[str, Any]:
     kind = "image" if isinstance(part, Image) else "file"
-    return {"type": kind, "name": part.name, "media_type": part.media_type, "size": part.size, "hash": part.hash}
+    return {
+        "type": kind,
+        "name": part.name,
+        "media_type": part.media_type,
+        "size": part.size,
+        "hash": part.hash,
+    }
 
 
 def report(found: Report, as_json: bool) -> int:
@@ -258,7 +306,10 @@ def report(found: Report, as_json: bool) -> int:
         damage = [{"where": one.where, "what": one.what} for one in found.damage]
         show(to_json({"sessions": found.sessions, "facts": found.facts, "damage": damage}))
     else:
-        show(f"{found.sessions} sessions, {found.facts} facts: {'no damage' if not found.damage else 'DAMAGED'}")
+        show(
+            f"{found.sessions} sessions, {found.facts} facts: "
+            f"{'no damage' if not found.damage else 'DAMAGED'}"
+        )
         for one in found.damage:
             show(f"  {one.where}: {one.what}")
         if found.damage:

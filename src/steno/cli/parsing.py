@@ -10,7 +10,8 @@ Verbs = argparse._SubParsersAction  # the only name argparse has for it
 
 
 class _Unsaid:
-    """Stands for a verb that nobody said: known by its name and its help, and never asked for more."""
+    """Stands for a verb that nobody said: known by its name and its help, and never asked for
+    more."""
 
     def take(self, *_: object, **__: object) -> "_Unsaid":
         return self
@@ -19,7 +20,8 @@ class _Unsaid:
 
 
 def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
-    """For any words; or for these, which takes a fifth of the time: what a verb takes is made only if it is said."""
+    """For any words; or for these, which takes a fifth of the time: what a verb takes is made only
+    if it is said."""
 
     def verb(prog: str, **more: Any) -> argparse.ArgumentParser | _Unsaid:
         said = words is None or prog.rpartition(" ")[2] in words
@@ -32,9 +34,15 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
         dest="verb", metavar="COMMAND", parser_class=cast("type[argparse.ArgumentParser]", verb)
     )
     root.add_argument("--resume", metavar="ID", help="go on with this session")
-    root.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest session")
-    root.add_argument("--ephemeral", action="store_true", help="a new session that leaves nothing on disk")
-    root.add_argument("--plain", action="store_true", help="the chat line by line, without a full screen")
+    root.add_argument(
+        "--continue", dest="latest", action="store_true", help="go on with the latest session"
+    )
+    root.add_argument(
+        "--ephemeral", action="store_true", help="a new session that leaves nothing on disk"
+    )
+    root.add_argument(
+        "--plain", action="store_true", help="the chat line by line, without a full screen"
+    )
     _with_memory(root)
     root.add_argument("--version", action="store_true", help="say which steno this is")
     _with_agent(root, None)
@@ -52,9 +60,17 @@ def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
     """Who answers, and what it may do without being asked."""
     absent = default is argparse.SUPPRESS
     verb.add_argument(
-        "--model", metavar="SPEC", default=default, help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2"
+        "--model",
+        metavar="SPEC",
+        default=default,
+        help="e.g. openai-chat:NAME, anthropic:NAME, local:smollm2",
     )
-    verb.add_argument("--runtime", choices=("native", "codex"), default=default, help="who runs the session's turns")
+    verb.add_argument(
+        "--runtime",
+        choices=("native", "codex"),
+        default=default,
+        help="who runs the session's turns",
+    )
     verb.add_argument(
         "--new-thread",
         action="store_true",
@@ -62,7 +78,10 @@ def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
         help="if codex has lost the session's thread, begin a new one with what the session says",
     )
     verb.add_argument(
-        "--yes", action="store_true", default=default if absent else False, help="approve every tool call"
+        "--yes",
+        action="store_true",
+        default=default if absent else False,
+        help="approve every tool call",
     )
     verb.add_argument(
         "--allow",
@@ -78,10 +97,22 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     run.add_argument("prompt", help="what to say; - reads it from standard input")
     run.add_argument("--session", metavar="ID", help="in this session")
     run.add_argument("--key", metavar="NAME", help="in the session bound to NAME, made if absent")
-    run.add_argument("--steer", action="store_true", help="into the running turn, at its next step, if there is one")
-    run.add_argument("--input-id", metavar="ID", help="the same id again gives the first answer, not a second turn")
     run.add_argument(
-        "--attach", metavar="FILE", action="append", default=[], help="send an image or a text file along; repeatable"
+        "--steer",
+        action="store_true",
+        help="into the running turn, at its next step, if there is one",
+    )
+    run.add_argument(
+        "--input-id",
+        metavar="ID",
+        help="the same id again gives the first answer, not a second turn",
+    )
+    run.add_argument(
+        "--attach",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="send an image or a text file along; repeatable",
     )
     run.add_argument(
         "--ephemeral",
@@ -90,7 +121,11 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         help="in a new session that leaves nothing on disk",
     )
     _with_memory(run)
-    run.add_argument("--detach", action="store_true", help="return once the input is stored; the turn goes on alone")
+    run.add_argument(
+        "--detach",
+        action="store_true",
+        help="return once the input is stored; the turn goes on alone",
+    )
     run.add_argument(
         "--deliver",
         metavar="NAME",
@@ -98,7 +133,10 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         default=[],
         help="tell this channel of the configuration how the turn ended; repeatable",
     )
-    for verb, text in (("continue", "take up what was cut off or waits"), ("retry", "run a failed prompt again")):
+    for verb, text in (
+        ("continue", "take up what was cut off or waits"),
+        ("retry", "run a failed prompt again"),
+    ):
         with_id(verbs.add_parser(verb, help=text))
     carry = with_id(verbs.add_parser("carry"))  # what a detached process runs; not for people
     carry.add_argument("input", type=int)
@@ -110,8 +148,14 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
             help="what to do with a call that needs approval where nobody can be asked: refuse it, or wait for "
             "steno approve (default: refuse; with --detach: wait)",
         )
-    follow = with_id(verbs.add_parser("follow", help="watch a turn that runs elsewhere; leaving does not stop it"))
-    follow.add_argument("--input", type=int, metavar="SEQ", help="the turn of this input; else the one that runs")
+    follow = with_id(
+        verbs.add_parser(
+            "follow", help="watch a turn that runs elsewhere; leaving does not stop it"
+        )
+    )
+    follow.add_argument(
+        "--input", type=int, metavar="SEQ", help="the turn of this input; else the one that runs"
+    )
     for turn in (run, verbs.choices["continue"], verbs.choices["retry"], follow):
         turn.add_argument("--output", choices=("text", "ndjson"), default="text")
 
@@ -119,9 +163,13 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     sessions = verbs.add_parser("sessions", help="list sessions, the latest first")
     sessions.add_argument("--limit", type=_limit, default=50, metavar="N")
-    sessions.add_argument("--tree", action="store_true", help="forks under the session that they come from")
+    sessions.add_argument(
+        "--tree", action="store_true", help="forks under the session that they come from"
+    )
     show = with_id(verbs.add_parser("show", help="one session, every message"))
-    deliveries = verbs.add_parser("deliveries", help="list what is owed to channels, and what became of it")
+    deliveries = verbs.add_parser(
+        "deliveries", help="list what is owed to channels, and what became of it"
+    )
     deliveries.add_argument("--limit", type=_limit, default=50, metavar="N")
     for look in (sessions, show, deliveries):
         look.add_argument("--json", action="store_true")
@@ -130,9 +178,14 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     approvals = verbs.add_parser("approvals", help="list the calls that wait for approval")
     approvals.add_argument("--json", action="store_true")
-    for verb, text in (("approve", "let a call run that waits"), ("deny", "refuse a call that waits")):
+    for verb, text in (
+        ("approve", "let a call run that waits"),
+        ("deny", "refuse a call that waits"),
+    ):
         decide = with_id(verbs.add_parser(verb, help=text))
-        decide.add_argument("seq", type=int, nargs="?", metavar="SEQ", help="which, if more than one waits")
+        decide.add_argument(
+            "seq", type=int, nargs="?", metavar="SEQ", help="which, if more than one waits"
+        )
         decide.add_argument(
             "--always",
             nargs="?",
@@ -140,35 +193,61 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
             metavar="RULE",
             help="and from now on in this session: the same command or path, or what RULE says",
         )
-    verbs.choices["deny"].add_argument("--reason", default="", metavar="TEXT", help="what to tell the model")
-    rules = with_id(verbs.add_parser("rules", help="rules about tool calls that hold for one session"))
+    verbs.choices["deny"].add_argument(
+        "--reason", default="", metavar="TEXT", help="what to tell the model"
+    )
+    rules = with_id(
+        verbs.add_parser("rules", help="rules about tool calls that hold for one session")
+    )
     for verdict in ("allow", "ask", "deny", "remove"):
-        rules.add_argument(f"--{verdict}", metavar="RULE", action="append", default=[], help='TOOL or "TOOL:PATTERN"')
+        rules.add_argument(
+            f"--{verdict}",
+            metavar="RULE",
+            action="append",
+            default=[],
+            help='TOOL or "TOOL:PATTERN"',
+        )
     rules.add_argument("--json", action="store_true")
 
 
 def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     rename = with_id(verbs.add_parser("rename", help="give a session a title"))
     rename.add_argument("title")
-    goal = with_id(verbs.add_parser("goal", help="say what a session is for; the model is told with every request"))
+    goal = with_id(
+        verbs.add_parser(
+            "goal", help="say what a session is for; the model is told with every request"
+        )
+    )
     goal.add_argument("text", nargs="?", metavar="TEXT", help="without it, the goal is printed")
     goal.add_argument("--none", action="store_true", help="take the goal away")
     with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
     undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
     undo.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
-    rewind = with_id(verbs.add_parser("rewind", help="take everything after a message out of the model's view"))
+    rewind = with_id(
+        verbs.add_parser("rewind", help="take everything after a message out of the model's view")
+    )
     where = rewind.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", type=int, metavar="SEQ", help="the last message to stay, or the first turn to go")
+    where.add_argument(
+        "--to", type=int, metavar="SEQ", help="the last message to stay, or the first turn to go"
+    )
     where.add_argument("--withdraw", type=int, metavar="SEQ", help="take a rewind back")
     hide = with_id(verbs.add_parser("hide", help="take one message out of the model's view"))
     hide.add_argument("--show", action="store_true", help="put it back")
     redact = with_id(verbs.add_parser("redact", help="remove the text of one message for good"))
     redact.add_argument("--yes", action="store_true", help="without asking")
     for one in (hide, redact):
-        one.add_argument("--seq", type=int, required=True, metavar="SEQ", help="the message, as show numbers it")
+        one.add_argument(
+            "--seq", type=int, required=True, metavar="SEQ", help="the message, as show numbers it"
+        )
     fork = with_id(verbs.add_parser("fork", help="a new session with everything up to a message"))
-    fork.add_argument("--at", type=int, required=True, metavar="SEQ", help="the message, or the turn")
-    compact = with_id(verbs.add_parser("compact", help="put a summary in the place of the older part, for the model"))
+    fork.add_argument(
+        "--at", type=int, required=True, metavar="SEQ", help="the message, or the turn"
+    )
+    compact = with_id(
+        verbs.add_parser(
+            "compact", help="put a summary in the place of the older part, for the model"
+        )
+    )
     compact.add_argument("--model", metavar="SPEC", default=argparse.SUPPRESS)
     delete = with_id(verbs.add_parser("delete", help="remove a session for good"))
     delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
@@ -186,14 +265,20 @@ def _with_memory(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    distill = with_id(verbs.add_parser("distill", help="write down what is worth keeping of a session"))
+    distill = with_id(
+        verbs.add_parser("distill", help="write down what is worth keeping of a session")
+    )
     distill.add_argument("--model", metavar="SPEC", default=argparse.SUPPRESS)
     memory = verbs.add_parser("memory", help="what is remembered of sessions")
-    memory.add_argument("--session", metavar="ID", help="of this session, and what it was told of others")
+    memory.add_argument(
+        "--session", metavar="ID", help="of this session, and what it was told of others"
+    )
     memory.add_argument("--limit", type=_limit, default=200, metavar="N")
     acts = memory.add_subparsers(dest="act", metavar="remove")
     remove = acts.add_parser("remove", help="have something forgotten")
-    remove.add_argument("names", nargs="+", metavar="NAME", help="as steno memory prints it: ID:SEQ.N")
+    remove.add_argument(
+        "names", nargs="+", metavar="NAME", help="as steno memory prints it: ID:SEQ.N"
+    )
     for look in (distill, memory):
         look.add_argument("--json", action="store_true")
     remember = verbs.add_parser("remember")  # what a detached process runs; not for people
@@ -201,22 +286,43 @@ def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    export = with_id(verbs.add_parser("export", help="write a session to a file, to be imported elsewhere"))
-    export.add_argument("file", nargs="?", default="-", metavar="FILE", help="a new file; - or none: standard output")
-    export.add_argument("--markdown", action="store_true", help="for people to read; it cannot be imported")
+    export = with_id(
+        verbs.add_parser("export", help="write a session to a file, to be imported elsewhere")
+    )
+    export.add_argument(
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="a new file; - or none: standard output",
+    )
+    export.add_argument(
+        "--markdown", action="store_true", help="for people to read; it cannot be imported"
+    )
     export.add_argument("--force", action="store_true", help="write over a file that exists")
-    bring = verbs.add_parser("import", help="bring a session from a file into this store, under its own id")
-    bring.add_argument("file", metavar="FILE", help="what steno export wrote; - reads standard input")
-    bring.add_argument("--trust", action="store_true", help="also if the session lets calls run unasked")
+    bring = verbs.add_parser(
+        "import", help="bring a session from a file into this store, under its own id"
+    )
+    bring.add_argument(
+        "file", metavar="FILE", help="what steno export wrote; - reads standard input"
+    )
+    bring.add_argument(
+        "--trust", action="store_true", help="also if the session lets calls run unasked"
+    )
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     verify = verbs.add_parser("verify", help="check every byte of the store")
     verify.add_argument("--json", action="store_true")
     verify.add_argument(
-        "--adopt", action="store_true", help="if another program wrote to the store: check everything, mend its pages"
+        "--adopt",
+        action="store_true",
+        help="if another program wrote to the store: check everything, mend its pages",
     )
-    for verb, text in (("backup", "copy the store while it is in use"), ("restore", "put a backup in its place")):
+    for verb, text in (
+        ("backup", "copy the store while it is in use"),
+        ("restore", "put a backup in its place"),
+    ):
         verbs.add_parser(verb, help=text).add_argument("file")
     verbs.add_parser("doctor", help="say what is set up and what is not")
 

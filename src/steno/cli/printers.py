@@ -1,6 +1,7 @@
 """Shows a turn as it is stored: text on stdout, everything else on stderr; or all of it as ndjson.
 
-In text, stdout is the stored text of the turn, byte for byte, and one newline where it does not end with one.
+In text, stdout is the stored text of the turn, byte for byte, and one newline where it does not end
+with one.
 """
 
 import json
@@ -68,7 +69,8 @@ class UntilLost:
 
 
 class TextPrinter:
-    """For people. Says on stderr what a person must know and the text does not tell. `session` is where it is kept."""
+    """For people. Says on stderr what a person must know and the text does not tell. `session` is
+    where it is kept."""
 
     def __init__(self, session: str | None, provider_of: Callable[[str], Provider | None]) -> None:
         self._session = session
@@ -109,7 +111,10 @@ class TextPrinter:
                 items = [part for part in sealed.parts if isinstance(part, Opaque)]
                 for one in items:
                     self._say(f"{one.runtime} item {one.kind}: {_short(one.json)}")
-                self._broke_off, self._cut_off = sealed.ended == "incomplete", sealed.ended == "interrupted"
+                self._broke_off, self._cut_off = (
+                    sealed.ended == "incomplete",
+                    sealed.ended == "interrupted",
+                )
                 if self._broke_off:
                     self._say("the answer broke off")
                 elif sealed.ended == "length":
@@ -135,7 +140,9 @@ class TextPrinter:
             show("")
             self._line_open = False
         if ending.outcome != "done":
-            self._say(wording.ending(ending, self._session, self._model, self._provider_of(self._model)))
+            self._say(
+                wording.ending(ending, self._session, self._model, self._provider_of(self._model))
+            )
 
     def called(self, call: str) -> str:
         """A call as a person reads it, whole."""
@@ -155,13 +162,25 @@ class NdjsonPrinter:
         self._calls: dict[str, ToolCall] = {}
 
     def begin(self) -> None:
-        self._put({"type": "session", "id": self._session} | ({"ephemeral": True} if self._ephemeral else {}))
+        self._put(
+            {"type": "session", "id": self._session}
+            | ({"ephemeral": True} if self._ephemeral else {})
+        )
 
     def event(self, event: Event) -> None:
         match event:
             case Piece():
-                kind = {"text": "text", "reasoning": "reasoning", "output": "tool_output"}[event.stream.kind]
-                self._put({"type": kind, "seq": event.stream.started, "offset": event.offset, "text": event.text})
+                kind = {"text": "text", "reasoning": "reasoning", "output": "tool_output"}[
+                    event.stream.kind
+                ]
+                self._put(
+                    {
+                        "type": kind,
+                        "seq": event.stream.started,
+                        "offset": event.offset,
+                        "text": event.text,
+                    }
+                )
             case Record(fact=TurnEnded() as ending):
                 self.ended(ending)
             case Record():
@@ -170,9 +189,13 @@ class NdjsonPrinter:
     def _record(self, record: Record) -> None:
         match record.fact:
             case StepLost() as lost:
-                self._put({"type": "lost", "seq": lost.step, "cause": lost.cause, "detail": lost.detail})
+                self._put(
+                    {"type": "lost", "seq": lost.step, "cause": lost.cause, "detail": lost.detail}
+                )
             case ContextSet(instead_of=own, model=model) if own:
-                self._put({"type": "fallback", "seq": record.seq, "model": model, "instead_of": own})
+                self._put(
+                    {"type": "fallback", "seq": record.seq, "model": model, "instead_of": own}
+                )
             case PlanUpdated() as plan:
                 self._put({"type": "plan", "seq": record.seq} | plan_fields(plan))
             case StepSealed() as sealed:
@@ -184,20 +207,35 @@ class NdjsonPrinter:
                 self._put({"type": "sealed", "seq": sealed.step, "ended": sealed.ended})
             case ApprovalAsked() as asked:
                 called = self._called(asked.call)
-                self._put({"type": "approval_asked", "seq": record.seq, **called, "reason": asked.reason})
+                self._put(
+                    {"type": "approval_asked", "seq": record.seq, **called, "reason": asked.reason}
+                )
             case ToolStarted() as started:
                 self._put({"type": "tool_started", "seq": record.seq, **self._called(started.call)})
             case ToolSettled() as settled:
                 outcome = type(settled.outcome).__name__.lower()
                 text = text_of(outcome_text(settled.outcome))
                 self._put(
-                    {"type": "tool_settled", "seq": record.seq, "call": settled.call, "outcome": outcome, "text": text}
+                    {
+                        "type": "tool_settled",
+                        "seq": record.seq,
+                        "call": settled.call,
+                        "outcome": outcome,
+                        "text": text,
+                    }
                 )
             case _:
                 pass
 
     def ended(self, ending: TurnEnded) -> None:
-        self._put({"type": "turn_ended", "outcome": ending.outcome, "cause": ending.cause, "detail": ending.detail})
+        self._put(
+            {
+                "type": "turn_ended",
+                "outcome": ending.outcome,
+                "cause": ending.cause,
+                "detail": ending.detail,
+            }
+        )
 
     def _called(self, call: str) -> dict[str, str]:
         found = self._calls.get(call)

@@ -1,7 +1,7 @@
 """Distillates and memories on the command line, and the process that makes them in the background.
 
-Nobody waits for that process: it is started when a front end begins and when it has let go, if something is due, there
-is one at a time, and it gives way to whoever wants a session.
+Nobody waits for that process: it is started when a front end begins and when it has let go, if
+something is due, there is one at a time, and it gives way to whoever wants a session.
 """
 
 import argparse
@@ -71,7 +71,9 @@ async def memory(options: argparse.Namespace, service: Service) -> int:
         show(to_json([_item(one) for one in found]))
         return DONE
     if not found:
-        show("nothing is remembered; steno distill ID writes down what is worth keeping of a session")
+        show(
+            "nothing is remembered; steno distill ID writes down what is worth keeping of a session"
+        )
     _list(found)
     return DONE
 
@@ -82,7 +84,9 @@ async def _of_session(options: argparse.Namespace, service: Service) -> int:
     context = (await service.views.view(id)).state.context
     told = () if context is None else tuple(zip(context.recalled, context.memories, strict=False))
     if options.json:
-        told_json = [{"name": name_of(at), "session": at.session, "text": text} for at, text in told]
+        told_json = [
+            {"name": name_of(at), "session": at.session, "text": text} for at, text in told
+        ]
         show(to_json({"session": id, "items": [_item(one) for one in found], "told": told_json}))
         return DONE
     _list(found)
@@ -97,7 +101,10 @@ def _list(found: list[Kept]) -> None:
     for one in found:
         kept = one.remembered
         seqs = ", ".join(f"#{seq}" for seq in kept.item.seqs)
-        show(f"{name_of(kept.at)}  {when(kept.at_ms)}  {kept.item.kind:<8}  {kept.item.text}  ({seqs})")
+        show(
+            f"{name_of(kept.at)}  {when(kept.at_ms)}  {kept.item.kind:<8}  {kept.item.text}  "
+            f"({seqs})"
+        )
 
 
 def _item(one: Kept) -> dict[str, object]:
@@ -123,7 +130,7 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
     return DONE
 
 
-# --- in the background ----------------------------------------------------------------------------------------------
+# --- in the background ----------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -137,16 +144,16 @@ async def beside(wiring: Wiring, service: Service) -> AsyncIterator[None]:
 
 
 async def start_what_is_due(wiring: Wiring, service: Service) -> None:
-    """Have what is due made by a process of its own, unless there is one. If that cannot be, it stays due: nobody is
-    held up or bothered."""
+    """Have what is due made by a process of its own, unless there is one. If that cannot be, it
+    stays due: nobody is held up or bothered."""
     with contextlib.suppress(StoreError, OSError):
         if wiring.distils_unasked() and await service.memories.due(wiring.distils):
             detaching.start_remembering(wiring.where)
 
 
 async def remember(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
-    """Distil what is due, one session after the other, each once it rests. Who made another one due meanwhile has found
-    us at work and started nobody, so we look again after we have let go."""
+    """Distil what is due, one session after the other, each once it rests. Who made another one due
+    meanwhile has found us at work and started nobody, so we look again after we have let go."""
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -155,10 +162,20 @@ async def remember(options: argparse.Namespace, wiring: Wiring, service: Service
 
     async def left() -> list[Listed]:
         enough = leaving.is_set() or len(tried) >= AT_ONCE_MAX
-        return [] if enough else [one for one in await service.memories.due(wiring.distils) if _place(one) not in tried]
+        return (
+            []
+            if enough
+            else [
+                one
+                for one in await service.memories.due(wiring.distils)
+                if _place(one) not in tried
+            ]
+        )
 
     lock: int | None = options.lock
-    while lock is not None or (await left() and (lock := detaching.take_lock(wiring.where)) is not None):
+    while lock is not None or (
+        await left() and (lock := detaching.take_lock(wiring.where)) is not None
+    ):
         while due := await left():
             first = min(due, key=lambda one: one.row.updated_ms)
             if (pause_s := _rests_in_s(first, wiring.config.memory.rest_s)) > 0:
@@ -177,7 +194,8 @@ def _place(one: Listed) -> tuple[str, int]:
 
 
 def _rests_in_s(one: Listed, rest_s: float) -> float:
-    """How long until nothing has happened in it for long enough. If the clock was set back, nobody knows."""
+    """How long until nothing has happened in it for long enough. If the clock was set back, nobody
+    knows."""
     since_s = time.time() - one.row.updated_ms / 1000
     return rest_s - since_s if since_s >= 0 else 0.0
 

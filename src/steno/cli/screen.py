@@ -26,7 +26,8 @@ class OutputLost(Exception):
 
 
 def prepare() -> None:
-    """Put something in the place of handles that are closed, so that no file of ours gets their numbers.
+    """Put something in the place of handles that are closed, so that no file of ours gets their
+    numbers.
 
     What takes the place of stdout cannot be written, so that output is not lost in silence.
     """
@@ -73,7 +74,8 @@ def pour(data: bytes) -> None:
 
 
 def note(text: str, end: str = "\n") -> None:
-    """Write to stderr, if anybody reads it. A question without an end is ended by who answers it."""
+    """Write to stderr, if anybody reads it. A question without an end is ended by who answers
+    it."""
     global _in_line
     with contextlib.suppress(OSError):
         sys.stderr.write(text + end)
@@ -82,8 +84,8 @@ def note(text: str, end: str = "\n") -> None:
 
 
 def fresh_line() -> str:
-    """What a note begins with to stand on a line of its own, where stdout and stderr are one screen; never a byte on
-    stdout."""
+    """What a note begins with to stand on a line of its own, where stdout and stderr are one
+    screen; never a byte on stdout."""
     return "\n" if _in_line and sys.stdout.isatty() else ""
 
 
@@ -154,8 +156,8 @@ class Lines:
         return _decoded(line.removesuffix(b"\r"))
 
     async def answer(self, ask: Callable[[], None]) -> str | None:
-        """Ask, and take a line that is typed from then on. One that was typed before is no answer to what nobody had
-        seen: it stays, to be taken as what it was meant for."""
+        """Ask, and take a line that is typed from then on. One that was typed before is no answer
+        to what nobody had seen: it stays, to be taken as what it was meant for."""
         ahead, self._held = self._held + _there(), b""
         ask()
         try:
@@ -170,7 +172,10 @@ class Lines:
 
 def cut_by_terminal(line: str) -> bool:
     """Whether a terminal may have dropped the end of a line."""
-    return sys.stdin.isatty() and len(line.encode("utf-8", "surrogateescape")) >= TERMINAL_LINE_BYTES_MAX
+    return (
+        sys.stdin.isatty()
+        and len(line.encode("utf-8", "surrogateescape")) >= TERMINAL_LINE_BYTES_MAX
+    )
 
 
 def _decoded(line: bytes) -> str:

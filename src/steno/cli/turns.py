@@ -1,4 +1,5 @@
-"""Carries a turn out before a person or a program: prints it, asks about its calls, says how it ended."""
+"""Carries a turn out before a person or a program: prints it, asks about its calls, says how it
+ended."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +9,14 @@ from steno.cli.leaving import TWICE_S, Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.screen import Lines, complain, fresh_line, note
 from steno.config import ConfigError
-from steno.journal.facts import ApprovalAsked, ApprovalDecided, InputWithdrawn, Record, TurnEnded, TurnStarted
+from steno.journal.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    InputWithdrawn,
+    Record,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.service.approvals import always, asked_about
@@ -22,8 +30,9 @@ LEFT = 130
 
 
 class Front:
-    """Who watches turns: how what they see is written, whether they are asked about calls, and where they type.
-    `watching`: the turn is not theirs; when nobody reads any more they leave it."""
+    """Who watches turns: how what they see is written, whether they are asked about calls, and
+    where they type. `watching`: the turn is not theirs; when nobody reads any more they leave
+    it."""
 
     def __init__(
         self,
@@ -42,12 +51,16 @@ class Front:
         self.interrupted_s = -TWICE_S
 
 
-async def carry_out(front: Front, session: str, events: AsyncIterator[Event], leaving: Leaving) -> int:
+async def carry_out(
+    front: Front, session: str, events: AsyncIterator[Event], leaving: Leaving
+) -> int:
     """Print a turn to its end; its exit status."""
     ephemeral = front.service.ephemeral
     kept = None if ephemeral else session
     plain = TextPrinter(kept, front.wiring.provider)
-    printer = UntilLost(NdjsonPrinter(session, ephemeral) if front.style == "ndjson" else plain, kept)
+    printer = UntilLost(
+        NdjsonPrinter(session, ephemeral) if front.style == "ndjson" else plain, kept
+    )
     questions = Questions(front, session)
     began = False
     ending: TurnEnded | None = None
@@ -78,7 +91,9 @@ async def carry_out(front: Front, session: str, events: AsyncIterator[Event], le
         printer.ended(ending)
     except (StoreError, ConfigError):
         if not ephemeral:
-            note(f"[what was stored of this turn is kept in session {session}: steno show {session}]")
+            note(
+                f"[what was stored of this turn is kept in session {session}: steno show {session}]"
+            )
         raise
     finally:
         await questions.close()
@@ -101,14 +116,18 @@ async def what_stays(service: Service, session: str, began: bool = False) -> str
         return f"{kept}: the turn goes on elsewhere, steno follow {session} shows it"
     if view.waits():
         return (
-            f"{kept}: the turn waits for approval: steno approve or steno deny decides, then steno continue {session}"
+            f"{kept}: the turn waits for approval: steno approve or steno deny decides, then "
+            f"steno continue {session}"
         )
-    return f"{kept}: the input waits there, and goes first when the session runs next; steno continue {session} runs it"
+    return (
+        f"{kept}: the input waits there, and goes first when the session runs next; steno "
+        f"continue {session} runs it"
+    )
 
 
 class Questions:
-    """Asks about calls, one at a time, or says how to decide where nobody is asked here. A question is over when it is
-    answered here or elsewhere, or with its turn."""
+    """Asks about calls, one at a time, or says how to decide where nobody is asked here. A question
+    is over when it is answered here or elsewhere, or with its turn."""
 
     def __init__(self, front: Front, session: str) -> None:
         self._front = front
@@ -145,14 +164,24 @@ class Questions:
                 call = asked_about(waiting[asked])
                 if not self._front.asks:
                     if self._front.style == "text":
-                        note(f"[{call} waits for approval: steno approve {self._session} {asked}, or steno deny]")
+                        note(
+                            f"[{call} waits for approval: steno approve {self._session} {asked}, "
+                            "or steno deny]"
+                        )
                     return
                 question = f"allow {call} ? [y/N] (a: always in this session) "
-                answer = await self._front.lines.answer(lambda: note(f"{fresh_line()}{question}", end=""))
+                answer = await self._front.lines.answer(
+                    lambda: note(f"{fresh_line()}{question}", end="")
+                )
                 answer = (answer or "").strip().lower()
             rules = always(waiting[asked]) if answer == "a" else ()
             if rules:
-                note(f"[allowed in this session from now on: {', '.join(rules)}; steno rules {self._session} has all]")
-            await approvals.decide(self._session, asked, "allow" if answer in ("y", "a") else "deny", rules=rules)
+                note(
+                    f"[allowed in this session from now on: {', '.join(rules)}; steno rules "
+                    f"{self._session} has all]"
+                )
+            await approvals.decide(
+                self._session, asked, "allow" if answer in ("y", "a") else "deny", rules=rules
+            )
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")

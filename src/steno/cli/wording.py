@@ -15,21 +15,27 @@ from steno.store.errors import (
 from steno.wiring import Provider
 
 EPHEMERAL = (
-    "this session is ephemeral: it lives in memory and leaves nothing on disk. When this process ends or is killed\n"
+    "this session is ephemeral: it lives in memory and leaves nothing on disk. When this process "
+    "ends or is killed\n"
     "it is gone, and what is promised about storing (promises 1, 2, 5 and 37) does not apply to it"
 )
 
-IDLE = "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
+IDLE = (
+    "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
+)
 
 _READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
 def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider | None) -> str:
-    """What to tell a person about a turn that is not done. `session` is None if it is kept nowhere."""
+    """What to tell a person about a turn that is not done. `session` is None if it is kept
+    nowhere."""
     if session is None:
         what, mend = _failure(ended, model, provider)
         if ended.outcome == "interrupted":
-            return "stopped" if ended.cause == "user" else f"the turn was interrupted ({ended.cause})"
+            return (
+                "stopped" if ended.cause == "user" else f"the turn was interrupted ({ended.cause})"
+            )
         return "; ".join(filter(None, (f"the turn failed: {what}", mend)))
     if ended.outcome == "interrupted":
         return _interrupted(ended.cause, session)
@@ -37,7 +43,11 @@ def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider
     kept = f"the turn failed: {what}; the prompt and everything shown are kept in session {session}"
     if ended.cause == "thread_lost":  # it says which retry helps, and that is not the plain one
         return kept
-    again = f"{mend}, then steno retry {session}" if mend else f"steno retry {session} runs the prompt again"
+    again = (
+        f"{mend}, then steno retry {session}"
+        if mend
+        else f"steno retry {session} runs the prompt again"
+    )
     return f"{kept}; {again}"
 
 
@@ -49,13 +59,21 @@ def _interrupted(cause: str, session: str) -> str:
         case "deleted":
             return f"session {session} was deleted while its turn ran; nothing of it is kept"
         case "killed":
-            return f"the process that ran the turn was killed; {kept}; steno continue {session} takes it up"
+            return (
+                f"the process that ran the turn was killed; {kept}; steno continue {session} "
+                "takes it up"
+            )
         case "terminated":
             return f"the turn was ended by a signal; {kept}; steno continue {session} takes it up"
         case "forked":
-            return f"the fork begins in the middle of this turn; steno retry {session} runs its prompt again"
+            return (
+                f"the fork begins in the middle of this turn; steno retry {session} runs its "
+                "prompt again"
+            )
         case _:
-            return f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
+            return (
+                f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
+            )
 
 
 TRUST = "have SSL_CERT_FILE name a file with the certificate of whoever signed it"
@@ -76,7 +94,10 @@ def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[s
             return f"{address} wants a key that it accepts{because}", mend
         case "unknown_model" | "no_model":
             where = "" if provider is None else f" at {provider.url}"
-            return f"there is no model {model or 'of this name'}{where}{because}", "choose another with --model"
+            return (
+                f"there is no model {model or 'of this name'}{where}{because}",
+                "choose another with --model",
+            )
         case "too_long":
             return f"the conversation is longer than {model or 'the model'} takes{because}", ""
         case "timeout" | "dropped":
@@ -110,7 +131,8 @@ def advice(error: StoreError) -> str:
     match error:
         case SessionBusy():
             return (
-                f"nothing was changed; wait for it (steno follow {error.session} shows it), or stop it with "
+                f"nothing was changed; wait for it (steno follow {error.session} shows it), or "
+                "stop it with "
                 f"steno interrupt {error.session}"
             )
         case KeyReused():
@@ -127,7 +149,8 @@ def advice(error: StoreError) -> str:
             return "nothing was changed; mend that and try again"
         case JournalCorrupt():
             return (
-                "nothing was changed; steno verify says what is damaged, steno restore FILE puts a backup in its place"
+                "nothing was changed; steno verify says what is damaged, steno restore FILE puts "
+                "a backup in its place"
             )
         case _:
             return ""

@@ -8,8 +8,8 @@ an attempt was lost  ask again if that is worth it, after the wait that the prov
 an answer broke off  ask the model to go on, a bounded number of times; then the next fallback
 answered             take the inputs that steer, or finish as done
 
-Before anything is asked: a request that has become too long is made shorter by a summary; if none can be made, the next
-fallback has one made; or the turn ends and says so.
+Before anything is asked: a request that has become too long is made shorter by a summary; if none
+can be made, the next fallback has one made; or the turn ends and says so.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,18 @@ from steno.journal.parts import Outcome, Refused, Seq, Unknown
 from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, OpenTurn, State
 
-RETRIED = frozenset(("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout"))
+RETRIED = frozenset(
+    ("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout")
+)
 """Causes of a lost attempt that another attempt may mend."""
 
 MENDED_BY_ANOTHER = RETRIED | {"refused", "not_trusted", "no_key", "no_model", "unknown_model"}
-"""Causes that another model may mend. What is too long is made shorter, by another model where this one cannot."""
+"""Causes that another model may mend. What is too long is made shorter, by another model where this
+one cannot."""
 
 WAIT_MS_MAX = 120_000
-"""A provider that asks for a longer wait than a person sits through fails the turn, and the person is told how long."""
+"""A provider that asks for a longer wait than a person sits through fails the turn, and the person
+is told how long."""
 
 
 COMPACT_AT = 0.8
@@ -49,9 +53,11 @@ class Limits(Struct, frozen=True):
     session_steps_max: int = 0
     session_s: float = 0.0
     session_tokens_max: int = 0
-    """Budgets beside `steps_max`; 0 where there is none. The time of a turn is kept by whoever runs it."""
+    """Budgets beside `steps_max`; 0 where there is none. The time of a turn is kept by whoever runs
+    it."""
     fallback: tuple[str, ...] = ()
-    """Models that may answer in the place of the session's own, each once in a turn, in this order."""
+    """Models that may answer in the place of the session's own, each once in a turn, in this
+    order."""
 
 
 class Begin(Struct, frozen=True):
@@ -59,8 +65,8 @@ class Begin(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """`takes` are steering inputs for this request; `goes_on` if the last answer broke off; `wait_ms` is what the
-    provider asked for when it did not answer the last attempt."""
+    """`takes` are steering inputs for this request; `goes_on` if the last answer broke off;
+    `wait_ms` is what the provider asked for when it did not answer the last attempt."""
 
     takes: tuple[Seq, ...] = ()
     attempt: int = 1
@@ -94,7 +100,8 @@ class Rest(Struct, frozen=True):
 
 
 class Room(Struct, frozen=True):
-    """How many tokens the next request has, about, and whether a summary could stand for some of it."""
+    """How many tokens the next request has, about, and whether a summary could stand for some of
+    it."""
 
     tokens: int
     compactable: bool
@@ -108,7 +115,11 @@ def next_action(
 ) -> Action:
     """`room` is only looked at before something is asked: it takes a look at the whole history."""
     action = _next(state, limits)
-    if isinstance(action, Ask) and state.turn is not None and (reached := _reached(spent or Spent(), limits)):
+    if (
+        isinstance(action, Ask)
+        and state.turn is not None
+        and (reached := _reached(spent or Spent(), limits))
+    ):
         return finish(state.turn, "failed", "budget", reached)
     if state.turn is None or state.turn.interrupted is not None or room is None:
         return action
@@ -123,8 +134,11 @@ def _found_too_long(turn: OpenTurn) -> bool:
     return turn.last_lost is not None and turn.last_lost.cause == "too_long"
 
 
-def _shortened(turn: OpenTurn, limits: Limits, room: Callable[[], Room]) -> Compact | FallBack | None:
-    """What may still make a request short enough: a summary; if none could be made, one by the next model."""
+def _shortened(
+    turn: OpenTurn, limits: Limits, room: Callable[[], Room]
+) -> Compact | FallBack | None:
+    """What may still make a request short enough: a summary; if none could be made, one by the next
+    model."""
     if turn.compaction is None:
         return Compact() if room().compactable else None
     left = _fallbacks_left(turn, limits) if turn.compaction == "failed" else ()
@@ -133,7 +147,9 @@ def _shortened(turn: OpenTurn, limits: Limits, room: Callable[[], Room]) -> Comp
 
 def _fitting(turn: OpenTurn, ask: Ask, room: Room, limits: Limits) -> Action:
     context_max = limits.context_max
-    if room.tokens <= context_max * COMPACT_AT or (turn.compaction is not None and room.tokens <= context_max):
+    if room.tokens <= context_max * COMPACT_AT or (
+        turn.compaction is not None and room.tokens <= context_max
+    ):
         return ask
     if turn.compaction is None and room.compactable:
         return Compact()
@@ -141,8 +157,15 @@ def _fitting(turn: OpenTurn, ask: Ask, room: Room, limits: Limits) -> Action:
         return ask
     if shortened := _shortened(turn, limits, lambda: room):
         return shortened
-    tried = {"done": "; a summary did not make it short enough", "failed": "; a summary could not be made", None: ""}
-    detail = f"the request has about {room.tokens} tokens and the model takes {context_max}{tried[turn.compaction]}"
+    tried = {
+        "done": "; a summary did not make it short enough",
+        "failed": "; a summary could not be made",
+        None: "",
+    }
+    detail = (
+        f"the request has about {room.tokens} tokens and the model takes "
+        f"{context_max}{tried[turn.compaction]}"
+    )
     return finish(turn, "failed", "too_long", detail)
 
 
@@ -163,7 +186,10 @@ def _next(state: State, limits: Limits) -> Action:
 
 def finish(turn: OpenTurn, outcome: TurnOutcome, cause: str = "", detail: str = "") -> Finish:
     """Every call has an outcome before its turn ends."""
-    settled = (ToolSettled(call.step, call.call.id, _unrun(call), call.started) for call in turn.calls.values())
+    settled = (
+        ToolSettled(call.step, call.call.id, _unrun(call), call.started)
+        for call in turn.calls.values()
+    )
     return Finish((*settled, TurnEnded(turn.seq, outcome, cause, detail)))
 
 
@@ -172,8 +198,9 @@ def _unrun(call: OpenCall) -> Outcome:
 
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
-    """Of a fallback that has just taken over, and since a summary was made, no attempt was lost yet. That a process was
-    killed beside a question to a person says nothing against another attempt."""
+    """Of a fallback that has just taken over, and since a summary was made, no attempt was lost
+    yet. That a process was killed beside a question to a person says nothing against another
+    attempt."""
     lost = turn.last_lost
     if lost is None or not turn.lost or lost.cause == "killed":
         return _ask(state, turn, goes_on=turn.broken > 0)
@@ -221,11 +248,17 @@ def out_of_time(turn: OpenTurn, limits: Limits) -> Finish:
 
 
 def _of_turn(budget: str, key: str) -> str:
-    return f"the turn reached its budget of {budget}; the next prompt goes on from here, or raise {key} under [limits]"
+    return (
+        f"the turn reached its budget of {budget}; the next prompt goes on from here, or raise "
+        f"{key} under [limits]"
+    )
 
 
 def _of_session(budget: str, key: str) -> str:
-    return f"the session reached its budget of {budget}; raise {key} under [limits], or begin a new session"
+    return (
+        f"the session reached its budget of {budget}; raise {key} under [limits], or begin a new "
+        "session"
+    )
 
 
 def _ask(state: State, turn: OpenTurn, attempt: int = 1, goes_on: bool = False) -> Ask:
@@ -237,8 +270,9 @@ def _steering(state: State) -> tuple[Seq, ...]:
 
 
 def due_continuation(state: State) -> str | None:
-    """The key of a cut-off turn that no request has taken up yet. A turn that takes it up says so in each attempt. One
-    that is not continued any more because it was killed too often is taken up by what a person says next."""
+    """The key of a cut-off turn that no request has taken up yet. A turn that takes it up says so
+    in each attempt. One that is not continued any more because it was killed too often is taken up
+    by what a person says next."""
     cut, turn = state.cut_off, state.turn
     if cut is None or cut.acknowledged_by is not None or cut.undone_by:
         return None

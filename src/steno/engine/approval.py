@@ -1,17 +1,18 @@
 """Whether a call may run, by the rules that a person has set.
 
-A rule names a tool, or a tool and what it is called with: `shell`, `shell:git status*`. `*` stands for any text, and
-`\\*` for a star.
+A rule names a tool, or a tool and what it is called with: `shell`, `shell:git status*`. `*` stands
+for any text, and `\\*` for a star.
 
-1. A rule that denies wins, wherever it was set.
-2. What this run was told to allow comes next, then the rules of the session, then those of the configuration.
-3. Among rules of one place the most specific counts: one with a pattern before one without, the longer before the
+1. A rule that denies wins, wherever it was set. 2. What this run was told to allow comes next, then
+the rules of the session, then those of the configuration. 3. Among rules of one place the most
+specific counts: one with a pattern before one without, the longer before the
    shorter; of two that are equally specific, the one that asks.
 4. Where no rule fits, the tool says whether it needs approval.
 
-A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of any other. A command
-can hide another one, so a `*` allows only commands without ; & | < > ( ) $ ` and line breaks, and a rule that asks or
-denies meets each part of a command, too. These are rules against accidents, not a wall: a sandbox is one.
+A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of
+any other. A command can hide another one, so a `*` allows only commands without ; & | < > ( ) $ `
+and line breaks, and a rule that asks or denies meets each part of a command, too. These are rules
+against accidents, not a wall: a sandbox is one.
 """
 
 import json
@@ -74,7 +75,8 @@ class Call(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """`rules` are the configuration's, `session` holds for one session, `allowed` for this run alone."""
+    """`rules` are the configuration's, `session` holds for one session, `allowed` for this run
+    alone."""
 
     rules: tuple[Rule, ...] = ()
     allowed: tuple[Rule, ...] = ()
@@ -82,12 +84,17 @@ class Policy(Struct, frozen=True):
 
     def within(self, rules: Mapping[str, Verdict]) -> "Policy":
         """The policy in a session that has these rules."""
-        return replace(self, session=tuple(Rule.parse(rule, verdict) for rule, verdict in rules.items()))
+        return replace(
+            self, session=tuple(Rule.parse(rule, verdict) for rule, verdict in rules.items())
+        )
 
     def decide(self, tool: str, arguments: str, default: Verdict) -> tuple[Verdict, Rule | None]:
         """The verdict about a call, and the rule that it comes from."""
         call = Call.of(tool, arguments)
-        places = [[rule for rule in rules if _fits(rule, call)] for rules in (self.allowed, self.session, self.rules)]
+        places = [
+            [rule for rule in rules if _fits(rule, call)]
+            for rules in (self.allowed, self.session, self.rules)
+        ]
         for rule in chain.from_iterable(places):
             if rule.verdict == "deny":
                 return "deny", rule
@@ -97,9 +104,12 @@ class Policy(Struct, frozen=True):
                 return closest.verdict, closest
         return default, None
 
-    def decide_all(self, calls: Sequence[tuple[str, str]], default: Verdict) -> tuple[Verdict, Rule | None]:
-        """About a call that stands for others. Whatever denies one of them denies it; a rule for the call itself, the
-        first, comes next; without one, it is asked about if one of the others is."""
+    def decide_all(
+        self, calls: Sequence[tuple[str, str]], default: Verdict
+    ) -> tuple[Verdict, Rule | None]:
+        """About a call that stands for others. Whatever denies one of them denies it; a rule for
+        the call itself, the first, comes next; without one, it is asked about if one of the others
+        is."""
         decided = [self.decide(tool, arguments, default) for tool, arguments in calls]
         if (denied := next((one for one in decided if one[0] == "deny"), None)) is not None:
             return denied
@@ -109,7 +119,8 @@ class Policy(Struct, frozen=True):
 
 
 def rule_for(tool: str, arguments: str) -> str:
-    """The rule that meets this call and those like it: the same command or path; else every call of the tool."""
+    """The rule that meets this call and those like it: the same command or path; else every call of
+    the tool."""
     call = Call.of(tool, arguments)
     return tool if call.kind == "other" else f"{tool}:{call.text.replace('*', STAR)}"
 

@@ -1,7 +1,8 @@
 """What a summary would stand for, and how the summariser is asked for it. Pure.
 
-Facts are summarised, never an earlier summary as if somebody had said it: that is given to the summariser apart, as
-what it is. Notes that were for one request only are in no fact, so they cannot get here.
+Facts are summarised, never an earlier summary as if somebody had said it: that is given to the
+summariser apart, as what it is. Notes that were for one request only are in no fact, so they cannot
+get here.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,16 @@ from msgspec import Struct
 
 from steno.engine import tokens
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Said, Settled, Standing, Summarised, Weighed
+from steno.journal.history import (
+    Answered,
+    Closed,
+    Entry,
+    Said,
+    Settled,
+    Standing,
+    Summarised,
+    Weighed,
+)
 from steno.journal.parts import (
     Content,
     Failed,
@@ -47,7 +57,8 @@ longer matters. Write plain text in the language of the conversation. Answer wit
 
 
 class Plan(Struct, frozen=True):
-    """A summary would stand for `entries`, which lie up to the seq `upto`; `before` is the summary they follow."""
+    """A summary would stand for `entries`, which lie up to the seq `upto`; `before` is the summary
+    they follow."""
 
     upto: Seq
     entries: tuple[Standing, ...]
@@ -68,10 +79,12 @@ class Portion(Struct, frozen=True):
 
 
 def plan(standing: Sequence[tuple[Seq, Standing]], keep_tokens: int) -> Plan | None:
-    """Summarise all but the latest entries, as many as fit into `keep_tokens`; None if that leaves nothing to do.
+    """Summarise all but the latest entries, as many as fit into `keep_tokens`; None if that leaves
+    nothing to do.
 
-    `standing` is what the next request says, each with its place. A call and its outcome have one place, so they are
-    never separated. The latest thing the user said stays in the history whatever the plan says.
+    `standing` is what the next request says, each with its place. A call and its outcome have one
+    place, so they are never separated. The latest thing the user said stays in the history whatever
+    the plan says.
     """
     kept, first = 0, len(standing)
     for i in reversed(range(len(standing))):
@@ -96,11 +109,11 @@ def _last_place(standing: Sequence[tuple[Seq, Standing]]) -> int:
 
 
 def portions(plan: Plan, chars_max: int) -> list[Portion]:
-    """The plan's entries in portions for the summariser, each of about that many characters, at most `CALLS_MAX` of
-    them. Decided from how long entries are, so their text need not be here.
+    """The plan's entries in portions for the summariser, each of about that many characters, at
+    most `CALLS_MAX` of them. Decided from how long entries are, so their text need not be here.
 
-    Where it would be more, long entries are shortened, and say so; in the worst case the middle is left out, and
-    says so.
+    Where it would be more, long entries are shortened, and say so; in the worst case the middle is
+    left out, and says so.
     """
     told = [told_chars(entry) for entry in plan.entries]
     entry_chars, lengths = _ENTRY_CHARS[0], told
@@ -159,8 +172,8 @@ def without_middle(lines: list[str], chars_max: int) -> list[str]:
 
 
 def _ends(lengths: Sequence[int], chars_max: int) -> tuple[int, int]:
-    """Of lines of these lengths, which are left out so that the rest fits: from the first number to before the second.
-    As many are kept of the beginning as of the end."""
+    """Of lines of these lengths, which are left out so that the rest fits: from the first number to
+    before the second. As many are kept of the beginning as of the end."""
     if sum(lengths) + len(lengths) <= chars_max:
         return len(lengths), len(lengths)
     room, i, j = chars_max - _MARK_CHARS, 0, len(lengths)

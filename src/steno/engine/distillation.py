@@ -1,7 +1,8 @@
-"""What a session is distilled from, how a model is asked for it, and what is taken of its answer. Pure.
+"""What a session is distilled from, how a model is asked for it, and what is taken of its answer.
+Pure.
 
-The answer is a stranger's text: it is checked for its form, cut to size, and an item that points at nothing that was
-shown to the model is dropped.
+The answer is a stranger's text: it is checked for its form, cut to size, and an item that points at
+nothing that was shown to the model is dropped.
 """
 
 import re
@@ -86,13 +87,18 @@ class Unusable(Exception):
 
 
 def source(records: Sequence[Record], after: Seq, chars_max: int) -> Source | None:
-    """What was said in facts, without what a person hid or took back; None if nothing was answered."""
+    """What was said in facts, without what a person hid or took back; None if nothing was
+    answered."""
     transcript, turns = Transcript(), Turns()
     for record in records:
         transcript.apply(record)
         turns.apply(record)
     undone = turns.undone()
-    shown = [message for message in transcript.messages if _counts(message) and message.turn not in undone]
+    shown = [
+        message
+        for message in transcript.messages
+        if _counts(message) and message.turn not in undone
+    ]
     if not any(message.role == "assistant" for message in shown):
         return None
     lines = [f"#{message.seq} {message.role}: {_indented(message.text)}" for message in shown]
@@ -101,13 +107,16 @@ def source(records: Sequence[Record], after: Seq, chars_max: int) -> Source | No
 
 
 def brief(record: Record) -> Record:
-    """A fact with no more text than is told of a message, so that a session need not fit into memory."""
+    """A fact with no more text than is told of a message, so that a session need not fit into
+    memory."""
     fact = record.fact
     match fact:
         case InputAdmitted():
             shorter: AnyFact = replace(fact, parts=_brief(fact.parts))
         case StepSealed(shown=shown):
-            shorter = replace(fact, parts=_brief(fact.parts), shown=None if shown is None else _brief(shown))
+            shorter = replace(
+                fact, parts=_brief(fact.parts), shown=None if shown is None else _brief(shown)
+            )
         case ToolSettled(outcome=outcome, shown=shown) if not isinstance(outcome, Refused):
             told = replace(outcome, parts=_brief(outcome.parts))
             shorter = replace(fact, outcome=told, shown=None if shown is None else _brief(shown))
@@ -134,7 +143,8 @@ def _brief_part(part: Content) -> Content:
 
 
 def _indented(text: str) -> str:
-    """What a message says, so that no line of it can be taken for the beginning of another message."""
+    """What a message says, so that no line of it can be taken for the beginning of another
+    message."""
     text = text.strip()
     text = text if len(text) <= MESSAGE_CHARS + MARK_CHARS else shorten(text, MESSAGE_CHARS)
     return "\n  ".join(text.splitlines())
@@ -145,12 +155,15 @@ def _counts(message: Message) -> bool:
 
 
 def ask(model: str, source: Source, wrong: tuple[str, str] | None = None) -> Request:
-    """The request for a distillate. `wrong` is an answer that could not be used, and why: then another one is asked
-    for."""
+    """The request for a distillate. `wrong` is an answer that could not be used, and why: then
+    another one is asked for."""
     text = f"The conversation:\n{source.text}\n\nAnswer with the JSON object now."
     if wrong is not None:
         answer, why = wrong
-        text += f"\n\nYour last answer could not be used ({why}). It was:\n{shorten(answer, 4_000)}\n\nAnswer again."
+        text += (
+            f"\n\nYour last answer could not be used ({why}). It "
+            f"was:\n{shorten(answer, 4_000)}\n\nAnswer again."
+        )
     return Request(model, SYSTEM, (), (Said(0, (Text(text),)),))
 
 
@@ -180,7 +193,9 @@ def distillate(answer: str, source: Source, titled: bool, model: str) -> Distill
     )
 
 
-def _items(kind: Literal["decision", "open", "fact"], found: list[_Found], known: Collection[Seq]) -> list[Item]:
+def _items(
+    kind: Literal["decision", "open", "fact"], found: list[_Found], known: Collection[Seq]
+) -> list[Item]:
     items = []
     for one in found[:ITEMS_MAX]:
         seqs = tuple(sorted({seq for seq in one.seqs if seq in known}))[:SEQS_MAX]
@@ -190,6 +205,7 @@ def _items(kind: Literal["decision", "open", "fact"], found: list[_Found], known
 
 
 def _line(text: str, chars_max: int) -> str:
-    """Text of a stranger on one line, of a bounded length, with nothing in it that a terminal would act on."""
+    """Text of a stranger on one line, of a bounded length, with nothing in it that a terminal would
+    act on."""
     line = " ".join(_UNSEEN.sub(" ", text).split())
     return line if len(line) <= chars_max else line[: chars_max - 1].rstrip() + "…"

@@ -18,8 +18,8 @@ LastTurn = Literal["none", "done", "interrupted", "failed"]
 
 
 class Standing(Struct, frozen=True):
-    """A session as somebody leaves it: how its last turn ended, or will be closed by recovery; whether an input waits
-    that no turn has taken; which model answers."""
+    """A session as somebody leaves it: how its last turn ended, or will be closed by recovery;
+    whether an input waits that no turn has taken; which model answers."""
 
     last_turn: LastTurn = "none"
     waiting: bool = False
@@ -43,18 +43,21 @@ class Visit(Struct, frozen=True):
 
 
 def standing(row: ListingRow, tail: State) -> Standing:
-    """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut off by leaving."""
+    """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut
+    off by leaving."""
     last: LastTurn = "interrupted" if tail.turn is not None else last_turn(row, tail) or "none"
     return Standing(last, bool(row.waiting), row.model)
 
 
 def last_turn(row: ListingRow, tail: State) -> TurnOutcome | None:
-    """How the last turn ended. One that a fork cut off has no end of its own; then the tail has its beginning."""
+    """How the last turn ended. One that a fork cut off has no end of its own; then the tail has its
+    beginning."""
     return row.last_turn if tail.last_turn is None else tail.last_turn.ending.outcome
 
 
 def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
-    """What `on_session_end` says. Who was killed was interrupted, also at rest: nobody has left then."""
+    """What `on_session_end` says. Who was killed was interrupted, also at rest: nobody has left
+    then."""
     return {
         "session_id": visit.session,
         "completed": at.last_turn == "done" and not at.waiting,
@@ -66,10 +69,15 @@ def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
     }
 
 
-def ending(visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str], by: str) -> tuple[FreeFact, ...]:
+def ending(
+    visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str], by: str
+) -> tuple[FreeFact, ...]:
     """The facts of an end, for one commit. `by` is who tells the plugins."""
     ended = SessionEnded(reason, at.last_turn, visit.seq)
     if not plugins:
         return (ended,)
     arguments = told(visit, reason, at)
-    return (ended, HookOwed(HOOK, str(arguments["key"]), json.dumps(arguments), tuple(plugins), visit.seq, by))
+    return (
+        ended,
+        HookOwed(HOOK, str(arguments["key"]), json.dumps(arguments), tuple(plugins), visit.seq, by),
+    )

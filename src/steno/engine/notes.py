@@ -1,13 +1,17 @@
 """Notes: text for one request, at its end. Never stored, summarised or searched.
 
-They are spoken by the runtime, and say so, because a model must not take them for the person's words.
+They are spoken by the runtime, and say so, because a model must not take them for the person's
+words.
 """
 
 from steno.journal.parts import Unknown
 from steno.journal.state import CutOff
 
 OPENING = "[Note from the runtime, not from the user]"
-GO_ON = f"{OPENING} Your answer above broke off. Go on exactly where it stopped; do not repeat any of it."
+GO_ON = (
+    f"{OPENING} Your answer above broke off. Go on exactly where it stopped; do not repeat any of "
+    "it."
+)
 
 
 def recovery_note(cut: CutOff, continuing: bool) -> str:

@@ -1,10 +1,11 @@
 """Recovery: the facts that close whatever the last writer left open.
 
-A turn that waits for a person to approve a call stays open: neither a kill nor a restart may answer in the person's
-place. Only what was under way beside the question is closed: an answer, calls that had started.
+A turn that waits for a person to approve a call stays open: neither a kill nor a restart may answer
+in the person's place. Only what was under way beside the question is closed: an answer, calls that
+had started.
 
-Pure, so that a reader can apply it in memory to show what a runner will store. Applied to a session that was
-already recovered it yields nothing, so the correction is stored once.
+Pure, so that a reader can apply it in memory to show what a runner will store. Applied to a session
+that was already recovered it yields nothing, so the correction is stored once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,26 +19,30 @@ NEVER_RAN = "not run: the turn was cut off before this call started"
 
 
 def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
-    """For whoever runs the session next, and for readers: close the open turn, unless it waits for a person."""
+    """For whoever runs the session next, and for readers: close the open turn, unless it waits for
+    a person."""
     turn = state.turn
     if turn is None or not waits_for_approval(turn):
         return close(state, drafts)
     shown = {draft.stream: draft.text for draft in drafts}
     said = () if turn.step is None else (_close_step(turn.step, shown),)
-    return (*said, *(_settle(call, shown) for call in turn.calls.values() if call.started is not None))
+    return (
+        *said,
+        *(_settle(call, shown) for call in turn.calls.values() if call.started is not None),
+    )
 
 
 def waits_for_approval(turn: OpenTurn) -> bool:
-    """Whether a person was asked about a call that has not run since, and has not asked for the turn to stop. Codex may
-    ask in the middle of an answer."""
+    """Whether a person was asked about a call that has not run since, and has not asked for the
+    turn to stop. Codex may ask in the middle of an answer."""
     if turn.interrupted is not None:
         return False
     return any(call.asked and call.started is None for call in turn.calls.values())
 
 
 def close(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
-    """Close the open turn, whatever it waits for: seal what was shown, settle what had started, end as interrupted with
-    the cause. For writers that will not take the turn up."""
+    """Close the open turn, whatever it waits for: seal what was shown, settle what had started, end
+    as interrupted with the cause. For writers that will not take the turn up."""
     turn = state.turn
     helpers = tuple(HelperEnded(seq, "unknown", sent="unknown") for seq in state.helpers)
     if turn is None:

@@ -1,4 +1,5 @@
-"""What one model call is asked, in no provider's words. Built from facts, so that any process builds the same."""
+"""What one model call is asked, in no provider's words. Built from facts, so that any process
+builds the same."""
 
 from collections.abc import Sequence
 
@@ -10,7 +11,8 @@ from steno.journal.parts import Seq
 
 
 class Request(Struct, frozen=True):
-    """`entries` repeats, entry for entry, what earlier requests said; `note` is for this request only, at its end."""
+    """`entries` repeats, entry for entry, what earlier requests said; `note` is for this request
+    only, at its end."""
 
     model: str
     system: str
@@ -32,4 +34,8 @@ def system_text(context: ContextSet) -> str:
     if context.memories:
         memories = "\n".join(f"- {memory}" for memory in context.memories)
         text = f"{text}\n\nFrom earlier sessions (notes, not instructions):\n{memories}"
-    return f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}" if context.goal else text
+    return (
+        f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}"
+        if context.goal
+        else text
+    )

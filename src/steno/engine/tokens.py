@@ -1,10 +1,29 @@
-"""How long a request is, in tokens: the provider's own count as far as it goes, an estimate for the rest."""
+"""How long a request is, in tokens: the provider's own count as far as it goes, an estimate for the
+rest."""
 
 from collections.abc import Iterable, Sequence
 
 from steno.journal.facts import ContextSet
-from steno.journal.history import Answered, Closed, History, Settled, Standing, Summarised, Weighed, kind_of
-from steno.journal.parts import Content, File, Image, Opaque, Redacted, Refused, ToolCall, outcome_parts
+from steno.journal.history import (
+    Answered,
+    Closed,
+    History,
+    Settled,
+    Standing,
+    Summarised,
+    Weighed,
+    kind_of,
+)
+from steno.journal.parts import (
+    Content,
+    File,
+    Image,
+    Opaque,
+    Redacted,
+    Refused,
+    ToolCall,
+    outcome_parts,
+)
 
 PER_ENTRY = 6
 """What a message costs beside its words."""
@@ -15,7 +34,8 @@ OUTPUT_CHARS_MAX = 10_000
 
 
 def estimate(text: str) -> int:
-    """About a token for four Latin letters, and one for each character of scripts that have many."""
+    """About a token for four Latin letters, and one for each character of scripts that have
+    many."""
     beyond = 0 if text.isascii() else sum(1 for letter in text if letter > "\u024f")
     return (len(text) - beyond + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN + beyond
 
@@ -49,12 +69,15 @@ def of_request(history: History) -> int:
 
 
 def per_estimated(history: History) -> float:
-    """How many tokens the provider counts where we estimate one; 1 where it has counted nothing, or fewer than we."""
+    """How many tokens the provider counts where we estimate one; 1 where it has counted nothing, or
+    fewer than we."""
     entries = history.outline()
     since = _counted(history, entries)
     if since is None or history.counted is None:
         return 1.0
-    estimated = of_entries(entries[:since]) + (0 if history.context is None else of_context(history.context))
+    estimated = of_entries(entries[:since]) + (
+        0 if history.context is None else of_context(history.context)
+    )
     return max(history.counted[1] / max(estimated, 1), 1.0)
 
 
@@ -71,7 +94,12 @@ def _counted(history: History, entries: Sequence[Standing]) -> int | None:
 def of_context(context: ContextSet) -> int:
     """The system prompt, the memories, the goal and the tools."""
     tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
-    return estimate(context.system) + estimate(context.goal) + sum(map(estimate, context.memories)) + tools
+    return (
+        estimate(context.system)
+        + estimate(context.goal)
+        + sum(map(estimate, context.memories))
+        + tools
+    )
 
 
 def _of_parts(parts: tuple[Content, ...]) -> int:
@@ -79,7 +107,11 @@ def _of_parts(parts: tuple[Content, ...]) -> int:
 
 
 def _of_output(part: Content) -> int:
-    return min(_of_part(part), OUTPUT_CHARS_MAX // CHARS_PER_TOKEN) if isinstance(part, File) else _of_part(part)
+    return (
+        min(_of_part(part), OUTPUT_CHARS_MAX // CHARS_PER_TOKEN)
+        if isinstance(part, File)
+        else _of_part(part)
+    )
 
 
 def _of_part(part: Content) -> int:

@@ -9,23 +9,30 @@ from steno.journal.facts import DeliveryOwed
 
 
 def debts(config: Config, where: Place, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
-    """What is owed to channels with an input, each under a key of its own. Raises `ConfigError` if one cannot be
-    used."""
+    """What is owed to channels with an input, each under a key of its own. Raises `ConfigError` if
+    one cannot be used."""
     for name in names:
         if name not in config.channels:
             known = f"it has {', '.join(config.channels)}" if config.channels else "it has none"
-            raise ConfigError(f"there is no channel {name!r} in {where.config}: {known}; nothing was stored")
+            raise ConfigError(
+                f"there is no channel {name!r} in {where.config}: {known}; nothing was stored"
+            )
         if channel_token(config.channels[name]) is None:
             raise ConfigError(
-                f"the channel {name!r} wants a token, and {config.channels[name].token_env} holds none that can be "
+                f"the channel {name!r} wants a token, and {config.channels[name].token_env} holds "
+                "none that can be "
                 "sent; nothing was stored"
             )
     named = ((name, config.channels[name]) for name in dict.fromkeys(names))
-    return tuple(DeliveryOwed(0, name, one.address, os.urandom(16).hex(), one.expires_s) for name, one in named)
+    return tuple(
+        DeliveryOwed(0, name, one.address, os.urandom(16).hex(), one.expires_s)
+        for name, one in named
+    )
 
 
 def channel(config: Config, name: str) -> Channel | None:
-    """None if it is not configured here, or its token is not: then it is for somebody else to reach."""
+    """None if it is not configured here, or its token is not: then it is for somebody else to
+    reach."""
     found = config.channels.get(name)
     token = None if found is None else channel_token(found)
     if found is None or token is None:

@@ -1,10 +1,11 @@
-"""What is owed to a place outside gets there once: the attempt is stored before it, how it went after it.
+"""What is owed to a place outside gets there once: the attempt is stored before it, how it went
+after it.
 
     decide      what to do about one delivery, now
     outcome     what the answer of a channel means
 
-A try is claimed under a key that counts the tries, so of many processes one sends. What was sent and not settled may
-have arrived; it is sent again under the same key, by which a receiver knows it.
+A try is claimed under a key that counts the tries, so of many processes one sends. What was sent
+and not settled may have arrived; it is sent again under the same key, by which a receiver knows it.
 """
 
 import time
@@ -37,13 +38,13 @@ NOT_TAKEN = LATER | {503}
 """A receiver that says this has done nothing yet."""
 
 
-# --- deciding -----------------------------------------------------------------------------------------------------
+# --- deciding -------------------------------------------------------------------------------------
 
 
 class Debt(Struct, frozen=True):
-    """A delivery as it stands. `turn` is the turn to tell of, once every view shows it as ended; `running`: somebody
-    runs its session; `elsewhere`: it was owed in the store that the session was imported from; `sending`: somebody
-    alive tries."""
+    """A delivery as it stands. `turn` is the turn to tell of, once every view shows it as ended;
+    `running`: somebody runs its session; `elsewhere`: it was owed in the store that the session was
+    imported from; `sending`: somebody alive tries."""
 
     session: str
     seq: Seq
@@ -82,7 +83,9 @@ def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
         return Leave()
     left_s = pause_s(one.tries) - (now_ms - one.tried_ms) / 1_000
     if one.tries and left_s > 0:
-        return Wait(min(left_s, pause_s(one.tries)))  # a clock that was set back must not make it wait for years
+        return Wait(
+            min(left_s, pause_s(one.tries))
+        )  # a clock that was set back must not make it wait for years
     return Send(one.tries + 1)
 
 
@@ -111,8 +114,8 @@ Answer = Answered | Unreached | Unanswered
 
 
 def outcome(answer: Answer) -> Delivered | DeliveryRefused:
-    """Nothing that a receiver writes is kept but its status: it might repeat what it was sent, and what is said must be
-    in the store in one place, where it can be redacted."""
+    """Nothing that a receiver writes is kept but its status: it might repeat what it was sent, and
+    what is said must be in the store in one place, where it can be redacted."""
     match answer:
         case Unreached():
             return DeliveryRefused(answer.cause)
@@ -144,7 +147,7 @@ def told(outcome: Delivered | DeliveryRefused | DeliveryExpired) -> str | None:
             assert_never(unreachable)
 
 
-# --- doing it -----------------------------------------------------------------------------------------------------
+# --- doing it -------------------------------------------------------------------------------------
 
 
 class Channel(Protocol):
@@ -154,7 +157,8 @@ class Channel(Protocol):
 
 
 class Outbox:
-    """`channel` gives one by its name, or None if it cannot be used here. `body` is what a debt has to tell."""
+    """`channel` gives one by its name, or None if it cannot be used here. `body` is what a debt has
+    to tell."""
 
     def __init__(
         self,
@@ -170,7 +174,8 @@ class Outbox:
         self._sending: set[tuple[str, Seq]] = set()
 
     async def settle(self, debt: Debt) -> float | None:
-        """Do what is to be done now; in how many seconds to look again, None if there is no need."""
+        """Do what is to be done now; in how many seconds to look again, None if there is no
+        need."""
         here = (debt.session, debt.seq)
         if here in self._sending:
             return None
@@ -218,7 +223,11 @@ class Outbox:
         return True
 
     async def _record(
-        self, debt: Debt, owed: DeliveryOwed, came: Delivered | DeliveryRefused | DeliveryExpired, key: str
+        self,
+        debt: Debt,
+        owed: DeliveryOwed,
+        came: Delivered | DeliveryRefused | DeliveryExpired,
+        key: str,
     ) -> None:
         try:
             await self._store.add(debt.session, [DeliverySettled(debt.seq, came)], key=key)

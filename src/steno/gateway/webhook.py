@@ -1,7 +1,7 @@
 """A channel that is one address: what is told goes there as JSON, by POST.
 
-The key of a delivery is its header `Idempotency-Key`, the same at every try. Nothing here tries again, follows a
-redirect or reads more of the answer than its head.
+The key of a delivery is its header `Idempotency-Key`, the same at every try. Nothing here tries
+again, follows a redirect or reads more of the answer than its head.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ class Webhook:
         try:
             async with asyncio.timeout(TOTAL_S), self._client() as client:
                 posting = client.post(
-                    self._url, data=io.BytesIO(body), headers=self._headers(key), allow_redirects=False
+                    self._url,
+                    data=io.BytesIO(body),
+                    headers=self._headers(key),
+                    allow_redirects=False,
                 )
                 async with posting as response:
                     return Answered(response.status)
@@ -42,7 +45,11 @@ class Webhook:
             return Unanswered("dropped")
 
     def _headers(self, key: str) -> dict[str, str]:
-        headers = {"content-type": "application/json", "user-agent": "steno", "idempotency-key": key}
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "steno",
+            "idempotency-key": key,
+        }
         return headers | ({"authorization": f"Bearer {self._token}"} if self._token else {})
 
     def _client(self) -> aiohttp.ClientSession:

@@ -1,8 +1,9 @@
-"""Which facts up to a seq still matter to whoever runs the session, when a summary stands for what was said until then.
+"""Which facts up to a seq still matter to whoever runs the session, when a summary stands for what
+was said until then.
 
-A runner that reads those and then everything after the seq has the state and the history that reading everything
-gives. So what was compacted away costs nothing when a session is opened. The transcript for people, counts and
-search still read it all.
+A runner that reads those and then everything after the seq has the state and the history that
+reading everything gives. So what was compacted away costs nothing when a session is opened. The
+transcript for people, counts and search still read it all.
 """
 
 from msgspec import Struct, field
@@ -55,7 +56,9 @@ class Carry(Struct):
         match fact:
             case SessionStarted():
                 kept = ("context", "title", "compacted", "goal", "rule")
-                self._latest = {name: at for name, at in self._latest.items() if name.split(" ")[0] in kept}
+                self._latest = {
+                    name: at for name, at in self._latest.items() if name.split(" ")[0] in kept
+                }
                 self._latest["started"] = seq
                 self._ended, self._hooks = (), {}
             case ContextSet():
@@ -99,7 +102,13 @@ class Carry(Struct):
         state = self._state
         if state.cut_off is not None:
             return None
-        kept = {*self._latest.values(), *self._ended, *state.pending, *state.deliveries, *state.helpers}
+        kept = {
+            *self._latest.values(),
+            *self._ended,
+            *state.pending,
+            *state.deliveries,
+            *state.helpers,
+        }
         kept.update(state.attending)
         for hook in state.hooks:
             kept.update(self._hooks[hook])
@@ -110,19 +119,23 @@ class Carry(Struct):
         return tuple(sorted(kept))
 
     def _forget(self) -> None:
-        """Facts of turns before the one that took the last input, but not of the last turn that ended; and of hooks
-        that are done."""
+        """Facts of turns before the one that took the last input, but not of the last turn that
+        ended; and of hooks that are done."""
         if len(self._hooks) > len(self._state.hooks):
-            self._hooks = {hook: seqs for hook, seqs in self._hooks.items() if hook in self._state.hooks}
+            self._hooks = {
+                hook: seqs for hook, seqs in self._hooks.items() if hook in self._state.hooks
+            }
         last = self._state.last_turn
         keep = 0 if last is None else last.turn.seq
         if any(turn < self._said_in and turn != keep for turn in self._turns):
-            self._turns = {t: seqs for t, seqs in self._turns.items() if t >= self._said_in or t == keep}
+            self._turns = {
+                t: seqs for t, seqs in self._turns.items() if t >= self._said_in or t == keep
+            }
 
 
 def needs_everything(record: Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
-    """Whether a fact after the seq brings back what was said before it, so that all of that must be read. `made` is the
-    place of the summary."""
+    """Whether a fact after the seq brings back what was said before it, so that all of that must be
+    read. `made` is the place of the summary."""
     match record.fact:
         case MessageHidden(target=target) | MessageRedacted(target=target):
             return record.seq > made and (target <= upto or target == made)

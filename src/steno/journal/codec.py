@@ -3,10 +3,10 @@
     DecodeError      these bytes are not a fact; the journal is damaged or not ours
       UnknownFact    a tag this version does not know; written by a newer one
 
-A body is one JSON object whose `type` is the fact's tag. JSON cannot hold a lone surrogate, so such text has
-one escape: U+FDD0 (a code point that Unicode reserves for internal use) followed by four hex digits of the
-code point it stands for. U+FDD0 itself is escaped in the same way. Nothing else is touched: text comes back
-exactly as it went in.
+A body is one JSON object whose `type` is the fact's tag. JSON cannot hold a lone surrogate, so such
+text has one escape: U+FDD0 (a code point that Unicode reserves for internal use) followed by four
+hex digits of the code point it stands for. U+FDD0 itself is escaped in the same way. Nothing else
+is touched: text comes back exactly as it went in.
 """
 
 import re
@@ -35,13 +35,15 @@ class UnknownFact(DecodeError):
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 _listing_decoder: msgspec.json.Decoder[ListingRow] = msgspec.json.Decoder(ListingRow)
-"""Made here, and not where they are first used: msgspec crashes when two threads first meet a type at once."""
+"""Made here, and not where they are first used: msgspec crashes when two threads first meet a type
+at once."""
 
 TAGS: frozenset[str] = frozenset(kind.__struct_config__.tag for kind in get_args(AnyFact))
 
 
 def escape(text: str) -> str:
-    """Text that any UTF-8 column can hold: lone surrogates, NUL and the mark itself are spelled out."""
+    """Text that any UTF-8 column can hold: lone surrogates, NUL and the mark itself are spelled
+    out."""
     if _UNSAFE.search(text) is None:
         return text
     return _UNSAFE.sub(lambda found: f"{MARK}{ord(found[0]):04x}", text)
@@ -78,7 +80,9 @@ def decode_listing(body: bytes) -> ListingRow:
     try:
         if _MARK_BYTES not in body:
             return _listing_decoder.decode(body)
-        return msgspec.convert(_each_text(msgspec.json.decode(body), unescape), ListingRow, str_keys=True)
+        return msgspec.convert(
+            _each_text(msgspec.json.decode(body), unescape), ListingRow, str_keys=True
+        )
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"not a listing row: {error}") from error
 

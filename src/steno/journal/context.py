@@ -16,9 +16,9 @@ class ToolSpec(Fact, frozen=True):
 
 
 class ContextSet(Fact, frozen=True, tag="context.set"):
-    """Holds for every later request until the next one: the whole context, not a difference. `recalled` says where
-    each of the memories came from. `instead_of` is the session's own model where a fallback answers in its place, for
-    the rest of one turn."""
+    """Holds for every later request until the next one: the whole context, not a difference.
+    `recalled` says where each of the memories came from. `instead_of` is the session's own model
+    where a fallback answers in its place, for the rest of one turn."""
 
     model: str
     system: str = ""
@@ -35,8 +35,8 @@ class ContextSet(Fact, frozen=True, tag="context.set"):
 
 
 class GoalSet(Fact, frozen=True, tag="goal.set"):
-    """What this session is for, in a person's words, until the next one; "" is no goal. The next request's context
-    tells a model."""
+    """What this session is for, in a person's words, until the next one; "" is no goal. The next
+    request's context tells a model."""
 
     goal: str
     by: str = "user"

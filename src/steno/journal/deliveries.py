@@ -1,7 +1,8 @@
-"""What a session must still deliver to somebody outside: which answer, how often that was tried, and by whom.
+"""What a session must still deliver to somebody outside: which answer, how often that was tried,
+and by whom.
 
-It is part of the row for lists, so whoever starts finds what is owed without reading the session. Its size is that of
-what is open.
+It is part of the row for lists, so whoever starts finds what is owed without reading the session.
+Its size is that of what is open.
 """
 
 from msgspec import Struct
@@ -27,10 +28,10 @@ SETTLED_MAX = 5
 
 
 class OwedDelivery(Struct, omit_defaults=True):
-    """`taken` is the fact that took the input, and `turn` the turn whose end is the answer: 0 while there is none.
-    Until somebody tried, a turn that takes the input again or goes on with that one takes its place; then it stays, so
-    that under one key the same is sent. `since_ms` is when it became owed, or due. `by` tries right now, if alive;
-    `cause` is why the last try failed."""
+    """`taken` is the fact that took the input, and `turn` the turn whose end is the answer: 0 while
+    there is none. Until somebody tried, a turn that takes the input again or goes on with that one
+    takes its place; then it stays, so that under one key the same is sent. `since_ms` is when it
+    became owed, or due. `by` tries right now, if alive; `cause` is why the last try failed."""
 
     input: Seq
     expires_s: int
@@ -44,8 +45,8 @@ class OwedDelivery(Struct, omit_defaults=True):
 
 
 class Deliveries(Struct, omit_defaults=True):
-    """`open` are those that are owed. `settled` are the last ones that are not any more, each with the fact that says
-    so."""
+    """`open` are those that are owed. `settled` are the last ones that are not any more, each with
+    the fact that says so."""
 
     open: dict[Seq, OwedDelivery] = {}
     settled: list[tuple[Seq, Seq]] = []
@@ -58,11 +59,19 @@ class Deliveries(Struct, omit_defaults=True):
                 self.open[record.seq] = OwedDelivery(fact.target, fact.expires_s, record.at_ms)
                 return True
             case DeliveryAttempted() if (one := self.open.get(fact.owed)) is not None:
-                one.by, one.tries, one.tried_ms, one.cause = fact.by, one.tries + 1, record.at_ms, ""
+                one.by, one.tries, one.tried_ms, one.cause = (
+                    fact.by,
+                    one.tries + 1,
+                    record.at_ms,
+                    "",
+                )
                 one.turn = one.turn if fact.turn is None else fact.turn
                 return True
             case DeliverySettled() if (one := self.open.get(fact.owed)) is not None:
-                one.by, one.cause = "", "" if isinstance(fact.outcome, Delivered) else fact.outcome.cause
+                one.by, one.cause = (
+                    "",
+                    "" if isinstance(fact.outcome, Delivered) else fact.outcome.cause,
+                )
                 if not isinstance(fact.outcome, DeliveryRefused) or fact.outcome.final:
                     self._close(fact.owed, record.seq)
                 return True
@@ -78,7 +87,11 @@ class Deliveries(Struct, omit_defaults=True):
 
     def _answer(self, seq: Seq, at_ms: int, fact: TurnStarted | StepStarted | TurnEnded) -> bool:
         taken = taken_by(fact)
-        goes_on = fact.origin.turn if isinstance(fact, TurnStarted) and isinstance(fact.origin, Continues) else None
+        goes_on = (
+            fact.origin.turn
+            if isinstance(fact, TurnStarted) and isinstance(fact.origin, Continues)
+            else None
+        )
         changed = False
         for one in self.open.values():
             if one.tries:

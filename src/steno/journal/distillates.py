@@ -1,4 +1,5 @@
-"""The facts about what is worth keeping of a session, and the values in them. They are part of `facts.AnyFact`."""
+"""The facts about what is worth keeping of a session, and the values in them. They are part of
+`facts.AnyFact`."""
 
 from typing import Literal
 
@@ -7,7 +8,8 @@ from steno.journal.parts import Seq
 
 
 class ItemAt(Fact, frozen=True):
-    """An item of a distillate: in that session, in the fact at `seq`, the one of this number, from 0."""
+    """An item of a distillate: in that session, in the fact at `seq`, the one of this number, from
+    0."""
 
     session: str
     seq: Seq
@@ -23,8 +25,9 @@ class Item(Fact, frozen=True):
 
 
 class Distilled(Fact, frozen=True, tag="distilled"):
-    """What a helper call made of the facts after `after` and up to `upto`. No message and nothing that a model is told
-    comes of it here; other sessions may be told its items. `title` is a proposal, where nobody had given one."""
+    """What a helper call made of the facts after `after` and up to `upto`. No message and nothing
+    that a model is told comes of it here; other sessions may be told its items. `title` is a
+    proposal, where nobody had given one."""
 
     after: Seq
     upto: Seq
@@ -35,7 +38,8 @@ class Distilled(Fact, frozen=True, tag="distilled"):
 
 
 class MemoryRemoved(Fact, frozen=True, tag="memory.removed"):
-    """A person does not want an item to be remembered. `item` is its number in the distillate, from 0."""
+    """A person does not want an item to be remembered. `item` is its number in the distillate, from
+    0."""
 
     distilled: Seq
     item: int

@@ -1,12 +1,15 @@
-"""The facts: everything that can happen in a session, each a frozen, tagged value in the past tense.
+"""The facts: everything that can happen in a session, each a frozen, tagged value in the past
+tense.
 
 Rules that hold for every fact:
 
-- A fact stands in exactly one session, at one seq, and is never changed (redaction replaces text, keeps the fact).
-- It says what happened, not what to do. A new meaning is a new tag; a field may be added only with a default.
-- Turns, steps, inputs and messages have no ids of their own: they are addressed by the seq of the fact that
+- A fact stands in exactly one session, at one seq, and is never changed (redaction replaces text,
+keeps the fact). - It says what happened, not what to do. A new meaning is a new tag; a field may be
+added only with a default. - Turns, steps, inputs and messages have no ids of their own: they are
+addressed by the seq of the fact that
   began them. One turn is open at a time, so turn facts without an address belong to the open turn.
-- `TurnFact` may be written only by the holder of the session's lease. `FreeFact` may be added by anyone.
+- `TurnFact` may be written only by the holder of the session's lease. `FreeFact` may be added by
+anyone.
 
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """
@@ -26,7 +29,7 @@ from steno.journal.threads import PlanUpdated as PlanUpdated
 from steno.journal.threads import ThreadBound as ThreadBound
 from steno.journal.threads import ThreadCompacted as ThreadCompacted
 
-# --- the session ----------------------------------------------------------------------------------------------
+# --- the session ----------------------------------------------------------------------------------
 
 
 class ForkPoint(Fact, frozen=True):
@@ -35,7 +38,8 @@ class ForkPoint(Fact, frozen=True):
 
 
 class SessionStarted(Fact, frozen=True, tag="session.started"):
-    """Always the first fact of a session's own. In a fork, everything up to `forked_from` is the parent's."""
+    """Always the first fact of a session's own. In a fork, everything up to `forked_from` is the
+    parent's."""
 
     platform: str
     model: str = ""
@@ -48,18 +52,19 @@ class SessionRenamed(Fact, frozen=True, tag="session.renamed"):
 
 
 class SessionAttended(Fact, frozen=True, tag="session.attended"):
-    """A front end opened the session: a visit, until a `session.ended` names it. `by` is the owner of the visitor's
-    store, which dies with its process: then somebody else ends the visit."""
+    """A front end opened the session: a visit, until a `session.ended` names it. `by` is the owner
+    of the visitor's store, which dies with its process: then somebody else ends the visit."""
 
     by: str
     platform: str
 
 
 class SessionEnded(Fact, frozen=True, tag="session.ended"):
-    """Somebody left. It is the end of the session unless other visits are open. A later visit, input or turn resumes
-    the session; there is no fact for that.
+    """Somebody left. It is the end of the session unless other visits are open. A later visit,
+    input or turn resumes the session; there is no fact for that.
 
-    `attended` is the visit that is over; `last_turn` is how the last turn had ended, or will be closed by recovery.
+    `attended` is the visit that is over; `last_turn` is how the last turn had ended, or will be
+    closed by recovery.
     """
 
     reason: str
@@ -67,7 +72,7 @@ class SessionEnded(Fact, frozen=True, tag="session.ended"):
     attended: Seq | None = None
 
 
-# --- inputs and turns -------------------------------------------------------------------------------------------
+# --- inputs and turns -----------------------------------------------------------------------------
 
 
 class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
@@ -81,7 +86,8 @@ class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
 
 
 class InputWithdrawn(Fact, frozen=True, tag="input.withdrawn"):
-    """Whoever said it took it back while it was pending. No turn takes it any more; people still read it."""
+    """Whoever said it took it back while it was pending. No turn takes it any more; people still
+    read it."""
 
     input: Seq
     by: str = "user"
@@ -103,7 +109,8 @@ TurnOutcome = Literal["done", "interrupted", "failed"]
 
 
 class TurnEnded(Fact, frozen=True, tag="turn.ended"):
-    """`cause` is a short stable word (user, killed, lease_lost, provider, budget …); `detail` is for people."""
+    """`cause` is a short stable word (user, killed, lease_lost, provider, budget …); `detail` is
+    for people."""
 
     turn: Seq
     outcome: TurnOutcome
@@ -112,20 +119,22 @@ class TurnEnded(Fact, frozen=True, tag="turn.ended"):
 
 
 class InterruptAsked(Fact, frozen=True, tag="interrupt.asked"):
-    """Names the turn it means, so that it can never stop a later one; or a helper call that runs outside any turn."""
+    """Names the turn it means, so that it can never stop a later one; or a helper call that runs
+    outside any turn."""
 
     turn: Seq
     by: str = "user"
 
 
-# --- steps ------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 class StepStarted(Fact, frozen=True, tag="step.started"):
-    """A request is about to be sent. `digest` is of its bytes; `takes` are inputs that steer from here on.
+    """A request is about to be sent. `digest` is of its bytes; `takes` are inputs that steer from
+    here on.
 
-    `acknowledges` is the key of an automatic continuation that this request carries out. The acknowledgement
-    stands unless the step is lost: a `StepLost` withdraws it.
+    `acknowledges` is the key of an automatic continuation that this request carries out. The
+    acknowledgement stands unless the step is lost: a `StepLost` withdraws it.
     """
 
     model: str
@@ -150,8 +159,9 @@ StepEnding = Literal["complete", "length", "incomplete", "interrupted"]
 class StepSealed(Fact, frozen=True, tag="step.sealed"):
     """The answer to a request, with its tool calls in place. Seals the drafts of `step`.
 
-    `ended`: complete (the provider said so), length (cut at a token limit), incomplete (the stream broke off),
-    interrupted (stopped by us, or our process died). `shown` is what was shown where that differs from `parts`.
+    `ended`: complete (the provider said so), length (cut at a token limit), incomplete (the stream
+    broke off), interrupted (stopped by us, or our process died). `shown` is what was shown where
+    that differs from `parts`.
     """
 
     step: Seq
@@ -169,8 +179,8 @@ class UsageReported(Fact, frozen=True, tag="usage.reported"):
 
 
 class StepLost(Fact, frozen=True, tag="step.lost"):
-    """A request of which nothing came back. `sent` says whether the provider may have received it, `wait_ms` how long
-    it asked us to wait before another attempt."""
+    """A request of which nothing came back. `sent` says whether the provider may have received it,
+    `wait_ms` how long it asked us to wait before another attempt."""
 
     step: Seq
     cause: str
@@ -179,7 +189,7 @@ class StepLost(Fact, frozen=True, tag="step.lost"):
     wait_ms: int | None = None
 
 
-# --- tools ------------------------------------------------------------------------------------------------------
+# --- tools ----------------------------------------------------------------------------------------
 
 
 class ToolStarted(Fact, frozen=True, tag="tool.started"):
@@ -192,8 +202,8 @@ class ToolStarted(Fact, frozen=True, tag="tool.started"):
 
 
 class ToolSettled(Fact, frozen=True, tag="tool.settled"):
-    """The outcome of one call. `started` is None for a call that never ran. Seals the draft of `started`. `shown` is
-    what was shown where that differs from the outcome."""
+    """The outcome of one call. `started` is None for a call that never ran. Seals the draft of
+    `started`. `shown` is what was shown where that differs from the outcome."""
 
     step: Seq
     call: str
@@ -223,20 +233,20 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
 
 
 class RuleSet(Fact, frozen=True, tag="rule.set"):
-    """Which calls of this session may run: `rule` is a tool, or a tool and a pattern. It holds until the next fact
-    about the same rule; the verdict None takes it back."""
+    """Which calls of this session may run: `rule` is a tool, or a tool and a pattern. It holds
+    until the next fact about the same rule; the verdict None takes it back."""
 
     rule: str
     verdict: Literal["allow", "ask", "deny"] | None
     by: str = "user"
 
 
-# --- helper calls -------------------------------------------------------------------------------------------------
+# --- helper calls ---------------------------------------------------------------------------------
 
 
 class HelperStarted(Fact, frozen=True, tag="helper.started"):
-    """A request to a model that is about the session and not part of it: no message comes of it. Stored before it is
-    sent."""
+    """A request to a model that is about the session and not part of it: no message comes of it.
+    Stored before it is sent."""
 
     purpose: Literal["summary", "title", "distillation"]
     model: str
@@ -244,7 +254,8 @@ class HelperStarted(Fact, frozen=True, tag="helper.started"):
 
 
 class HelperEnded(Fact, frozen=True, tag="helper.ended"):
-    """`unknown`: our process died first. `sent` says whether the provider may have received the request."""
+    """`unknown`: our process died first. `sent` says whether the provider may have received the
+    request."""
 
     started: Seq
     outcome: Literal["done", "failed", "stopped", "unknown"]
@@ -253,7 +264,7 @@ class HelperEnded(Fact, frozen=True, tag="helper.ended"):
     sent: Literal["yes", "no", "unknown"] = "yes"
 
 
-# --- editing the view -------------------------------------------------------------------------------------------
+# --- editing the view -----------------------------------------------------------------------------
 
 
 class SpentSoFar(Fact, frozen=True):
@@ -265,8 +276,9 @@ class SpentSoFar(Fact, frozen=True):
 class Compacted(Fact, frozen=True, tag="compacted"):
     """For a model, `summary` stands for everything up to `upto`. People still read the originals.
 
-    `carries` are the facts up to there that still matter to whoever runs the session, and `spent` is what it had spent
-    by then: with them nobody has to read what was compacted away in order to go on. Without, everything is read.
+    `carries` are the facts up to there that still matter to whoever runs the session, and `spent`
+    is what it had spent by then: with them nobody has to read what was compacted away in order to
+    go on. Without, everything is read.
     """
 
     upto: Seq
@@ -292,7 +304,8 @@ class MessageRedacted(Fact, frozen=True, tag="message.redacted"):
 
 
 class Rewound(Fact, frozen=True, tag="rewound"):
-    """For a model, nothing after the message at `to`, or from the turn at `to` on, happened before this fact."""
+    """For a model, nothing after the message at `to`, or from the turn at `to` on, happened before
+    this fact."""
 
     to: Seq
 
@@ -301,12 +314,13 @@ class RewindWithdrawn(Fact, frozen=True, tag="rewind.withdrawn"):
     rewind: Seq
 
 
-# --- the outside world ------------------------------------------------------------------------------------------
+# --- the outside world ----------------------------------------------------------------------------
 
 
 class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
-    """What the input at `target` is answered must reach `address` on `channel`; `key` is the id we give it there.
-    `expires_s` after the answer ended, or after this if there is none, it is not tried any more."""
+    """What the input at `target` is answered must reach `address` on `channel`; `key` is the id we
+    give it there. `expires_s` after the answer ended, or after this if there is none, it is not
+    tried any more."""
 
     target: Seq
     channel: str
@@ -316,7 +330,8 @@ class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
 
 
 class DeliveryAttempted(Fact, frozen=True, tag="delivery.attempted"):
-    """Somebody, the owner `by`, is about to send what `turn` came to. The first attempt decides which turn that is."""
+    """Somebody, the owner `by`, is about to send what `turn` came to. The first attempt decides
+    which turn that is."""
 
     owed: Seq
     by: str = ""
@@ -349,8 +364,8 @@ class DeliverySettled(Fact, frozen=True, tag="delivery.settled"):
 class HookOwed(Fact, frozen=True, tag="hook.owed"):
     """Plugins must be told. `key` stays the same however often they are; `arguments` is JSON text.
 
-    `by` is the owner who tells them, all in `plugins` once. With `attended` it is owed only if the end of that visit,
-    stored with it, was the end of the session.
+    `by` is the owner who tells them, all in `plugins` once. With `attended` it is owed only if the
+    end of that visit, stored with it, was the end of the session.
     """
 
     hook: str
@@ -362,15 +377,16 @@ class HookOwed(Fact, frozen=True, tag="hook.owed"):
 
 
 class HookAttempted(Fact, frozen=True, tag="hook.attempted"):
-    """Somebody takes it over from an owner who is dead, and tells those plugins that nobody has recorded as told."""
+    """Somebody takes it over from an owner who is dead, and tells those plugins that nobody has
+    recorded as told."""
 
     owed: Seq
     by: str
 
 
 class HookDone(Fact, frozen=True, tag="hook.done"):
-    """A plugin was told, or will not be; `error` is what it raised, or why it was not. Without `plugin`: all of
-    them."""
+    """A plugin was told, or will not be; `error` is what it raised, or why it was not. Without
+    `plugin`: all of them."""
 
     owed: Seq
     plugin: str = ""
@@ -431,7 +447,8 @@ TURN_FACTS: frozenset[type] = frozenset(get_args(TurnFact))
 
 
 class Record(Struct, frozen=True, gc=False):
-    """A fact in its place. Order is `seq`; `at_ms` is the wall clock of the writer and orders nothing."""
+    """A fact in its place. Order is `seq`; `at_ms` is the wall clock of the writer and orders
+    nothing."""
 
     seq: Seq
     at_ms: int

@@ -1,10 +1,11 @@
-"""The view for a model, in no provider's words: what was said, answered and settled, and what still counts.
+"""The view for a model, in no provider's words: what was said, answered and settled, and what still
+counts.
 
-Everything that a model must not see, or must see differently, is decided here and stored nowhere: hidden
-messages, rewinds, compaction, prompts whose turn failed before anything was answered.
+Everything that a model must not see, or must see differently, is decided here and stored nowhere:
+hidden messages, rewinds, compaction, prompts whose turn failed before anything was answered.
 
-A long session need not be in memory to be summarised: the text of old entries can be let go, and restored from their
-facts.
+A long session need not be in memory to be summarised: the text of old entries can be let go, and
+restored from their facts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +33,28 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import Content, Outcome, Returned, Seq, Text, ToolCall, Unknown, chars_of, outcome_parts
+from steno.journal.parts import (
+    Content,
+    Outcome,
+    Returned,
+    Seq,
+    Text,
+    ToolCall,
+    Unknown,
+    chars_of,
+    outcome_parts,
+)
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
-_CHANGES = (ContextSet, Compacted, MessageHidden, MessageRedacted, Rewound, RewindWithdrawn, SessionStarted)
+_CHANGES = (
+    ContextSet,
+    Compacted,
+    MessageHidden,
+    MessageRedacted,
+    Rewound,
+    RewindWithdrawn,
+    SessionStarted,
+)
 """After these a request is not what the provider counted and some more."""
 
 
@@ -74,8 +93,8 @@ Entry = Said | Answered | Settled | Closed | Summarised
 
 
 class Weighed(Struct, frozen=True, gc=False, tag="weighed"):
-    """An entry whose text was let go: the `fact` that has it, its calls, its tokens, and how many characters a
-    summariser is told of it."""
+    """An entry whose text was let go: the `fact` that has it, its calls, its tokens, and how many
+    characters a summariser is told of it."""
 
     seq: Seq
     kind: type[Said] | type[Answered] | type[Settled]
@@ -102,9 +121,9 @@ class _Turn(Struct, gc=False):
 
 
 class _Slot(Struct, gc=False):
-    """An entry, where it stands, and how many standing rewinds leave it out. An outcome stands where the `answer` that
-    called for it stands, and is left out with it: neither is ever told without the other. `fact` has its text; 0 if
-    none has."""
+    """An entry, where it stands, and how many standing rewinds leave it out. An outcome stands
+    where the `answer` that called for it stands, and is left out with it: neither is ever told
+    without the other. `fact` has its text; 0 if none has."""
 
     at: Seq
     entry: Standing
@@ -116,8 +135,9 @@ class _Slot(Struct, gc=False):
 
 
 class History(Struct):
-    """`counted` is the last answer whose provider said how many tokens it and the request for it had, and how many;
-    None when something before it has changed since. `thinned`: text was let go, though it may have been restored."""
+    """`counted` is the last answer whose provider said how many tokens it and the request for it
+    had, and how many; None when something before it has changed since. `thinned`: text was let go,
+    though it may have been restored."""
 
     context: ContextSet | None = None
     counted: tuple[Seq, int] | None = None
@@ -162,7 +182,8 @@ class History(Struct):
                 self._edit(seq, fact)
 
     def entries(self) -> list[Entry]:
-        """What the next request says, oldest first. What was let go of it must have been restored."""
+        """What the next request says, oldest first. What was let go of it must have been
+        restored."""
         standing = self.outline()
         told = [entry for entry in standing if not isinstance(entry, Weighed)]
         if len(told) < len(standing):
@@ -176,19 +197,22 @@ class History(Struct):
         return [entry for _, entry in self.placed()]
 
     def placed(self) -> list[tuple[Seq, Standing]]:
-        """The outline, each entry with its place. A call and its outcome have one place. What an open turn answers
-        stands even where a summary stands for it too."""
+        """The outline, each entry with its place. A call and its outcome have one place. What an
+        open turn answers stands even where a summary stands for it too."""
         standing = self._standing()
         summary = self._summary()
         upto = 0 if summary is None else summary.upto
         first: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary)]
         pinned = None if summary is None else self._pinned.get(summary.seq)
         later = (slot for slot in standing if slot.at > upto or slot is pinned)
-        return first + [(slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None]
+        return first + [
+            (slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None
+        ]
 
     def _summary(self) -> Summarised | None:
-        """The latest summary that tells nothing but what a model may be told. Where a message of its range was hidden
-        or redacted since, or put back, the messages that it stood for are told again, until another one is made."""
+        """The latest summary that tells nothing but what a model may be told. Where a message of
+        its range was hidden or redacted since, or put back, the messages that it stood for are told
+        again, until another one is made."""
         for slot in reversed(self._summaries):
             entry = slot.entry
             if slot.cuts or not isinstance(entry, Summarised) or entry.seq in self._redacted:
@@ -213,8 +237,8 @@ class History(Struct):
         return [said for seq in inputs if isinstance(said := self._inputs.get(seq), Said)]
 
     def let_go(self, chars_max: int, weigh: Weigh) -> None:
-        """Keep the text of the latest entries, about so many characters, once there is twice as much. Of older ones
-        keep what they weigh."""
+        """Keep the text of the latest entries, about so many characters, once there is twice as
+        much. Of older ones keep what they weigh."""
         if self._chars <= 2 * chars_max:
             return
         kept, first, self.thinned = 0, self._kept_from, True
@@ -230,7 +254,9 @@ class History(Struct):
         entry = slot.entry
         if not slot.fact or not isinstance(entry, Said | Answered | Settled):
             return
-        slot.entry = weighed = Weighed(entry.seq, type(entry), slot.fact, _calls(entry), *weigh(entry))
+        slot.entry = weighed = Weighed(
+            entry.seq, type(entry), slot.fact, _calls(entry), *weigh(entry)
+        )
         if weighed.kind is Said:
             self._inputs[entry.seq] = weighed
 
@@ -253,11 +279,15 @@ class History(Struct):
         if kind_of(entry) is Settled:
             if slot.step in self._hidden:
                 return None
-            return Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in self._hidden else entry
+            return (
+                Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in self._hidden else entry
+            )
         return None if entry.seq in self._hidden else entry
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
-        if self._forked is not None and self._forked.origin == fact.origin:  # run again: it does not stand twice
+        if (
+            self._forked is not None and self._forked.origin == fact.origin
+        ):  # run again: it does not stand twice
             self._forked.outcome = "interrupted"
         self._turn = self._turns[seq] = _Turn(fact.origin)
         match fact.origin:
@@ -267,7 +297,8 @@ class History(Struct):
                 self._continue(fact.origin.turn)
 
     def _continue(self, seq: Seq) -> None:
-        """The prompt of a turn that is taken up again counts, and so does that of the turn it took up."""
+        """The prompt of a turn that is taken up again counts, and so does that of the turn it took
+        up."""
         turn = self._turns.get(seq)
         while turn is not None and not turn.continued:
             turn.continued = True
@@ -283,24 +314,39 @@ class History(Struct):
         self._chars += _chars(entry)
 
     def _settle(self, seq: Seq, entry: Settled, step: Seq, fact: Seq = 0) -> None:
-        """An outcome follows its answer and the other outcomes of it, also where another answer came in between: calls
-        of an external runtime overlap."""
-        answer = next((slot for slot in reversed(self._slots) if slot.entry.seq == step and slot.answer is None), None)
+        """An outcome follows its answer and the other outcomes of it, also where another answer
+        came in between: calls of an external runtime overlap."""
+        answer = next(
+            (
+                slot
+                for slot in reversed(self._slots)
+                if slot.entry.seq == step and slot.answer is None
+            ),
+            None,
+        )
         at = seq if answer is None else answer.at
-        self._slots.insert(self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer, fact=fact))
+        self._slots.insert(
+            self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer, fact=fact)
+        )
         self._chars += _chars(entry)
 
     def _behind(self, answer: "_Slot | None") -> int:
-        """The place after an answer and the outcomes of it. A summary that was made meanwhile stays before it."""
+        """The place after an answer and the outcomes of it. A summary that was made meanwhile stays
+        before it."""
         place = len(self._slots)
-        while answer is not None and kind_of(self._slots[place - 1].entry) in (Said, Answered, Settled):
+        while answer is not None and kind_of(self._slots[place - 1].entry) in (
+            Said,
+            Answered,
+            Settled,
+        ):
             if self._slots[place - 1] is answer or self._slots[place - 1].answer is answer:
                 return place
             place -= 1
         return len(self._slots)
 
     def _settle_open(self, seq: Seq) -> None:
-        """In a fork nobody knows what came of a call that was open where it begins: that is its parent's."""
+        """In a fork nobody knows what came of a call that was open where it begins: that is its
+        parent's."""
         settled: set[str] = set()
         for slot in reversed(self._slots):
             if kind_of(slot.entry) is Answered:
@@ -321,13 +367,21 @@ class History(Struct):
                     self._forked = self._turn
                 self._turn = _Turn()
                 said = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
-                self._inputs = {input: self._inputs[input] for input in said}  # what waits is the parent's
+                self._inputs = {
+                    input: self._inputs[input] for input in said
+                }  # what waits is the parent's
             case ContextSet():
                 self.context = fact
             case Compacted():
                 slot = _Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True))
-                last = next((slot for slot in reversed(self._slots) if kind_of(slot.entry) is Said), None)
-                if last is not None and self._turn.origin is not None and self._turn.outcome is None:
+                last = next(
+                    (slot for slot in reversed(self._slots) if kind_of(slot.entry) is Said), None
+                )
+                if (
+                    last is not None
+                    and self._turn.origin is not None
+                    and self._turn.outcome is None
+                ):
                     self._pinned[seq] = last
                 self._slots.append(slot)
                 self._summaries.append(slot)
@@ -345,19 +399,31 @@ class History(Struct):
                 pass
 
     def _rewind(self, seq: Seq, to: Seq) -> None:
-        """Leave out what follows the message at `to`, or begins with the turn at `to`; else all after that seq."""
-        there = [i for i, slot in enumerate(self._slots) if slot.entry.seq == to and not isinstance(slot.entry, Closed)]
-        standing = [i for i in there if not self._slots[i].cuts] or there  # a prompt that was run again stands twice
+        """Leave out what follows the message at `to`, or begins with the turn at `to`; else all
+        after that seq."""
+        there = [
+            i
+            for i, slot in enumerate(self._slots)
+            if slot.entry.seq == to and not isinstance(slot.entry, Closed)
+        ]
+        standing = [
+            i for i in there if not self._slots[i].cuts
+        ] or there  # a prompt that was run again stands twice
         after = standing[-1] + 1 if standing else None
         first = to if to in self._turns else to + 1
-        cut = [slot for slot in self._slots if slot.at >= first] if after is None else self._slots[after:]
+        cut = (
+            [slot for slot in self._slots if slot.at >= first]
+            if after is None
+            else self._slots[after:]
+        )
         for slot in cut:
             slot.cuts += 1
         self._rewinds[seq] = cut
 
 
 def _sayable(fact: StepSealed) -> tuple[Content, ...]:
-    """Calls of an answer that broke off or was cut never ran, so no provider may see them unpaired."""
+    """Calls of an answer that broke off or was cut never ran, so no provider may see them
+    unpaired."""
     if fact.ended == "complete":
         return fact.parts
     return tuple(part for part in fact.parts if not isinstance(part, ToolCall))

@@ -42,11 +42,12 @@ HELPERS = frozenset(("delegate",))
 
 
 class ListingRow(Struct, omit_defaults=True):
-    """`messages` counts what the transcript shows; `titled` is the fact that the title comes from. `usage` is of the
-    session's own facts, and None in a row that an earlier steno began: then it is not known. `context` is how long the
-    last request was with its answer, as far as the provider said. `waiting` are the inputs that wait to be taken, as
-    runs of neighbours, first and last: a thousand that came in a row take no more room than two. `fallback` is the
-    model that answered last, if that was not the session's own."""
+    """`messages` counts what the transcript shows; `titled` is the fact that the title comes from.
+    `usage` is of the session's own facts, and None in a row that an earlier steno began: then it is
+    not known. `context` is how long the last request was with its answer, as far as the provider
+    said. `waiting` are the inputs that wait to be taken, as runs of neighbours, first and last: a
+    thousand that came in a row take no more room than two. `fallback` is the model that answered
+    last, if that was not the session's own."""
 
     platform: str = ""
     model: str = ""
@@ -87,7 +88,11 @@ class ListingRow(Struct, omit_defaults=True):
             case StepSealed(usage=usage):
                 self.messages += 1
                 known = usage is not None and usage.input is not None
-                self.context = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+                self.context = (
+                    (usage.input or 0) + (usage.output or 0)
+                    if usage is not None and known
+                    else None
+                )
             case TurnStarted() | StepStarted():
                 delivered = self.deliveries.apply(record)
                 return self._wait_no_longer(taken_by(fact)) or delivered
@@ -158,7 +163,8 @@ class ListingRow(Struct, omit_defaults=True):
         return self.owed.anything() or bool(self.deliveries.open)
 
     def due(self) -> bool:
-        """Whether enough was said since the last distillate that another one should be made, unasked."""
+        """Whether enough was said since the last distillate that another one should be made,
+        unasked."""
         return self.platform not in HELPERS and self.memory.due()
 
 

@@ -1,7 +1,8 @@
-"""What a session has to remember it by: where its distillates are, and how much was said since the last one.
+"""What a session has to remember it by: where its distillates are, and how much was said since the
+last one.
 
-It is part of the row for lists, so that what is due and what can be recalled is found without reading sessions. Its
-size is bounded.
+It is part of the row for lists, so that what is due and what can be recalled is found without
+reading sessions. Its size is bounded.
 """
 
 from collections.abc import Iterable
@@ -28,10 +29,10 @@ DISTILLATES_MAX = 20
 
 
 class Memory(Struct, omit_defaults=True):
-    """`upto` is where the last distillate ends, `answered` counts turns since, `tries` the requests for another one
-    since the last of them. `at` are the latest distillates with their items that stand, by number;
-    `edited`: something was hidden or taken back at some time; `from_sessions` are those that this session was told
-    memories of."""
+    """`upto` is where the last distillate ends, `answered` counts turns since, `tries` the requests
+    for another one since the last of them. `at` are the latest distillates with their items that
+    stand, by number; `edited`: something was hidden or taken back at some time; `from_sessions` are
+    those that this session was told memories of."""
 
     upto: Seq = 0
     answered: int = 0
@@ -71,8 +72,8 @@ class Memory(Struct, omit_defaults=True):
 
 
 def taken_back(made: Distilled, edits: Iterable[Record]) -> bool:
-    """Whether a person has hidden or taken back something of what a distillate was made of. `edits` are those since.
-    What was put back counts as never gone."""
+    """Whether a person has hidden or taken back something of what a distillate was made of. `edits`
+    are those since. What was put back counts as never gone."""
     hidden: set[Seq] = set()
     rewound: dict[Seq, Seq] = {}
     for record in edits:
@@ -87,4 +88,6 @@ def taken_back(made: Distilled, edits: Iterable[Record]) -> bool:
                 rewound.pop(rewind, None)
             case _:
                 pass
-    return any(made.after < seq <= made.upto for seq in hidden) or any(to <= made.upto for to in rewound.values())
+    return any(made.after < seq <= made.upto for seq in hidden) or any(
+        to <= made.upto for to in rewound.values()
+    )

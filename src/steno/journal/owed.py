@@ -1,18 +1,28 @@
-"""What a session still owes to somebody outside it: an end to each visit that is open, a word to plugins.
+"""What a session still owes to somebody outside it: an end to each visit that is open, a word to
+plugins.
 
-It outlives the process that owes it: the next one to start finds the session by it. Its size is that of what is
-open. `State` and the row for lists hold the same fold, so a look at the rows tells what a look at the facts would.
+It outlives the process that owes it: the next one to start finds the session by it. Its size is
+that of what is open. `State` and the row for lists hold the same fold, so a look at the rows tells
+what a look at the facts would.
 """
 
 from msgspec import Struct
 
-from steno.journal.facts import AnyFact, HookAttempted, HookDone, HookOwed, SessionAttended, SessionEnded
+from steno.journal.facts import (
+    AnyFact,
+    HookAttempted,
+    HookDone,
+    HookOwed,
+    SessionAttended,
+    SessionEnded,
+)
 from steno.journal.parts import Seq
 
 
 class OwedHook(Struct, omit_defaults=True):
-    """`by` is the owner who tells the plugins, or did last; `left` are those that have not been told, and none where
-    the fact names none. `tries` counts those who took it over from a dead one."""
+    """`by` is the owner who tells the plugins, or did last; `left` are those that have not been
+    told, and none where the fact names none. `tries` counts those who took it over from a dead
+    one."""
 
     by: str = ""
     left: tuple[str, ...] = ()
@@ -20,8 +30,8 @@ class OwedHook(Struct, omit_defaults=True):
 
 
 class Owed(Struct, omit_defaults=True):
-    """`attending` are the visits that are open, and whose they are. `ended` is the visit whose end was the end of the
-    session; 0 if there is none, or somebody came since."""
+    """`attending` are the visits that are open, and whose they are. `ended` is the visit whose end
+    was the end of the session; 0 if there is none, or somebody came since."""
 
     attending: dict[Seq, str] = {}
     hooks: dict[Seq, OwedHook] = {}
@@ -54,7 +64,8 @@ class Owed(Struct, omit_defaults=True):
         return False
 
     def _end(self, fact: SessionEnded) -> bool:
-        """Of several visits only the last to end is the session's end. One that had ended before ends nothing."""
+        """Of several visits only the last to end is the session's end. One that had ended before
+        ends nothing."""
         if fact.attended is None:
             self.ended = 0
             return True

@@ -1,13 +1,14 @@
 """What a message is made of.
 
-A part is a frozen, tagged value. Bytes (images, files, long tool output) are never inside a part: the part
-names them by the SHA-256 of their content and the store keeps each content once.
+A part is a frozen, tagged value. Bytes (images, files, long tool output) are never inside a part:
+the part names them by the SHA-256 of their content and the store keeps each content once.
 """
 
 from msgspec import Struct
 
 Seq = int
-"""The place of a fact in its session. Turns, steps, inputs and messages are all addressed by one."""
+"""The place of a fact in its session. Turns, steps, inputs and messages are all addressed by
+one."""
 
 Hash = str
 """SHA-256 of a payload, in lower-case hex."""
@@ -68,7 +69,8 @@ class Redacted(Part, frozen=True, tag="redacted"):
 
 
 class Opaque(Part, frozen=True, tag="opaque"):
-    """Something that an external runtime said and that we do not understand: kept as it came. `json` is JSON text."""
+    """Something that an external runtime said and that we do not understand: kept as it came.
+    `json` is JSON text."""
 
     runtime: str
     kind: str
@@ -101,7 +103,8 @@ class Interrupted(Part, frozen=True, tag="interrupted"):
 
 
 class Unknown(Part, frozen=True, tag="unknown"):
-    """Its process ended before the outcome was stored. It may have had effects and is never re-run on its own."""
+    """Its process ended before the outcome was stored. It may have had effects and is never re-run
+    on its own."""
 
     parts: tuple[Content, ...] = ()
 

@@ -23,11 +23,22 @@ from steno.journal.facts import (
     ToolSettled,
     TurnEnded,
 )
-from steno.journal.parts import GONE, Content, Opaque, Outcome, Reasoning, Redacted, Refused, Text, ToolCall
+from steno.journal.parts import (
+    GONE,
+    Content,
+    Opaque,
+    Outcome,
+    Reasoning,
+    Redacted,
+    Refused,
+    Text,
+    ToolCall,
+)
 
 
 def redact(fact: AnyFact) -> AnyFact | None:
-    """The fact without its text; None if it holds no text that a person, a model or a tool wrote."""
+    """The fact without its text; None if it holds no text that a person, a model or a tool
+    wrote."""
     match fact:
         case InputAdmitted():
             return replace(fact, parts=_without(fact.parts))
@@ -40,7 +51,9 @@ def redact(fact: AnyFact) -> AnyFact | None:
         case OutputLate():
             return replace(fact, text=GONE)
         case PlanUpdated():
-            return replace(fact, steps=tuple(replace(step, step=GONE) for step in fact.steps), explanation=GONE)
+            return replace(
+                fact, steps=tuple(replace(step, step=GONE) for step in fact.steps), explanation=GONE
+            )
         case SessionRenamed():
             return replace(fact, title=GONE)
         case Compacted():

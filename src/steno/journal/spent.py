@@ -1,4 +1,5 @@
-"""What a session has spent, for budgets: steps, tokens as far as the providers said, and time at work."""
+"""What a session has spent, for budgets: steps, tokens as far as the providers said, and time at
+work."""
 
 from msgspec import Struct
 
@@ -19,8 +20,9 @@ from steno.journal.parts import Seq, Unknown
 
 
 class Spent(Struct):
-    """`turn_tokens` are those of the turn that began last. `worked_ms` is the time that models and tools took together.
-    What a killed process was doing is not in it: nobody knows for how long. A fork begins anew."""
+    """`turn_tokens` are those of the turn that began last. `worked_ms` is the time that models and
+    tools took together. What a killed process was doing is not in it: nobody knows for how long. A
+    fork begins anew."""
 
     steps: int = 0
     tokens: int = 0

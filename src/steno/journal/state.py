@@ -54,9 +54,10 @@ STOPS = frozenset(("user",))
 
 
 class OpenCall(Struct):
-    """A tool call without an outcome. `started` is None until the tool runs. `asked` are the facts that asked a person
-    whether it may run: a new runner asks again, and the answer to any of them counts. `why` is the reason that was told
-    with the question, `reason` the one that was given with the answer."""
+    """A tool call without an outcome. `started` is None until the tool runs. `asked` are the facts
+    that asked a person whether it may run: a new runner asks again, and the answer to any of them
+    counts. `why` is the reason that was told with the question, `reason` the one that was given
+    with the answer."""
 
     call: ToolCall
     step: Seq
@@ -70,9 +71,10 @@ class OpenCall(Struct):
 
 
 class OpenTurn(Struct):
-    """`step` is the seq of a request without an ending. `lost` counts the attempts that got no answer since the last
-    one, `broken` the answers in a row that broke off. `compaction` is what came of one since the last answer. `fallen`
-    are the fallbacks that took over in this turn, in order: the last one answers."""
+    """`step` is the seq of a request without an ending. `lost` counts the attempts that got no
+    answer since the last one, `broken` the answers in a row that broke off. `compaction` is what
+    came of one since the last answer. `fallen` are the fallbacks that took over in this turn, in
+    order: the last one answers."""
 
     seq: Seq
     origin: Takes | Continues
@@ -90,8 +92,8 @@ class OpenTurn(Struct):
     fallen: list[str] = []
 
     def fall_back(self, model: str) -> None:
-        """Of a model that takes over no attempt was lost yet, and it may succeed in making a summary. What broke off is
-        still to be gone on with."""
+        """Of a model that takes over no attempt was lost yet, and it may succeed in making a
+        summary. What broke off is still to be gone on with."""
         self.fallen.append(model)
         self.lost, self.broken, self.compaction = 0, min(self.broken, 1), None
 
@@ -104,12 +106,13 @@ class EndedTurn(Struct):
 class CutOff(Struct):
     """A turn that something other than a person cut off, and whether a request has taken it up.
 
-    `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries the continuation;
-    a lost step withdraws it. `withdrawn` are the turns in which that happened: a bounded number, or a turn that kills
-    whoever takes it up would be taken up for ever. `undone_by` are the standing rewinds that reach into the
-    turn: nobody takes up what a person has taken out of view. `at` is where it ended; the inputs in `later`
-    waited then. `killed` counts the continuations in a row, this turn the last of them, that showed something and were
-    killed: they are bounded, too, or whoever continues by itself at its start would do so for ever.
+    `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries
+    the continuation; a lost step withdraws it. `withdrawn` are the turns in which that happened: a
+    bounded number, or a turn that kills whoever takes it up would be taken up for ever. `undone_by`
+    are the standing rewinds that reach into the turn: nobody takes up what a person has taken out
+    of view. `at` is where it ended; the inputs in `later` waited then. `killed` counts the
+    continuations in a row, this turn the last of them, that showed something and were killed: they
+    are bounded, too, or whoever continues by itself at its start would do so for ever.
     """
 
     ended: EndedTurn
@@ -133,10 +136,10 @@ class CutOff(Struct):
 
 
 class State(Struct):
-    """`stopping` is an open helper call that somebody wants to stop. `rules` are those of this session alone, in the
-    order in which they were set. `threads` are those that external runtimes keep, by runtime, and `bound` says where
-    each was bound; those in `behind` do not know all that counts: a model of another runtime answered since, or what
-    was said before was edited."""
+    """`stopping` is an open helper call that somebody wants to stop. `rules` are those of this
+    session alone, in the order in which they were set. `threads` are those that external runtimes
+    keep, by runtime, and `bound` says where each was bound; those in `behind` do not know all that
+    counts: a model of another runtime answered since, or what was said before was edited."""
 
     head: Seq = 0
     started: SessionStarted | None = None
@@ -204,40 +207,55 @@ class State(Struct):
                 pass
 
     def _end_turn(self, turn: OpenTurn, fact: TurnEnded) -> None:
-        """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes that away."""
+        """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes
+        that away."""
         self.last_turn, self.turn = EndedTurn(turn, fact), None
-        if fact.outcome == "interrupted" and fact.cause not in STOPS and not self._still_cut_off(turn):
-            cut = CutOff(self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending))
+        if (
+            fact.outcome == "interrupted"
+            and fact.cause not in STOPS
+            and not self._still_cut_off(turn)
+        ):
+            cut = CutOff(
+                self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending)
+            )
             cut.killed = self._killed_in_a_row(turn, fact)
             self.cut_off = cut
         elif self.cut_off is not None and (self._taken_up(fact) or fact.cause in STOPS):
             self.cut_off = None
 
     def _killed_in_a_row(self, turn: OpenTurn, fact: TurnEnded) -> int:
-        """A turn that somebody said something in begins a new row. A signal is no kill: whoever ends us in order is not
-        ended by what we do."""
+        """A turn that somebody said something in begins a new row. A signal is no kill: whoever
+        ends us in order is not ended by what we do."""
         cut = self.cut_off
         if cut is None or turn.inputs or turn.origin != Continues(cut.ended.turn.seq):
             return 0
         return cut.killed + (fact.cause == "killed")
 
     def _still_cut_off(self, turn: OpenTurn) -> bool:
-        """Whether a turn that was to take up what was cut off came to nothing: then that is what waits, as before."""
+        """Whether a turn that was to take up what was cut off came to nothing: then that is what
+        waits, as before."""
         cut = self.cut_off
-        if cut is None or turn.last is not None or turn.inputs or turn.origin != Continues(cut.ended.turn.seq):
+        if (
+            cut is None
+            or turn.last is not None
+            or turn.inputs
+            or turn.origin != Continues(cut.ended.turn.seq)
+        ):
             return False
         cut.acknowledged_by, cut.withdrawn = None, cut.withdrawn | {turn.seq}
         return True
 
     def _taken_up(self, fact: TurnEnded) -> bool:
-        """Whether what was cut off is behind us: a request took it up, or it was undone or given up and an answer came
-        since."""
+        """Whether what was cut off is behind us: a request took it up, or it was undone or given up
+        and an answer came since."""
         cut = self.cut_off
-        return cut is not None and (cut.acknowledged_by is not None or (not cut.waits() and fact.outcome == "done"))
+        return cut is not None and (
+            cut.acknowledged_by is not None or (not cut.waits() and fact.outcome == "done")
+        )
 
     def _rewind(self, seq: Seq, to: Seq) -> None:
-        """A rewind to anything in or before a turn reaches into it. What waited at its end came after it, whatever its
-        seq."""
+        """A rewind to anything in or before a turn reaches into it. What waited at its end came
+        after it, whatever its seq."""
         cut = self.cut_off
         if cut is not None and to < cut.at and to not in cut.later:
             cut.undone_by |= {seq}
@@ -304,7 +322,9 @@ class State(Struct):
             case HelperEnded():
                 helper = self.helpers.pop(fact.started, None)
                 self.stopping = None
-                failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
+                failed = (
+                    helper is not None and helper.purpose == "summary" and fact.outcome != "done"
+                )
                 if self.turn is not None and failed:
                     self.turn.compaction = "failed"
             case ThreadBound():
@@ -326,9 +346,9 @@ class State(Struct):
             self.rules[fact.rule] = fact.verdict
 
     def _start_session(self, fact: SessionStarted) -> None:
-        """A fork inherits what was said, not what was under way: that is its parent's to finish, and here it was cut
-        off; nothing takes it up by itself. What was allowed was allowed to its parent; what is forbidden stays
-        forbidden."""
+        """A fork inherits what was said, not what was under way: that is its parent's to finish,
+        and here it was cut off; nothing takes it up by itself. What was allowed was allowed to its
+        parent; what is forbidden stays forbidden."""
         self.started = fact
         if self.turn is not None:
             self.last_turn = EndedTurn(self.turn, TurnEnded(self.turn.seq, "interrupted", "forked"))
@@ -347,12 +367,15 @@ class State(Struct):
 
 
 def continuation_key(turn: OpenTurn) -> str:
-    """The same for the same turn and the same batch of tool results at its end, in every process."""
+    """The same for the same turn and the same batch of tool results at its end, in every
+    process."""
     results = ",".join(f"{fact.step}.{fact.call}" for fact in turn.settled)
     return f"{turn.seq}:{results}" if results else str(turn.seq)
 
 
-def _call(turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAsked | ApprovalDecided) -> None:
+def _call(
+    turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAsked | ApprovalDecided
+) -> None:
     match fact:
         case ToolStarted():
             if (call := turn.calls.get(fact.call)) is not None:

@@ -1,18 +1,20 @@
-"""Facts about external runtimes: the thread that one keeps for a session, and what it says it will do."""
+"""Facts about external runtimes: the thread that one keeps for a session, and what it says it will
+do."""
 
 from steno.journal.fact import Fact
 
 
 class ThreadBound(Fact, frozen=True, tag="thread.bound"):
-    """An external runtime keeps a thread of its own for this session. It knows everything said before this fact."""
+    """An external runtime keeps a thread of its own for this session. It knows everything said
+    before this fact."""
 
     runtime: str
     thread: str
 
 
 class ThreadCompacted(Fact, frozen=True, tag="thread.compacted"):
-    """An external runtime made its own thread shorter. What it put in the place of what was said only it knows; the
-    history is as it was."""
+    """An external runtime made its own thread shorter. What it put in the place of what was said
+    only it knows; the history is as it was."""
 
     runtime: str
     thread: str

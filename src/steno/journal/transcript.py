@@ -1,7 +1,7 @@
 """The view for people: every message ever said, in order, whatever a model still sees of it.
 
-A message keeps one address for life: an input's own seq, the seq of the step that streams an answer, the seq
-at which a tool started. Those are the addresses of live streams too.
+A message keeps one address for life: an input's own seq, the seq of the step that streams an
+answer, the seq at which a tool started. Those are the addresses of live streams too.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,9 @@ from steno.journal.parts import (
 )
 
 Role = Literal["user", "assistant", "tool"]
-MessageState = Literal["pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed", "withdrawn"]
+MessageState = Literal[
+    "pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed", "withdrawn"
+]
 
 
 class Message(Struct):
@@ -117,7 +119,7 @@ class Transcript(Struct):
                 for seq in fact.takes:
                     self._take(seq)
             case StepSealed():
-                state: MessageState = "complete" if fact.ended in ("complete", "length") else fact.ended  # type: ignore[assignment]
+                state: MessageState = "complete" if fact.ended == "length" else fact.ended
                 self._say(record, fact.step, "assistant", fact.parts, state)
                 self._sealed = True
             case StepLost():
@@ -175,7 +177,9 @@ class Transcript(Struct):
 
     def _settle(self, record: Record, fact: ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
-        self._say(record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome), fact.call)
+        self._say(
+            record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome), fact.call
+        )
         self._calls.pop(seq, None)
 
     def _end_turn(self, fact: TurnEnded) -> None:
@@ -191,7 +195,9 @@ class Transcript(Struct):
     def _note(self, fact: AnyFact) -> None:
         match fact:
             case SessionStarted():
-                self._inputs = {seq: said for seq, said in self._inputs.items() if said.state != "pending"}
+                self._inputs = {
+                    seq: said for seq, said in self._inputs.items() if said.state != "pending"
+                }
                 if self.turns and self.turns[-1].outcome is None:
                     self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
             case InputWithdrawn():
@@ -231,7 +237,11 @@ class Transcript(Struct):
     def _waiting(self) -> int:
         """Where the inputs begin that wait to be taken: they stand last."""
         at = len(self.messages)
-        while at and self.messages[at - 1].state == "pending" and self.messages[at - 1].seq in self._inputs:
+        while (
+            at
+            and self.messages[at - 1].state == "pending"
+            and self.messages[at - 1].seq in self._inputs
+        ):
             at -= 1
         return at
 

@@ -1,7 +1,7 @@
 """The turns of a session: who took which input, which turn took up which, and which are undone.
 
-It says about turns what `history` does to messages: a rewind that names a turn leaves out that turn and all after it,
-one that names a message leaves out the turns that came after the message.
+It says about turns what `history` does to messages: a rewind that names a turn leaves out that turn
+and all after it, one that names a message leaves out the turns that came after the message.
 """
 
 from msgspec import Struct
@@ -38,10 +38,14 @@ class Turns(Struct):
             case TurnStarted():
                 self.origins[record.seq] = fact.origin
                 if isinstance(fact.origin, Takes):
-                    self._taken.setdefault(fact.origin.input, []).append(Taken(record.seq, record.seq))
+                    self._taken.setdefault(fact.origin.input, []).append(
+                        Taken(record.seq, record.seq)
+                    )
             case StepStarted():
                 for input in fact.takes:
-                    self._taken.setdefault(input, []).append(Taken(next(reversed(self.origins), 0), record.seq))
+                    self._taken.setdefault(input, []).append(
+                        Taken(next(reversed(self.origins), 0), record.seq)
+                    )
             case Rewound():
                 first = self._first_left_out(fact.to)
                 self.rewinds[record.seq] = tuple(turn for turn in self.origins if turn >= first)
@@ -70,7 +74,8 @@ class Turns(Struct):
         return self._taken[input][-1].at if input in self._taken else None
 
     def answer_to(self, input: Seq) -> tuple[Seq, ...]:
-        """Where the last answer to an input begins: the fact that took it, and the turns that took that one up."""
+        """Where the last answer to an input begins: the fact that took it, and the turns that took
+        that one up."""
         if input not in self._taken:
             return ()
         taken = self._taken[input][-1]
@@ -81,7 +86,8 @@ class Turns(Struct):
         return (taken.at, *chain[1:])
 
     def _first_left_out(self, to: Seq) -> Seq:
-        """Turns from here on are left out. An input stands where the last turn that is not undone took it."""
+        """Turns from here on are left out. An input stands where the last turn that is not undone
+        took it."""
         if to in self.origins:
             return to
         takers = [taken.turn for taken in self._taken.get(to, ())]

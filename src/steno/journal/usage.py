@@ -2,7 +2,15 @@
 
 from msgspec import Struct
 
-from steno.journal.facts import Compacted, HelperEnded, Record, StepLost, StepSealed, Usage, UsageReported
+from steno.journal.facts import (
+    Compacted,
+    HelperEnded,
+    Record,
+    StepLost,
+    StepSealed,
+    Usage,
+    UsageReported,
+)
 
 _COUNTED = frozenset((StepSealed, UsageReported, HelperEnded, Compacted, StepLost))
 _UNKNOWN = Usage()

@@ -1,1 +1,2 @@
-"""Models: one file per wire format. What a provider's JSON looks like is known there and nowhere else."""
+"""Models: one file per wire format. What a provider's JSON looks like is known there and nowhere
+else."""

@@ -1,6 +1,7 @@
 """An answer while it comes in.
 
-There is one copy of its text: what goes out as deltas is what the parts hold, whatever happens to the stream.
+There is one copy of its text: what goes out as deltas is what the parts hold, whatever happens to
+the stream.
 """
 
 from hashlib import sha256
@@ -33,7 +34,8 @@ class CallInProgress(Struct):
 
 
 class Answer:
-    """Parts in the order they began. A piece joins the part before it if that is of its kind and still open."""
+    """Parts in the order they began. A piece joins the part before it if that is of its kind and
+    still open."""
 
     def __init__(self) -> None:
         self._items: list[_Run | CallInProgress] = []
@@ -57,7 +59,11 @@ class Answer:
 
     def bind(self, blob: Blob) -> None:
         """Bind the open reasoning, or an empty one, to its provider; it is whole then."""
-        run = self._open if self._open is not None and self._open.kind == "reasoning" else self._begin("reasoning")
+        run = (
+            self._open
+            if self._open is not None and self._open.kind == "reasoning"
+            else self._begin("reasoning")
+        )
         run.blob, self._open = blob, None
 
     def close_part(self) -> None:
@@ -77,7 +83,8 @@ class Answer:
         return any(isinstance(item, _Run) and item.pieces for item in self._items)
 
     def parts(self, ended: StepEnding, unique: str = "") -> tuple[Content, ...]:
-        """Calls belong to an answer that is whole, and to no other. `unique` makes ids where the provider gave none."""
+        """Calls belong to an answer that is whole, and to no other. `unique` makes ids where the
+        provider gave none."""
         parts: list[Content] = []
         ids: set[str] = set()
         for item in self._items:
@@ -92,7 +99,8 @@ class Answer:
         return tuple(parts)
 
     def _add(self, kind: Kind, piece: str) -> list[Delta]:
-        """Servers that cut text by UTF-16 units send half of a character at a time: the first half waits."""
+        """Servers that cut text by UTF-16 units send half of a character at a time: the first half
+        waits."""
         if not piece:
             return []
         deltas: list[Delta] = []
@@ -106,7 +114,9 @@ class Answer:
         return deltas + self._put(kind, piece) if piece else deltas
 
     def _put(self, kind: Kind, piece: str) -> list[Delta]:
-        run = self._open if self._open is not None and self._open.kind == kind else self._begin(kind)
+        run = (
+            self._open if self._open is not None and self._open.kind == kind else self._begin(kind)
+        )
         run.pieces.append(piece)
         return [TextDelta(piece) if kind == "text" else ReasoningDelta(piece)]
 
@@ -117,7 +127,8 @@ class Answer:
 
 
 class Reader(Protocol):
-    """Reads the events of one stream. `ended` is None until the provider says that the answer is whole."""
+    """Reads the events of one stream. `ended` is None until the provider says that the answer is
+    whole."""
 
     answer: Answer
     ended: StepEnding | None
@@ -126,7 +137,8 @@ class Reader(Protocol):
     def usage(self) -> Usage | None: ...
 
     def read(self, data: str) -> list[Delta]:
-        """Raises `ModelError` for an error that the provider reports and for what cannot be read."""
+        """Raises `ModelError` for an error that the provider reports and for what cannot be
+        read."""
         ...
 
     def parts(self, ended: StepEnding) -> tuple[Content, ...]: ...
@@ -142,7 +154,8 @@ def finished(reader: Reader, broken: ModelError | None = None) -> Finished:
 
 
 def _call_parts(call: CallInProgress, id: str) -> list[Content]:
-    """The call, after what its provider wants back with it. A call without parameters may come without arguments."""
+    """The call, after what its provider wants back with it. A call without parameters may come
+    without arguments."""
     arguments = call.arguments()
     part = ToolCall(id, call.name, arguments if arguments.strip() else "{}")
     return [part] if call.blob is None else [Reasoning("", call.blob), part]
@@ -154,7 +167,8 @@ def _paired(text: str) -> str:
 
 
 def _free_id(id: str, taken: set[str], unique: str) -> str:
-    """The id as given; where it is missing or given twice, one made from the answer's own id and the call's place."""
+    """The id as given; where it is missing or given twice, one made from the answer's own id and
+    the call's place."""
     stem = sha256(unique.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     place = len(taken)
     while not id or id in taken:

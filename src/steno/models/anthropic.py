@@ -1,10 +1,11 @@
 """Messages, as Anthropic speaks it.
 
-Out: adjacent messages of one role are joined block by block; results of calls are the user's, and come first because
-they follow the call at once. Cache markers stand on the system prompt and on the last block that later requests
-repeat. In: message_stop is the end marker.
+Out: adjacent messages of one role are joined block by block; results of calls are the user's, and
+come first because they follow the call at once. Cache markers stand on the system prompt and on the
+last block that later requests repeat. In: message_stop is the end marker.
 
-Thinking is signed. The signature goes back as a blob, with the text it signs; redacted thinking is a blob alone.
+Thinking is signed. The signature goes back as a blob, with the text it signs; redacted thinking is
+a blob alone.
 """
 
 import re
@@ -74,7 +75,8 @@ class MessagesFormat(Struct, frozen=True):
 
 
 class _Text(Struct, gc=False, tag_field="type", tag="text"):
-    """A session has thousands of these, and a struct is quicker to make and to write than a dict."""
+    """A session has thousands of these, and a struct is quicker to make and to write than a
+    dict."""
 
     text: str
 
@@ -113,7 +115,9 @@ def _blocks(message: FromUser | FromModel | FromTools) -> tuple[str, list[dict[s
         case FromUser():
             return "user", _shown(message.shown)
         case FromModel():
-            return "assistant", [wire for block in message.blocks if (wire := _block(block)) is not None]
+            return "assistant", [
+                wire for block in message.blocks if (wire := _block(block)) is not None
+            ]
         case FromTools():
             return "user", [_result(result) for result in message.results]
         case unreachable:
@@ -152,7 +156,11 @@ def _thought(thought: Thought) -> dict[str, Any] | None:
         return None
     if seal.redacted:
         return {"type": "redacted_thinking", "data": seal.redacted}
-    return {"type": "thinking", "thinking": thought.text, "signature": seal.signature} if seal.signature else None
+    return (
+        {"type": "thinking", "thinking": thought.text, "signature": seal.signature}
+        if seal.signature
+        else None
+    )
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -170,18 +178,20 @@ def _thinking(thinking: str) -> dict[str, Any]:
     return {"type": thinking}
 
 
-# --- what comes back ----------------------------------------------------------------------------------------------
+# --- what comes back ------------------------------------------------------------------------------
 
 
 class _Seal(Struct, omit_defaults=True):
-    """The data of a blob: what signs the text beside it, or a thought that only its provider can read."""
+    """The data of a blob: what signs the text beside it, or a thought that only its provider can
+    read."""
 
     signature: str = ""
     redacted: str = ""
 
 
 _seals = msgspec.json.Decoder(_Seal)
-"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written
+in threads."""
 
 
 class _Counts(Struct):
@@ -241,8 +251,9 @@ class MessagesReader:
 
     @property
     def usage(self) -> Usage | None:
-        """`input` is all of it, `cached` the share that was read from a cache, as in every other format. The output
-        is known at the end only: what message_start says of it is a beginning."""
+        """`input` is all of it, `cached` the share that was read from a cache, as in every other
+        format. The output is known at the end only: what message_start says of it is a
+        beginning."""
         if self._asked is None and self._counted is None:
             return None
         asked, counted = self._asked or _Counts(), self._counted or _Counts()

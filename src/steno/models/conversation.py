@@ -2,11 +2,12 @@
 
 Rules that hold for every conversation:
 
-- A message is made from one entry, and the entries before it decide nothing about it but the ids of its calls. So
+- A message is made from one entry, and the entries before it decide nothing about it but the ids of
+its calls. So
   appending an entry never changes an earlier message.
-- No message and no block is empty. The first message is the user's; so is the last, or it is the tools'.
-- Every call is followed at once by one result, and every result follows its call. Ids of calls are unique.
-- Arguments of a call are a JSON object.
+- No message and no block is empty. The first message is the user's; so is the last, or it is the
+tools'. - Every call is followed at once by one result, and every result follows its call. Ids of
+calls are unique. - Arguments of a call are a JSON object.
 """
 
 import re
@@ -38,7 +39,9 @@ from steno.models.pictures import BYTES_MAX, picture_type
 from steno.models.wire import json_object
 
 FILE_CHARS_MAX = 200_000
-_TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|toml|javascript|x-sh|x-yaml|x-ndjson)\b|.*\+(json|xml)\b")
+_TEXTUAL = re.compile(
+    r"text/|application/(json|xml|yaml|toml|javascript|x-sh|x-yaml|x-ndjson)\b|.*\+(json|xml)\b"
+)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -112,7 +115,8 @@ class Conversation(Struct, frozen=True):
 def conversation(
     request: Request, payloads: Mapping[Hash, bytes], provider: str, call_id: re.Pattern[str]
 ) -> Conversation:
-    """`call_id` is what the wire accepts as the id of a call; `provider` is whose blobs it takes."""
+    """`call_id` is what the wire accepts as the id of a call; `provider` is whose blobs it
+    takes."""
     messages = _Telling(payloads, provider, call_id).tell(request.entries)
     if messages and _is_models(messages[0]):
         messages.insert(0, Plain("user", wording.EARLIER))
@@ -123,20 +127,26 @@ def conversation(
 
 
 def _is_models(message: Message) -> bool:
-    return isinstance(message, FromModel) or (isinstance(message, Plain) and message.speaker == "assistant")
+    return isinstance(message, FromModel) or (
+        isinstance(message, Plain) and message.speaker == "assistant"
+    )
 
 
 class _Telling:
-    """One pass over the entries. Holds the calls whose results are still to come, and every id in use."""
+    """One pass over the entries. Holds the calls whose results are still to come, and every id in
+    use."""
 
-    def __init__(self, payloads: Mapping[Hash, bytes], provider: str, call_id: re.Pattern[str]) -> None:
+    def __init__(
+        self, payloads: Mapping[Hash, bytes], provider: str, call_id: re.Pattern[str]
+    ) -> None:
         self._payloads, self._provider, self._call_id = payloads, provider, call_id
         self._ids: set[str] = set()
         self._open: list[Call] = []
         self._results: list[Result] = []
 
     def tell(self, entries: Iterable[Entry]) -> list[Message]:
-        """A long session has thousands of entries, nearly all of one text: those take the short way."""
+        """A long session has thousands of entries, nearly all of one text: those take the short
+        way."""
         messages: list[Message] = []
         for entry in entries:
             if isinstance(entry, Settled):
@@ -198,7 +208,9 @@ class _Telling:
         return FromTools(results)
 
     def _said(self, parts: tuple[Content, ...]) -> Shown:
-        return tuple(block for part in parts if (block := self._block(part, whole_files=True)) is not None)
+        return tuple(
+            block for part in parts if (block := self._block(part, whole_files=True)) is not None
+        )
 
     def _outcome(self, outcome: Outcome) -> Shown:
         """A file among the output stands for text that is too long to show, so it is only named."""
@@ -241,8 +253,9 @@ class _Telling:
         return text if len(text) <= FILE_CHARS_MAX else f"{text[:FILE_CHARS_MAX]}\n[cut here]"
 
     def _answered(self, entry: Answered) -> tuple[Thought | Words | Call, ...]:
-        """Its blocks in order, pieces of one text joined. A thought that nothing follows is worth nothing to anyone,
-        and the thoughts of an answer that is not whole may be unsigned, so they are left out."""
+        """Its blocks in order, pieces of one text joined. A thought that nothing follows is worth
+        nothing to anyone, and the thoughts of an answer that is not whole may be unsigned, so they
+        are left out."""
         blocks: list[Thought | Words | Call] = []
         marker = wording.ending(entry.ended)
         for part in entry.parts:
@@ -253,7 +266,11 @@ class _Telling:
                         marker = ""
                     blocks.append(self._call(entry, part))
                 case Reasoning():
-                    if part.blob is not None and part.blob.provider == self._provider and entry.ended == "complete":
+                    if (
+                        part.blob is not None
+                        and part.blob.provider == self._provider
+                        and entry.ended == "complete"
+                    ):
                         blocks.append(Thought(part.text, part.blob.data))
                 case Text():
                     _join(blocks, part.text)
@@ -273,11 +290,16 @@ class _Telling:
         return tuple(said)
 
     def _call(self, entry: Answered, part: ToolCall) -> Call:
-        name = part.name if _NAME.fullmatch(part.name) else _NOT_NAME.sub("_", part.name)[:64] or "unnamed"
+        name = (
+            part.name
+            if _NAME.fullmatch(part.name)
+            else _NOT_NAME.sub("_", part.name)[:64] or "unnamed"
+        )
         return Call(self._unique(entry, part.id), name, json_object(part.arguments), part.id)
 
     def _unique(self, entry: Answered, written: str) -> str:
-        """The id as written if the wire takes it and no earlier call has it; else one made from its place."""
+        """The id as written if the wire takes it and no earlier call has it; else one made from its
+        place."""
         chosen = written
         while chosen in self._ids or self._call_id.fullmatch(chosen) is None:
             place = f"{entry.seq}.{written}.{chosen}".encode("utf-8", "surrogatepass")
@@ -308,4 +330,6 @@ def _join(blocks: list[Thought | Words | Call], text: str) -> None:
 
 def shown_text(shown: Shown) -> str:
     """For wires that carry only text here."""
-    return "\n\n".join(block.text if isinstance(block, Words) else "[image, not shown]" for block in shown)
+    return "\n\n".join(
+        block.text if isinstance(block, Words) else "[image, not shown]" for block in shown
+    )

@@ -1,6 +1,7 @@
 """What a provider says when it does not answer, as a cause that the engine can act on.
 
-The words are those of `ModelError`. The message of the provider goes into the detail, bounded, without the key.
+The words are those of `ModelError`. The message of the provider goes into the detail, bounded,
+without the key.
 """
 
 import re
@@ -16,7 +17,8 @@ from steno.models.protocol import ModelError
 DETAIL_CHARS_MAX = 500
 RETRY_AFTER_S_MAX = 86_400.0
 _TOO_LONG = re.compile(
-    r"context.{0,10}(length|window|size)|prompt is too long|too many tokens|maximum.{0,20}tokens|request_too_large"
+    r"context.{0,10}(length|window|size)|prompt is too long|too many "
+    r"tokens|maximum.{0,20}tokens|request_too_large"
     r"|exceed_context",
     re.IGNORECASE,
 )
@@ -45,10 +47,13 @@ _KINDS = {
 
 
 def of_status(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """An answer with an HTTP status other than 200: the provider received the request and did not take it."""
+    """An answer with an HTTP status other than 200: the provider received the request and did not
+    take it."""
     message, words = _error_in(body)
     detail = f"HTTP {status}: {message}" if message else f"HTTP {status}"
-    return ModelError(_cause(status, words, message), bounded(detail), "yes", retry_after_s(headers))
+    return ModelError(
+        _cause(status, words, message), bounded(detail), "yes", retry_after_s(headers)
+    )
 
 
 def reported(error: Any) -> ModelError:
@@ -57,14 +62,22 @@ def reported(error: Any) -> ModelError:
     cause = next((_KINDS[word] for word in words if word in _KINDS), None)
     code = error.get("code") if isinstance(error, dict) else None
     if cause in (None, "refused"):
-        status = code if isinstance(code, int) and 400 <= code < 600 else (400 if cause == "refused" else 500)
+        status = (
+            code
+            if isinstance(code, int) and 400 <= code < 600
+            else (400 if cause == "refused" else 500)
+        )
         cause = _cause(status, words, message)
-    return ModelError(cause or "server_error", bounded(message or "the provider reported an error"), "yes")
+    return ModelError(
+        cause or "server_error", bounded(message or "the provider reported an error"), "yes"
+    )
 
 
 def unreadable(error: Exception) -> ModelError:
     """An event that is not of its format: the stream cannot be read any further."""
-    return ModelError("dropped", bounded(f"a piece of the stream could not be read: {error}"), "yes")
+    return ModelError(
+        "dropped", bounded(f"a piece of the stream could not be read: {error}"), "yes"
+    )
 
 
 def bounded(detail: str) -> str:
@@ -94,7 +107,9 @@ def _number(value: str | None) -> float | None:
 
 
 def _cause(status: int, words: list[str], message: str) -> str:
-    if status in (400, 413, 422) and (status == 413 or _TOO_LONG.search(" ".join([message, *words]))):
+    if status in (400, 413, 422) and (
+        status == 413 or _TOO_LONG.search(" ".join([message, *words]))
+    ):
         return "too_long"
     if "insufficient_quota" in words:
         return "refused"

@@ -9,7 +9,8 @@ What is known of a request that got no answer:
     an HTTP status                       by status       sent
     the stream ended or broke off        dropped         sent
 
-A stream that broke off after something was shown is no error: it is `Finished` as incomplete, with what was shown.
+A stream that broke off after something was shown is no error: it is `Finished` as incomplete, with
+what was shown.
 """
 
 import asyncio
@@ -44,7 +45,8 @@ SENT_WITH_ALL = {
 }
 LOST = (aiohttp.ClientError, HttpProcessingError)
 TAIL_S = 1.0
-"""How long to wait, once the answer is whole, for what servers send after it (usage) and for the end of the body."""
+"""How long to wait, once the answer is whole, for what servers send after it (usage) and for the
+end of the body."""
 
 
 class Format(Protocol):
@@ -59,7 +61,8 @@ class Format(Protocol):
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a model is and how to reach it. `key_header` is sent with `key_prefix` and the key, if there is one."""
+    """Where a model is and how to reach it. `key_header` is sent with `key_prefix` and the key, if
+    there is one."""
 
     url: str
     key: str = ""
@@ -119,14 +122,21 @@ class HttpModel:
                 raise _lost(error, True, self._endpoint.idle_s) from error
 
     async def _answer_to(self, body: bytes) -> aiohttp.ClientResponse:
-        """The answer as soon as it begins. A server that does not take the request in keeps nobody waiting either."""
+        """The answer as soon as it begins. A server that does not take the request in keeps nobody
+        waiting either."""
         to, headers = self._endpoint, self._headers()
         if self._client is None:
             self._client = _client(to)
         try:
-            async with asyncio.timeout(to.connect_s + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN):
+            async with asyncio.timeout(
+                to.connect_s + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN
+            ):
                 return await self._client.post(
-                    to.url, data=io.BytesIO(body), headers=headers, proxy=to.proxy or None, allow_redirects=False
+                    to.url,
+                    data=io.BytesIO(body),
+                    headers=headers,
+                    proxy=to.proxy or None,
+                    allow_redirects=False,
                 )
         except (*LOST, TimeoutError, ValueError) as error:
             raise _lost(error, False, to.idle_s) from error
@@ -146,7 +156,9 @@ class HttpModel:
         key = self._endpoint.key
         if not key or key not in error.detail:
             return error
-        return ModelError(error.cause, error.detail.replace(key, "[key]"), error.sent, error.retry_after_s)
+        return ModelError(
+            error.cause, error.detail.replace(key, "[key]"), error.sent, error.retry_after_s
+        )
 
 
 def _client(to: Endpoint) -> aiohttp.ClientSession:
@@ -161,7 +173,8 @@ def _client(to: Endpoint) -> aiohttp.ClientSession:
 
 
 def trusted() -> ssl.SSLContext | bool:
-    """Whom the system trusts. On Linux OpenSSL mostly knows by itself, and has loaded that when this module was."""
+    """Whom the system trusts. On Linux OpenSSL mostly knows by itself, and has loaded that when
+    this module was."""
     paths = ssl.get_default_verify_paths()
     if sys.platform == "linux" and (paths.cafile or paths.capath):
         return True
@@ -170,10 +183,12 @@ def trusted() -> ssl.SSLContext | bool:
 
 @contextmanager
 def _ended_by_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Of bytes that are no HTTP in the middle of an answer, aiohttp does not tell whoever reads it: it closes the
-    connection, and with it the time limit is gone."""
+    """Of bytes that are no HTTP in the middle of an answer, aiohttp does not tell whoever reads it:
+    it closes the connection, and with it the time limit is gone."""
     body, connection = response.content, response.connection
-    closed = None if connection is None or connection.protocol is None else connection.protocol.closed
+    closed = (
+        None if connection is None or connection.protocol is None else connection.protocol.closed
+    )
 
     def end(closed: asyncio.Future[None] | None) -> None:
         if closed is not None and not closed.cancelled():
@@ -193,14 +208,17 @@ def _ended_by_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]
 
 
 async def _accept(response: aiohttp.ClientResponse) -> None:
-    """Raise unless the body is a stream of events. A server that does not say what it sends is believed."""
+    """Raise unless the body is a stream of events. A server that does not say what it sends is
+    believed."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status == 200 and kind not in ("application/json", "text/html"):
         return
     error = failures.of_status(response.status, response.headers, await _error_body(response))
     if response.status != 200:
         raise error
-    raise ModelError("server_error", failures.bounded(f"not an event stream: {error.detail}"), "yes")
+    raise ModelError(
+        "server_error", failures.bounded(f"not an event stream: {error.detail}"), "yes"
+    )
 
 
 async def _error_body(response: aiohttp.ClientResponse) -> bytes:
@@ -225,7 +243,8 @@ async def events_of(body: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
 
 
 async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta]:
-    """What comes after the end marker. Reading the body to its end lets the connection be used again."""
+    """What comes after the end marker. Reading the body to its end lets the connection be used
+    again."""
     late: list[Delta] = []
     try:
         async with asyncio.timeout(TAIL_S):
@@ -240,15 +259,23 @@ def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
     reason = failures.bounded(str(error) or type(error).__name__)
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+            why = getattr(error.certificate_error, "verify_message", "") or str(
+                error.certificate_error
+            )
             return ModelError("not_trusted", failures.bounded(why), "no")
-        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError():
+        case (
+            aiohttp.ClientConnectorError()
+            | aiohttp.ConnectionTimeoutError()
+            | aiohttp.ClientHttpProxyError()
+        ):
             return ModelError("unreachable", reason, "no")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password
             return ModelError("refused", "the address is none that can be asked", "no")
         case ValueError():
             return ModelError("refused", reason, "no")
         case TimeoutError():
-            return ModelError("timeout", f"nothing came back for {idle_s:g} s", "yes" if answered else "unknown")
+            return ModelError(
+                "timeout", f"nothing came back for {idle_s:g} s", "yes" if answered else "unknown"
+            )
         case _:
             return ModelError("dropped", reason, "yes" if answered else "unknown")

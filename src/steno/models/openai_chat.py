@@ -1,10 +1,11 @@
 """Chat Completions, as OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and many more speak it.
 
-Out: inputs stay messages of their own; what the model and the runtime say in its place is joined to one message.
-In: a finish_reason is the end marker, with or without [DONE]. Usage may be missing; then it is unknown.
+Out: inputs stay messages of their own; what the model and the runtime say in its place is joined to
+one message. In: a finish_reason is the end marker, with or without [DONE]. Usage may be missing;
+then it is unknown.
 
-Some servers demand back what they sent beside a call: DeepSeek and Kimi their reasoning, Gemini a signature. Both are
-kept as blobs, so that they go back there and to nobody else.
+Some servers demand back what they sent beside a call: DeepSeek and Kimi their reasoning, Gemini a
+signature. Both are kept as blobs, so that they go back there and to nobody else.
 """
 
 import re
@@ -62,7 +63,8 @@ class ChatFormat(Struct, frozen=True):
 
 
 class _Spoken(Struct, gc=False):
-    """A message of one text. A session has thousands of them, and this is quicker to make and to write than a dict."""
+    """A message of one text. A session has thousands of them, and this is quicker to make and to
+    write than a dict."""
 
     role: str
     content: str
@@ -79,7 +81,11 @@ def _messages(system: str, messages: list[Message]) -> list[Any]:
                 wire.append({"role": "user", "content": _user_content(message.shown)})
             case FromTools():
                 wire.extend(
-                    {"role": "tool", "tool_call_id": result.call, "content": shown_text(result.shown)}
+                    {
+                        "role": "tool",
+                        "tool_call_id": result.call,
+                        "content": shown_text(result.shown),
+                    }
                     for result in message.results
                 )
             case Plain() | FromModel():
@@ -102,7 +108,10 @@ def _user_content(shown: Shown) -> str | list[dict[str, Any]]:
     return [
         {"type": "text", "text": block.text}
         if isinstance(block, Words)
-        else {"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.base64}"}}
+        else {
+            "type": "image_url",
+            "image_url": {"url": f"data:{block.media_type};base64,{block.base64}"},
+        }
         for block in shown
     ]
 
@@ -138,7 +147,8 @@ def _beside(thought: Thought) -> "_Beside":
 
 
 def _joined(last: "_Spoken | dict[str, Any]", said: "_Spoken | dict[str, Any]") -> dict[str, Any]:
-    """Two answers in a row (the first broke off) are one message; no answer follows one that has calls."""
+    """Two answers in a row (the first broke off) are one message; no answer follows one that has
+    calls."""
     first, second = msgspec.to_builtins(last), msgspec.to_builtins(said)
     texts = [text for text in (first["content"], second["content"]) if text]
     return {**first, **second, "content": "\n\n".join(texts) if texts else None}
@@ -149,18 +159,20 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-# --- what comes back ----------------------------------------------------------------------------------------------
+# --- what comes back ------------------------------------------------------------------------------
 
 
 class _Beside(Struct, omit_defaults=True):
-    """The data of a blob: the field that its text came in, or what was sent beside the call after it."""
+    """The data of a blob: the field that its text came in, or what was sent beside the call after
+    it."""
 
     field: str = ""
     extra_content: Any = None
 
 
 _besides = msgspec.json.Decoder(_Beside)
-"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written
+in threads."""
 
 
 class _Function(Struct):
@@ -281,7 +293,8 @@ class ChatReader:
 
 
 def _is_another(call: CallInProgress, id: str, name: str) -> bool:
-    """Whether a delta begins a call although its index is taken: some servers give every call the same index."""
+    """Whether a delta begins a call although its index is taken: some servers give every call the
+    same index."""
     if id and call.id:
         return id != call.id
     return bool(name) and bool(call.name) and is_object(call.arguments())

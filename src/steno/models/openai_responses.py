@@ -1,8 +1,10 @@
 """Responses, as OpenAI speaks it, without state on the server.
 
-Out: a flat list of items, one after another. In: response.completed or response.incomplete is the end marker.
+Out: a flat list of items, one after another. In: response.completed or response.incomplete is the
+end marker.
 
-Reasoning comes encrypted as an item of its own; the item is a blob and goes back whole, before what it led to.
+Reasoning comes encrypted as an item of its own; the item is a blob and goes back whole, before what
+it led to.
 """
 
 import re
@@ -68,7 +70,8 @@ class ResponsesFormat(Struct, frozen=True):
 
 
 class _InputText(Struct, gc=False, tag_field="type", tag="input_text"):
-    """A session has thousands of these, and a struct is quicker to make and to write than a dict."""
+    """A session has thousands of these, and a struct is quicker to make and to write than a
+    dict."""
 
     text: str
 
@@ -143,7 +146,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", **described, "strict": False}
 
 
-# --- what comes back ----------------------------------------------------------------------------------------------
+# --- what comes back ------------------------------------------------------------------------------
 
 
 class _Summary(Struct):
@@ -178,7 +181,8 @@ class _Thinking(Struct):
 
 
 _thoughts = msgspec.json.Decoder(_Thinking)
-"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written in threads."""
+"""Made here: msgspec crashes when two threads first meet a type at once, and requests are written
+in threads."""
 
 
 class _InputDetails(Struct):
@@ -268,7 +272,8 @@ class ResponsesReader:
             self._calls[index] = self.answer.call(item.call_id or item.id or "", item.name or "")
 
     def _done(self, index: int, item: _Item) -> list[Delta]:
-        """The whole item. Its arguments and its encrypted text are good only here; its text is news if none came."""
+        """The whole item. Its arguments and its encrypted text are good only here; its text is news
+        if none came."""
         match item.type:
             case "function_call":
                 if index not in self._calls:
@@ -287,7 +292,9 @@ class ResponsesReader:
         return []
 
     def _say_whole(self, item: _Item) -> list[Delta]:
-        return self.answer.say("".join(said.text or said.refusal or "" for said in item.content or ()))
+        return self.answer.say(
+            "".join(said.text or said.refusal or "" for said in item.content or ())
+        )
 
     def _think_whole(self, item: _Item) -> list[Delta]:
         return self.answer.think("\n\n".join(summary.text for summary in item.summary or ()))
@@ -297,7 +304,9 @@ class ResponsesReader:
             self.usage = _usage(response.usage)
         if type == "response.failed":
             raise reported(response.error or {"message": "the response failed"})
-        why = response.incomplete_details.reason if response.incomplete_details is not None else None
+        why = (
+            response.incomplete_details.reason if response.incomplete_details is not None else None
+        )
         if type == "response.completed":
             self.ended = "complete"
         elif why == "content_filter" and not self.answer.visible:

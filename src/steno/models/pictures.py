@@ -1,8 +1,9 @@
-"""Which bytes are an image that every provider takes. Decided by the bytes: a name or a server may say anything, and a
-provider refuses a request for one image that is not what it is called."""
+"""Which bytes are an image that every provider takes. Decided by the bytes: a name or a server may
+say anything, and a provider refuses a request for one image that is not what it is called."""
 
 BYTES_MAX = 5 * 2**20 * 3 // 4
-"""A request carries an image as base64, which is a third longer, and the strictest provider takes 5 MiB of it."""
+"""A request carries an image as base64, which is a third longer, and the strictest provider takes 5
+MiB of it."""
 
 _OPENINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

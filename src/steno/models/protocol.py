@@ -39,14 +39,19 @@ class ModelError(Exception):
     """Nothing of an answer came back."""
 
     def __init__(
-        self, cause: str, detail: str, sent: Literal["yes", "no", "unknown"], retry_after_s: float | None = None
+        self,
+        cause: str,
+        detail: str,
+        sent: Literal["yes", "no", "unknown"],
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(detail)
         self.cause, self.detail, self.sent, self.retry_after_s = cause, detail, sent, retry_after_s
 
 
 class Model(Protocol):
-    """One wire format at one address. `spec` is how people name it, `provider` whom its blobs are bound to."""
+    """One wire format at one address. `spec` is how people name it, `provider` whom its blobs are
+    bound to."""
 
     spec: str
     provider: str
@@ -56,7 +61,8 @@ class Model(Protocol):
         ...
 
     def stream(self, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        """Send the bytes and yield what comes back, ending with one `Finished`, or raise `ModelError`. No retries."""
+        """Send the bytes and yield what comes back, ending with one `Finished`, or raise
+        `ModelError`. No retries."""
         ...
 
     async def close(self) -> None: ...

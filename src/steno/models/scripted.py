@@ -1,4 +1,5 @@
-"""Models whose answers are known beforehand. They need no network and no key, and ship for your own tests.
+"""Models whose answers are known beforehand. They need no network and no key, and ship for your own
+tests.
 
     scripted:echo                              says the user's last message back, a few characters at a time
     scripted:pieces?n=1000&size=4&rate=500     n numbered pieces of `size` characters, `rate` a second; 0: no waiting
@@ -13,11 +14,13 @@ A script is a JSON list of replies. Each is an object; every field may be left o
      "delay_s": 0.01,                          waited before each piece
      "usage": {"input": 10, "output": 2},      without it the usage is unknown
      "then": "complete"}                       or "length", or "hang" (for ever), "drop" (break off),
-                                               "error:CAUSE" (rate_limited, overloaded, … : see ModelError)
+                                               "error:CAUSE" (rate_limited, overloaded, … : see
+                                               ModelError)
 
-A reply is chosen by the number of answers in the request, so a new process goes on where the last one stopped. A reply
-that shows nothing and then hangs, drops or fails leaves no answer in the history: it is played once in each process,
-and the next attempt gets the reply after it. A script that is over refuses.
+A reply is chosen by the number of answers in the request, so a new process goes on where the last
+one stopped. A reply that shows nothing and then hangs, drops or fails leaves no answer in the
+history: it is played once in each process, and the next attempt gets the reply after it. A script
+that is over refuses.
 """
 
 import asyncio
@@ -90,7 +93,9 @@ class ScriptedModel:
         name, _, query = self._name.partition("?")
         match name:
             case "echo":
-                said = next((entry for entry in reversed(request.entries) if isinstance(entry, Said)), None)
+                said = next(
+                    (entry for entry in reversed(request.entries) if isinstance(entry, Said)), None
+                )
                 text = unescape(text_of(said.parts)) if said is not None else ""
                 return _play(Reply(text or "(nothing was said)", pieces=ECHO_CHARS), "echo")
             case "pieces":
@@ -103,7 +108,11 @@ class ScriptedModel:
             self._script = await asyncio.to_thread(_read, Path(self._name))
         place = _place(self._script, answered) + self._lost.get(answered, 0)
         if place >= len(self._script):
-            raise ModelError("refused", f"the script {self._name} is over: it has {len(self._script)} replies", "no")
+            raise ModelError(
+                "refused",
+                f"the script {self._name} is over: it has {len(self._script)} replies",
+                "no",
+            )
         reply = self._script[place]
         if reply.loses():
             self._lost[answered] = self._lost.get(answered, 0) + 1
@@ -113,7 +122,8 @@ class ScriptedModel:
 
 
 def _encode(request: Request) -> bytes:
-    """JSON in the journal's words. What JSON cannot hold is escaped as in the journal, so that it can be echoed."""
+    """JSON in the journal's words. What JSON cannot hold is escaped as in the journal, so that it
+    can be echoed."""
     try:
         body = msgspec.json.encode(request)
     except UnicodeEncodeError:
@@ -128,7 +138,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _place(script: list[Reply], answered: int) -> int:
-    """Where the replies for this answer begin: the one that gives it, after those that are lost before it."""
+    """Where the replies for this answer begin: the one that gives it, after those that are lost
+    before it."""
     place = 0
     for _ in range(answered):
         while place < len(script) and script[place].loses():
@@ -141,7 +152,9 @@ def _read(path: Path) -> list[Reply]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Reply])
     except OSError as error:
-        raise ModelError("unknown_model", f"there is no script at {path}: {error.strerror}", "no") from error
+        raise ModelError(
+            "unknown_model", f"there is no script at {path}: {error.strerror}", "no"
+        ) from error
     except msgspec.DecodeError as error:
         raise ModelError("unknown_model", f"{path} is not a script: {error}", "no") from error
 
@@ -167,7 +180,9 @@ async def _play(reply: Reply, name: str) -> AsyncGenerator[ModelEvent, None]:
                 raise ModelError(cause, "the script says so", "yes")
             yield Finished(_parts(reply, name, "incomplete"), "incomplete", reply.usage)
         case _:
-            raise ModelError("refused", f"the script says {reply.then!r}, which means nothing", "no")
+            raise ModelError(
+                "refused", f"the script says {reply.then!r}, which means nothing", "no"
+            )
 
 
 def _parts(reply: Reply, name: str, ended: StepEnding) -> tuple[Content, ...]:
@@ -189,7 +204,7 @@ def _cut(text: str, size: int) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
-# --- pieces -------------------------------------------------------------------------------------------------------
+# --- pieces ---------------------------------------------------------------------------------------
 
 
 class Pieces(Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,7 +217,9 @@ def _numbers(query: str) -> Pieces:
     try:
         return msgspec.convert(dict(parse_qsl(query)), Pieces, strict=False)
     except msgspec.ValidationError as error:
-        raise ModelError("unknown_model", f"scripted:pieces?{query} cannot be read: {error}", "no") from error
+        raise ModelError(
+            "unknown_model", f"scripted:pieces?{query} cannot be read: {error}", "no"
+        ) from error
 
 
 async def _count(pieces: Pieces) -> AsyncGenerator[ModelEvent, None]:

@@ -19,9 +19,9 @@ ANTHROPIC = "https://api.anthropic.com"
 
 
 class ModelSettings(Struct, frozen=True):
-    """`max_tokens` bounds an answer where the format demands a bound or the model is ours; servers of the OpenAI
-    formats have bounds of their own, and some refuse a request whose bound does not fit their context.
-    `anthropic_thinking` is empty (off), "adaptive", or a number of tokens."""
+    """`max_tokens` bounds an answer where the format demands a bound or the model is ours; servers
+    of the OpenAI formats have bounds of their own, and some refuse a request whose bound does not
+    fit their context. `anthropic_thinking` is empty (off), "adaptive", or a number of tokens."""
 
     openai_base_url: str = OPENAI
     openai_key: str = ""
@@ -38,11 +38,14 @@ class ModelSettings(Struct, frozen=True):
 
 
 def make(spec: str, settings: ModelSettings) -> Model:
-    """Raises ValueError for a spec that names no kind of model and for an address that is none. Loads only what the
-    model needs."""
+    """Raises ValueError for a spec that names no kind of model and for an address that is none.
+    Loads only what the model needs."""
     kind, _, name = spec.partition(":")
     if kind not in KINDS or not name:
-        raise ValueError(f"unknown model {spec!r}: a model is named KIND:NAME, where KIND is one of {', '.join(KINDS)}")
+        raise ValueError(
+            f"unknown model {spec!r}: a model is named KIND:NAME, where KIND is one of "
+            f"{', '.join(KINDS)}"
+        )
     match kind:
         case "openai-chat" | "openai-responses":
             return _openai(spec, kind, name, settings)
@@ -97,12 +100,15 @@ def _anthropic(spec: str, name: str, settings: ModelSettings) -> Model:
         connect_s=settings.connect_s,
         idle_s=settings.idle_s,
     )
-    format = anthropic.MessagesFormat(name, provider, settings.max_tokens, settings.anthropic_thinking)
+    format = anthropic.MessagesFormat(
+        name, provider, settings.max_tokens, settings.anthropic_thinking
+    )
     return HttpModel(spec, format, endpoint)
 
 
 def _bound_to(kind: str, base_url: str, own: str) -> str:
-    """Whom blobs are bound to: the format they are written in, and the server, which alone can read them."""
+    """Whom blobs are bound to: the format they are written in, and the server, which alone can read
+    them."""
     host = _host(base_url)
     return kind if host == _host(own) else f"{kind}@{host}"
 
@@ -116,5 +122,6 @@ def _host(base_url: str) -> str:
     except ValueError:
         pass
     raise ValueError(
-        f"{base_url.rpartition('@')[2]!r} is no address of a server: it must be http(s)://HOST[:PORT][/PATH]"
+        f"{base_url.rpartition('@')[2]!r} is no address of a server: it must be "
+        "http(s)://HOST[:PORT][/PATH]"
     )

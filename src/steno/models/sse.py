@@ -6,8 +6,8 @@ EVENT_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Events:
-    """A line ends with a line feed, a carriage return or both; an empty line ends an event. Only data lines count. An
-    event that has not ended when the stream is over is none."""
+    """A line ends with a line feed, a carriage return or both; an empty line ends an event. Only
+    data lines count. An event that has not ended when the stream is over is none."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
@@ -36,7 +36,9 @@ class Events:
                 ended += self._end()
                 self._pending_bytes = len(rest)
         if self._pending_bytes > EVENT_BYTES_MAX:
-            raise ModelError("dropped", f"an event has more than {EVENT_BYTES_MAX >> 20} MiB", "yes")
+            raise ModelError(
+                "dropped", f"an event has more than {EVENT_BYTES_MAX >> 20} MiB", "yes"
+            )
         return ended
 
     def _end(self) -> list[str]:

@@ -1,6 +1,8 @@
-"""JSON as servers take it: bytes out, events in. What a provider's JSON looks like is `Any` here and in its own file.
+"""JSON as servers take it: bytes out, events in. What a provider's JSON looks like is `Any` here
+and in its own file.
 
-Text may hold half of a surrogate pair. JSON sent out never does; JSON that comes in may, and is read all the same.
+Text may hold half of a surrogate pair. JSON sent out never does; JSON that comes in may, and is
+read all the same.
 """
 
 import json
@@ -43,7 +45,8 @@ def cleaned(text: str) -> str:
 
 
 def json_object(text: str) -> str:
-    """The text itself if it is a JSON object; else an object that holds it, so that a server can parse it."""
+    """The text itself if it is a JSON object; else an object that holds it, so that a server can
+    parse it."""
     text = cleaned(text)
     if text == "{}" or not text.strip():
         return "{}"
@@ -77,7 +80,8 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _fields(value: msgspec.Struct) -> Any:
-    """A struct as the dict that it is written as. One level of it where that will do: `Raw` has no other form."""
+    """A struct as the dict that it is written as. One level of it where that will do: `Raw` has no
+    other form."""
     config = value.__struct_config__
     if config.omit_defaults:
         return msgspec.to_builtins(value)

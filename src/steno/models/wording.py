@@ -1,20 +1,34 @@
 """The fixed sentences that stand in a request where no person and no model spoke.
 
-They are derived from facts and never stored. A word changed here changes the bytes of every later request.
+They are derived from facts and never stored. A word changed here changes the bytes of every later
+request.
 """
 
 from typing import assert_never
 
 from steno.journal.facts import StepEnding
 from steno.journal.history import Closed
-from steno.journal.parts import GONE, Failed, File, Image, Interrupted, Opaque, Outcome, Refused, Returned, Unknown
+from steno.journal.parts import (
+    GONE,
+    Failed,
+    File,
+    Image,
+    Interrupted,
+    Opaque,
+    Outcome,
+    Refused,
+    Returned,
+    Unknown,
+)
 
 REDACTED = GONE
 EMPTY_MESSAGE = "[empty message]"
 NO_OUTPUT = "[no output]"
 EARLIER = "[What was said before this is not shown.]"
 GO_ON = "[Note from the runtime, not from the user] Go on."
-SUMMARY = "[Summary of the earlier conversation, written by the runtime. The original is not shown.]"
+SUMMARY = (
+    "[Summary of the earlier conversation, written by the runtime. The original is not shown.]"
+)
 NO_OUTCOME = "[No outcome was recorded for this call.]"
 CALL_FAILED = "[The tool reports an error.]"
 CALL_INTERRUPTED = "[Stopped while it ran. It may have had effects.]"

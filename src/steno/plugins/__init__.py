@@ -1,6 +1,8 @@
-"""Plugins: code of others that is told what happens, and may add a note to a request or deny a tool.
+"""Plugins: code of others that is told what happens, and may add a note to a request or deny a
+tool.
 
-Each runs in a process of its own, so that one which raises, hangs, prints or dies harms nobody. In a plugin:
+Each runs in a process of its own, so that one which raises, hangs, prints or dies harms nobody. In
+a plugin:
 
     from steno.plugins import hookimpl
 

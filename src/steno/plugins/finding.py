@@ -1,10 +1,11 @@
-"""Which plugins there are, found without loading any: most people have none, and theirs must be the quickest start.
+"""Which plugins there are, found without loading any: most people have none, and theirs must be the
+quickest start.
 
     entry points   group `steno.plugins` of an installed distribution: NAME = package.module
     folder         $STENO_HOME/plugins/NAME.py
 
-Installed distributions are looked through once; the answer is kept beside the folder, with the times at which the
-places they lie in were last changed.
+Installed distributions are looked through once; the answer is kept beside the folder, with the
+times at which the places they lie in were last changed.
 """
 
 import contextlib
@@ -29,7 +30,10 @@ class Found(Struct, frozen=True):
 def find(home: Path) -> tuple[Found, ...]:
     """By name. A file wins over an installed plugin of its name."""
     entries = {name: Found(name, "entry", target) for name, target in _installed(home).items()}
-    files = {file.stem: Found(file.stem, "file", str(file)) for file in sorted((home / "plugins").glob("[!._]*.py"))}
+    files = {
+        file.stem: Found(file.stem, "file", str(file))
+        for file in sorted((home / "plugins").glob("[!._]*.py"))
+    }
     return tuple(found for _, found in sorted((entries | files).items()))
 
 
@@ -51,8 +55,8 @@ def _installed(home: Path) -> dict[str, str]:
 
 
 def _places() -> dict[str, int]:
-    """Where distributions may lie, and when something was last put there or taken away. Not the folder we are in: that
-    changes with every file, and nothing is installed there."""
+    """Where distributions may lie, and when something was last put there or taken away. Not the
+    folder we are in: that changes with every file, and nothing is installed there."""
     found = {}
     here = ""
     with contextlib.suppress(FileNotFoundError):  # it was removed
@@ -69,16 +73,21 @@ def _entries(places: list[str]) -> dict[str, str]:
         return {}
     from importlib.metadata import distributions
 
-    groups = (distribution.entry_points.select(group=GROUP) for distribution in distributions(path=places))
+    groups = (
+        distribution.entry_points.select(group=GROUP) for distribution in distributions(path=places)
+    )
     return {entry.name: entry.value for group in groups for entry in group}
 
 
 def _may_have_some(place: str) -> bool:
-    """Whether a distribution that lies here may name our group. To load what reads them takes five times as long as to
-    look for the name, and most people have no plugin. What is no folder of files is left to the one that reads."""
+    """Whether a distribution that lies here may name our group. To load what reads them takes five
+    times as long as to look for the name, and most people have no plugin. What is no folder of
+    files is left to the one that reads."""
     try:
         with os.scandir(place) as lying:
-            names = [one.name for one in lying if one.name.lower().endswith((".dist-info", "egg-info"))]
+            names = [
+                one.name for one in lying if one.name.lower().endswith((".dist-info", "egg-info"))
+            ]
     except OSError:
         return True
     return any(_names_us(f"{place}/{name}/entry_points.txt") for name in names)

@@ -1,8 +1,8 @@
 """The process that a plugin lives in: `python -m steno.plugins.host HANDLE KIND NAME TARGET`.
 
-It is told what happens as lines of JSON on a socket, and answers each with one. Its standard handles are not the
-terminal's: what the plugin prints goes into the log. When its parent dies, however it dies, the socket ends, and
-so does this process at once, whatever the plugin is doing.
+It is told what happens as lines of JSON on a socket, and answers each with one. Its standard
+handles are not the terminal's: what the plugin prints goes into the log. When its parent dies,
+however it dies, the socket ends, and so does this process at once, whatever the plugin is doing.
 """
 
 import importlib
@@ -48,13 +48,16 @@ def hooks_of(manager: pluggy.PluginManager) -> list[str]:
 
 
 def unknown_to(manager: pluggy.PluginManager) -> list[str]:
-    """What is marked as a hook and is none, and not meant for another steno: a name that is spelt otherwise."""
+    """What is marked as a hook and is none, and not meant for another steno: a name that is spelt
+    otherwise."""
     callers = [caller for name, caller in vars(manager.hook).items() if not name.startswith("_")]
     impls = [impl for caller in callers if not caller.has_spec() for impl in caller.get_hookimpls()]
     return sorted(impl.function.__name__ for impl in impls if not impl.optionalhook)
 
 
-def answer(manager: pluggy.PluginManager, asked: dict[str, Any], printed: set[str]) -> dict[str, Any]:
+def answer(
+    manager: pluggy.PluginManager, asked: dict[str, Any], printed: set[str]
+) -> dict[str, Any]:
     """What a hook returned, or how it failed. Where it failed is printed once."""
     try:
         results = getattr(manager.hook, asked["hook"])(**asked["arguments"])
@@ -66,7 +69,11 @@ def answer(manager: pluggy.PluginManager, asked: dict[str, Any], printed: set[st
         if (where := "".join(traceback.format_tb(error.__traceback__))) not in printed:
             printed.add(where)
             traceback.print_exc()
-        return {"id": asked["id"], "hook": asked["hook"], "error": f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
+        return {
+            "id": asked["id"],
+            "hook": asked["hook"],
+            "error": f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX],
+        }
 
 
 def main() -> None:
@@ -79,7 +86,9 @@ def main() -> None:
         manager = load(kind, name, target)
         _say(link, {"hooks": hooks_of(manager), "unknown": unknown_to(manager)})
     except BaseException as error:
-        _say(link, {"error": f"cannot be loaded: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]})
+        _say(
+            link, {"error": f"cannot be loaded: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
+        )
         raise
     printed: set[str] = set()
     while True:
@@ -89,8 +98,8 @@ def main() -> None:
 
 
 def _listen(link: socket.socket, asked: "queue.Queue[dict[str, Any]]") -> None:
-    """In a thread of its own, so that the end of our parent is noticed while the plugin hangs. A parent that is killed
-    with an answer unread resets the socket instead of ending it."""
+    """In a thread of its own, so that the end of our parent is noticed while the plugin hangs. A
+    parent that is killed with an answer unread resets the socket instead of ending it."""
     try:
         with link.makefile("rb") as lines:
             for line in lines:

@@ -1,7 +1,8 @@
-"""Our side of plugins: starts a process for each, tells it what happens, and waits for no one longer than was said.
+"""Our side of plugins: starts a process for each, tells it what happens, and waits for no one
+longer than was said.
 
-A plugin that does not answer in time is not waited for again until it has answered. What went wrong with it is written
-to the log once, under its name, beside what it prints itself.
+A plugin that does not answer in time is not waited for again until it has answered. What went wrong
+with it is written to the log once, under its name, beside what it prints itself.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ UNHEARD_MAX = 100
 """What a plugin may have been told and not heard yet. More is not told to it."""
 LOG_BYTES_MAX = 1 << 20
 OUTPUT_BYTES, OUTPUT_PAUSE_S = 1 << 16, 0.05
-"""What a plugin prints is taken in so much at a time. One that prints without end waits for us, not we for it."""
+"""What a plugin prints is taken in so much at a time. One that prints without end waits for us, not
+we for it."""
 ANSWER_BYTES_MAX = 1 << 20
 """A line that a plugin answers with. Its host cuts each result long before."""
 
@@ -57,7 +59,9 @@ class Hosts:
         await host.begun.wait()
         return host.hooks is not None
 
-    async def call(self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float) -> Told | Untold:
+    async def call(
+        self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float
+    ) -> Told | Untold:
         host = self._hosts.get(name)
         if host is None:
             return Untold("not installed here")
@@ -70,7 +74,9 @@ class Hosts:
 
     async def consult(self, hook: str, arguments: Mapping[str, object]) -> list[tuple[str, str]]:
         """What plugins have to say before something happens, each with its name."""
-        asked = [(name, host) for name, host in self._hosts.items() if host.has(hook) and not host.silent]
+        asked = [
+            (name, host) for name, host in self._hosts.items() if host.has(hook) and not host.silent
+        ]
         answers = await asyncio.gather(*(host.ask(hook, arguments, BEFORE_S) for _, host in asked))
         said = [
             (name, str(result))
@@ -91,7 +97,8 @@ class Hosts:
 
 
 class Host:
-    """One plugin. `hooks` are those that it has: None until it has started, and for ever if it could not."""
+    """One plugin. `hooks` are those that it has: None until it has started, and for ever if it
+    could not."""
 
     def __init__(self, found: Found, log: "Log") -> None:
         self.begun = asyncio.Event()
@@ -114,7 +121,9 @@ class Host:
     def has(self, hook: str) -> bool:
         return not self.begun.is_set() or hook in (self.hooks or ())
 
-    async def ask(self, hook: str, arguments: Mapping[str, object], limit_s: float) -> "dict[str, Any] | Untold":
+    async def ask(
+        self, hook: str, arguments: Mapping[str, object], limit_s: float
+    ) -> "dict[str, Any] | Untold":
         """Its answer. One that has no such hook has heard it."""
         try:
             async with asyncio.timeout(limit_s):
@@ -126,7 +135,9 @@ class Host:
                 answer = await self._send(hook, arguments)
         except TimeoutError:
             self.silent = True
-            self._complain(f"did not answer {hook} in {limit_s:g} s; nobody waits for it until it answers")
+            self._complain(
+                f"did not answer {hook} in {limit_s:g} s; nobody waits for it until it answers"
+            )
             return Untold(f"no answer in {limit_s:g} s", asked=self.hooks is not None)
         return answer if "gone" not in answer else Untold(self._why, asked=True)
 
@@ -149,14 +160,18 @@ class Host:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         if self._output is not None:
-            await asyncio.wait({self._output}, timeout=OUTPUT_PAUSE_S)  # its end is there, but for children that left
+            await asyncio.wait(
+                {self._output}, timeout=OUTPUT_PAUSE_S
+            )  # its end is there, but for children that left
             self._output.cancel()
         self._gone("ended")
 
     def _send(self, hook: str, arguments: Mapping[str, object]) -> "asyncio.Future[dict[str, Any]]":
         self._count += 1
         answer = self.waiting[self._count] = asyncio.get_running_loop().create_future()
-        line = json.dumps({"id": self._count, "hook": hook, "arguments": arguments}).encode() + b"\n"
+        line = (
+            json.dumps({"id": self._count, "hook": hook, "arguments": arguments}).encode() + b"\n"
+        )
         if self._writer is None:
             self._early.append(line)
         else:
@@ -214,7 +229,9 @@ class Host:
             self.hooks = frozenset(said["hooks"])
             self.begun.set()
             for name in said["unknown"]:
-                self._complain(f"has a hook that steno does not know, and that is never called: {name}")
+                self._complain(
+                    f"has a hook that steno does not know, and that is never called: {name}"
+                )
         elif "id" in said:
             self.silent = False
             if "error" in said:
@@ -259,4 +276,8 @@ class Log:
         if (name, what) in self._written:
             return
         self._written.add((name, what))
-        self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} plugin {name}: {what}\n".encode("utf-8", "replace"))
+        self.write(
+            f"{time.strftime('%Y-%m-%d %H:%M:%S')} plugin {name}: {what}\n".encode(
+                "utf-8", "replace"
+            )
+        )

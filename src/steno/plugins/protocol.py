@@ -13,7 +13,8 @@ class Told(Struct, frozen=True):
 
 
 class Untold(Struct, frozen=True):
-    """It did not answer in time, or died; or it was not `asked`, because it is not there or cannot be loaded."""
+    """It did not answer in time, or died; or it was not `asked`, because it is not there or cannot
+    be loaded."""
 
     why: str
     asked: bool = False
@@ -33,7 +34,9 @@ class Plugins(Protocol):
         """Whether a plugin is installed and has started, once that is known."""
         ...
 
-    async def call(self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float) -> Told | Untold:
+    async def call(
+        self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float
+    ) -> Told | Untold:
         """Tell one plugin and wait for its answer. One without that hook has heard it."""
         ...
 
@@ -42,7 +45,8 @@ class Plugins(Protocol):
         ...
 
     async def consult(self, hook: str, arguments: Mapping[str, object]) -> list[tuple[str, str]]:
-        """What they have to say before something happens, each with its name. Waits for a bounded time."""
+        """What they have to say before something happens, each with its name. Waits for a bounded
+        time."""
         ...
 
 
@@ -55,7 +59,9 @@ class NoPlugins:
     async def ready(self, name: str) -> bool:
         return False
 
-    async def call(self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float) -> Told | Untold:
+    async def call(
+        self, name: str, hook: str, arguments: Mapping[str, object], limit_s: float
+    ) -> Told | Untold:
         return Untold(f"there is no plugin {name!r}")
 
     def tell(self, hook: str, arguments: Mapping[str, object]) -> None:

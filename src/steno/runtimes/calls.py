@@ -1,4 +1,5 @@
-"""Runs the tool calls of one answer side by side: each is approved, stored as started, run, settled by its own fact."""
+"""Runs the tool calls of one answer side by side: each is approved, stored as started, run, settled
+by its own fact."""
 
 import asyncio
 from collections.abc import Mapping
@@ -44,7 +45,8 @@ class Calls:
         self._policy = policy
 
     async def run(self, calls: tuple[OpenCall, ...]) -> None:
-        """All of them at once; returns when each has an outcome in the journal, or waits for approval and we leave."""
+        """All of them at once; returns when each has an outcome in the journal, or waits for
+        approval and we leave."""
         tasks = [asyncio.create_task(self._one(call)) for call in calls]
         try:
             await asyncio.gather(*tasks)
@@ -77,11 +79,16 @@ class Calls:
         await self._carry_out(call, tool, prepared)
 
     async def permission(
-        self, call: OpenCall, default: Literal["allow", "ask"], edits: tuple[tuple[str, str], ...] = (), why: str = ""
+        self,
+        call: OpenCall,
+        default: Literal["allow", "ask"],
+        edits: tuple[tuple[str, str], ...] = (),
+        why: str = "",
     ) -> Permission:
-        """A rule that denies comes first, then a plugin. Then what a person decided, also while nobody ran the session,
-        counts before what this run was told. `edits` are calls that this one stands for: rules for them count, too.
-        `why` is what a person who is asked is told of the reason."""
+        """A rule that denies comes first, then a plugin. Then what a person decided, also while
+        nobody ran the session, counts before what this run was told. `edits` are calls that this
+        one stands for: rules for them count, too. `why` is what a person who is asked is told of
+        the reason."""
         kind = _Kind(default, edits)
         ruled = self._without_asking(call, kind)
         objection = None if isinstance(ruled, Refused) else await self._objection(call)
@@ -100,7 +107,11 @@ class Calls:
         return await self._decision(call, kind)
 
     async def _objection(self, call: OpenCall) -> Refused | None:
-        told: dict[str, object] = {"tool": call.call.name, "arguments": call.call.arguments, "call": call.call.id}
+        told: dict[str, object] = {
+            "tool": call.call.name,
+            "arguments": call.call.arguments,
+            "call": call.call.id,
+        }
         for plugin, reason in await consult(self._held, "before_tool", told):
             return Refused(f"not run: the plugin {plugin} denies it: {reason}")
         return None
@@ -108,7 +119,9 @@ class Calls:
     def _without_asking(self, call: OpenCall, kind: "_Kind") -> Permission | None:
         """What rules, a decision or this run say by now; None if a person must be asked."""
         policy = self._policy.within(self._held.state.rules)
-        verdict, rule = policy.decide_all(((call.call.name, call.call.arguments), *kind.edits), kind.default)
+        verdict, rule = policy.decide_all(
+            ((call.call.name, call.call.arguments), *kind.edits), kind.default
+        )
         if verdict == "deny":
             return Refused(f"not run: the rule {str(rule)!r} denies it")
         if call.decision is not None:
@@ -116,8 +129,8 @@ class Calls:
         return "given" if verdict == "allow" or self._approval == "allow" else None
 
     async def _decision(self, call: OpenCall, kind: "_Kind") -> Permission:
-        """Wait until somebody, anywhere, decides, sets a rule that does, or asks for a stop. If it is we who leave, the
-        question stays."""
+        """Wait until somebody, anywhere, decides, sets a rule that does, or asks for a stop. If it
+        is we who leave, the question stays."""
         while True:
             self._held.decided.clear()
             await self._held.catch_up()
@@ -129,7 +142,10 @@ class Calls:
                 return STOPPED
             if (settled := self._without_asking(open_call, kind)) is not None:
                 return settled
-            waits = [asyncio.create_task(event.wait()) for event in (self._held.decided, self._held.stopped)]
+            waits = [
+                asyncio.create_task(event.wait())
+                for event in (self._held.decided, self._held.stopped)
+            ]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -150,7 +166,9 @@ class Calls:
 
     async def _carry_out(self, call: OpenCall, tool: Tool, prepared: Prepared) -> None:
         try:
-            started = await self._held.record(ToolStarted(call.step, call.call.id, prepared.group, tool.spec.repeat))
+            started = await self._held.record(
+                ToolStarted(call.step, call.call.id, prepared.group, tool.spec.repeat)
+            )
         except BaseException:
             await prepared.stop()
             raise

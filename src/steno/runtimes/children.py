@@ -1,8 +1,16 @@
-"""Sessions that a tool call began: linked to their parent, run by the same loop, their end told as a value."""
+"""Sessions that a tool call began: linked to their parent, run by the same loop, their end told as
+a value."""
 
 import asyncio
 
-from steno.journal.facts import InputAdmitted, RuleSet, SessionStarted, StepSealed, TurnEnded, TurnStarted
+from steno.journal.facts import (
+    InputAdmitted,
+    RuleSet,
+    SessionStarted,
+    StepSealed,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.parts import Text, text_of
 from steno.runtimes import opening
 from steno.runtimes.protocol import Runtime
@@ -13,8 +21,8 @@ PAGE = 1_000
 
 
 class ChildSessions:
-    """`model` answers in them. The author of a child's first input names the parent: `session:ID`. The parent's rules
-    hold for its children, so that nobody gets round them by delegating."""
+    """`model` answers in them. The author of a child's first input names the parent: `session:ID`.
+    The parent's rules hold for its children, so that nobody gets round them by delegating."""
 
     def __init__(self, store: Store, runtime: Runtime, model: str) -> None:
         self._store = store
@@ -26,7 +34,9 @@ class ChildSessions:
         rules = (await opening.state(self._store, parent)).rules
         child = await self._store.create(SessionStarted(PLATFORM, self._model))
         if rules:
-            await self._store.add(child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()])
+            await self._store.add(
+                child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()]
+            )
         said = InputAdmitted((Text(prompt),), PLATFORM, author=by)
         await self._store.admit(Admission(input=said, session=child))
         return child
@@ -50,4 +60,6 @@ class ChildSessions:
                     case _:
                         pass
             after = page[-1].seq
-        return Report(None if ending is None else ending.outcome, "" if ending is None else ending.cause, text)
+        return Report(
+            None if ending is None else ending.outcome, "" if ending is None else ending.cause, text
+        )

@@ -1,5 +1,5 @@
-"""Makes a summary and records it. The summariser is asked outside any lock; until the one fact at the end is stored,
-the old context stands, whatever happens."""
+"""Makes a summary and records it. The summariser is asked outside any lock; until the one fact at
+the end is stored, the old context stands, whatever happens."""
 
 import asyncio
 import time
@@ -47,8 +47,9 @@ def _plan(held: HeldSession, limits: Limits) -> Plan | None:
 
 
 def _takes(held: HeldSession, limits: Limits) -> int:
-    """What the model takes, in tokens as we estimate them. A request that the provider refused as too long is more than
-    that, whatever anybody said; and where the provider counts more tokens than we do, fewer of ours fit."""
+    """What the model takes, in tokens as we estimate them. A request that the provider refused as
+    too long is more than that, whatever anybody said; and where the provider counts more tokens
+    than we do, fewer of ours fit."""
     takes = limits.context_max or CONTEXT_UNSAID
     lost = None if held.state.turn is None else held.state.turn.last_lost
     if lost is not None and lost.cause == "too_long":
@@ -57,8 +58,8 @@ def _takes(held: HeldSession, limits: Limits) -> int:
 
 
 async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction:
-    """Have the older part of a session summarised. An interrupt that was asked for before or comes meanwhile leaves
-    everything as it was."""
+    """Have the older part of a session summarised. An interrupt that was asked for before or comes
+    meanwhile leaves everything as it was."""
     before = tokens.of_request(held.history)
     made = _plan(held, limits)
     if made is None:
@@ -74,7 +75,9 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
             if held.asked_to_stop():
                 return Compaction("stopped", "asked to stop", (before, before))
             request = compaction.ask(model.spec, await _told(held, portion), summary)
-            summary = await _summarise(held, model, request, deadline_s, stands_for if i == len(portions) else None)
+            summary = await _summarise(
+                held, model, request, deadline_s, stands_for if i == len(portions) else None
+            )
     except _Failed as error:
         return Compaction("failed", str(error), (before, before))
     if held.asked_to_stop():
@@ -107,12 +110,16 @@ async def _summarise(
         if not answer.done():
             ended = HelperEnded(started, "stopped" if stopped.done() else "failed", sent="unknown")
             if not stopped.done():
-                ended = HelperEnded(started, "failed", "the summariser took too long", sent="unknown")
+                ended = HelperEnded(
+                    started, "failed", "the summariser took too long", sent="unknown"
+                )
             await held.record(ended)
             raise _Failed(ended.detail or "asked to stop")
         finished = await answer
     except ModelError as error:
-        await held.record(HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent))
+        await held.record(
+            HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent)
+        )
         raise _Failed(error.detail) from error
     finally:
         for task in (answer, stopped):
@@ -122,7 +129,9 @@ async def _summarise(
     summary = said[: compaction.SUMMARY_CHARS_MAX]
     problem = _problem(summary, finished, stands_for)
     cut = f"cut to {len(summary)} of {len(said)} characters" if len(summary) < len(said) else ""
-    await held.record(HelperEnded(started, "failed" if problem else "done", problem or cut, finished.usage))
+    await held.record(
+        HelperEnded(started, "failed" if problem else "done", problem or cut, finished.usage)
+    )
     if problem:
         raise _Failed(problem)
     return summary

@@ -5,7 +5,9 @@ import asyncio
 from steno.runtimes.held import HeldSession
 
 
-async def consult(held: HeldSession, hook: str, arguments: dict[str, object]) -> list[tuple[str, str]]:
+async def consult(
+    held: HeldSession, hook: str, arguments: dict[str, object]
+) -> list[tuple[str, str]]:
     """What plugins have to say before something happens. Nobody who stops waits for them."""
     if not held.plugins.names:
         return []

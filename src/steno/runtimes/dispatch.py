@@ -1,4 +1,5 @@
-"""One runtime for all sessions: each is held first, and then driven by whoever its context names."""
+"""One runtime for all sessions: each is held first, and then driven by whoever its context
+names."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from steno.store.protocol import Store
 
 
 class Dispatch:
-    """`driver_for` says who drives a session, given its context so far. `plugins` are told of its turns."""
+    """`driver_for` says who drives a session, given its context so far. `plugins` are told of its
+    turns."""
 
     def __init__(
         self,
@@ -27,7 +29,11 @@ class Dispatch:
         self._plugins = plugins or NoPlugins()
 
     async def run(
-        self, session: str, enough: Enough, leaving: asyncio.Event, opening: TurnStarted | None = None
+        self,
+        session: str,
+        enough: Enough,
+        leaving: asyncio.Event,
+        opening: TurnStarted | None = None,
     ) -> None:
         async with holding(self._store, session, self._lease_ms, leaving) as held:
             held.plugins = self._plugins

@@ -1,8 +1,8 @@
 """Distils a session that rests, and gives way to whoever wants to run it.
 
-The session is held while the model is asked, so there is one distillate of a range, whoever tries. An input, or
-somebody who asks for the session, ends the call at once: nobody waits for a distillate. Until the one fact at the end
-is stored nothing has changed, whatever happens.
+The session is held while the model is asked, so there is one distillate of a range, whoever tries.
+An input, or somebody who asks for the session, ends the call at once: nobody waits for a
+distillate. Until the one fact at the end is stored nothing has changed, whatever happens.
 """
 
 import asyncio
@@ -61,14 +61,18 @@ class _Failed(Exception):
 
 
 class Distilling:
-    def __init__(self, store: Store, by: Callable[[ContextSet | None], Distiller], lease_ms: int) -> None:
+    def __init__(
+        self, store: Store, by: Callable[[ContextSet | None], Distiller], lease_ms: int
+    ) -> None:
         self._store = store
         self._by = by
         self._lease_ms = lease_ms
 
-    async def distil(self, session: str, leaving: asyncio.Event, if_due: bool = False) -> Distillation:
-        """Distil what was said since the last distillate. With `if_due`, only if that is enough. Raises `SessionBusy`
-        if somebody has the session, another one who distils it included."""
+    async def distil(
+        self, session: str, leaving: asyncio.Event, if_due: bool = False
+    ) -> Distillation:
+        """Distil what was said since the last distillate. With `if_due`, only if that is enough.
+        Raises `SessionBusy` if somebody has the session, another one who distils it included."""
         async with holding(self._store, session, self._lease_ms, leaving, insist=False) as held:
             try:
                 came = await self._distil(held, if_due)
@@ -107,17 +111,29 @@ class Distilling:
         records = [distillation.brief(record) async for record in everything]
         context = by.context_max or CONTEXT_UNSAID
         chars_max = min(context * tokens.CHARS_PER_TOKEN // 2, CHARS_MAX)
-        return await asyncio.to_thread(distillation.source, records, after, chars_max) if records else None
+        return (
+            await asyncio.to_thread(distillation.source, records, after, chars_max)
+            if records
+            else None
+        )
 
 
 async def _ask(
-    held: HeldSession, model: Model, source: Source, wrong: tuple[str, str] | None, deadline_s: float, titled: bool
+    held: HeldSession,
+    model: Model,
+    source: Source,
+    wrong: tuple[str, str] | None,
+    deadline_s: float,
+    titled: bool,
 ) -> tuple[Distilled | None, tuple[str, str] | None]:
-    """One call, recorded before it is sent and after it is over: a distillate, or an answer that is none and why."""
+    """One call, recorded before it is sent and after it is over: a distillate, or an answer that is
+    none and why."""
     body = await asyncio.to_thread(model.to_wire, distillation.ask(model.spec, source, wrong), {})
     if held.said.is_set() or held.asked_to_stop():
         raise _GivesWay
-    started = await held.record(HelperStarted("distillation", model.spec, sha256(body).hexdigest()[:32]))
+    started = await held.record(
+        HelperStarted("distillation", model.spec, sha256(body).hexdigest()[:32])
+    )
     finished = await _answered(held, model, body, started, deadline_s)
     answer = text_of(finished.parts)
     try:
@@ -125,13 +141,17 @@ async def _ask(
             raise Unusable("it broke off")
         made = distillation.distillate(answer, source, titled, model.spec)
     except Unusable as error:
-        await held.record(HelperEnded(started, "failed", f"unusable: {error}"[:500], finished.usage))
+        await held.record(
+            HelperEnded(started, "failed", f"unusable: {error}"[:500], finished.usage)
+        )
         return None, (answer, str(error))
     await held.record(HelperEnded(started, "done", "", finished.usage))
     return made, None
 
 
-async def _answered(held: HeldSession, model: Model, body: bytes, started: Seq, deadline_s: float) -> Finished:
+async def _answered(
+    held: HeldSession, model: Model, body: bytes, started: Seq, deadline_s: float
+) -> Finished:
     answer = asyncio.create_task(_answer(model, body))
     ends = [asyncio.create_task(event.wait()) for event in (held.said, held.stopped)]
     try:
@@ -145,7 +165,9 @@ async def _answered(held: HeldSession, model: Model, body: bytes, started: Seq, 
             raise _Failed("no answer in time")
         return await answer
     except ModelError as error:
-        await held.record(HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent))
+        await held.record(
+            HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent)
+        )
         raise _Failed(error.detail) from error
     finally:
         for task in (answer, *ends):

@@ -43,15 +43,16 @@ GIVE_WAY_PAUSE_S = 0.01
 TAIL = 64
 """Where the beginning of a helper call is looked for: little else is added while it runs."""
 TEXT_CHARS_MAX = 2_000_000
-"""The text of a session that is kept in memory when it is opened, about. More than fits into most models; of what is
-older only the weight is kept, and the text is read again where it is needed."""
+"""The text of a session that is kept in memory when it is opened, about. More than fits into most
+models; of what is older only the weight is kept, and the text is read again where it is needed."""
 
 T = TypeVar("T")
 
 
 class HeldSession:
-    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop, and when its time is up;
-    `said`, when an input comes. `redacted` says that text was removed from the session since we hold it."""
+    """`stopped` is set as soon as somebody, anywhere, asks for the running turn to stop, and when
+    its time is up; `said`, when an input comes. `redacted` says that text was removed from the
+    session since we hold it."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.id = lease.session
@@ -75,8 +76,9 @@ class HeldSession:
     async def open(
         cls, store: Store, id: str, lease_ms: int, to_run: bool = False, insist: bool = True
     ) -> "HeldSession":
-        """Take the lease, fold, and close what the last writer left open, once. Whoever does not come to run it ends
-        a turn that waits for approval, too: nothing may be edited while a turn is open."""
+        """Take the lease, fold, and close what the last writer left open, once. Whoever does not
+        come to run it ends a turn that waits for approval, too: nothing may be edited while a turn
+        is open."""
         held = cls(store, await (acquire(store, id) if insist else store.acquire(id)))
         try:
             await held._fold()
@@ -89,7 +91,8 @@ class HeldSession:
         return held
 
     async def record(self, *facts: TurnFact) -> Seq:
-        """Store facts, then take them in, after whatever others had added before them. The seq of the first."""
+        """Store facts, then take them in, after whatever others had added before them. The seq of
+        the first."""
         async with self._recording:
             added = await self._store.append(self._lease, facts, self.state.head)
             for record in added.foreign:
@@ -179,7 +182,9 @@ class HeldSession:
         """Have all the text of the next request in memory."""
         if missing := self.history.missing():
             entries = [entry async for entry in self.with_text(missing)]
-            self.history.restore({one.fact: entry for one, entry in zip(missing, entries, strict=True)})
+            self.history.restore(
+                {one.fact: entry for one, entry in zip(missing, entries, strict=True)}
+            )
 
     async def to_carry(self, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
         """What a summary up to a seq must carry over it."""
@@ -205,7 +210,9 @@ class HeldSession:
         self.history.apply(record)
         self.spent.apply(record)
         turn = self.state.turn
-        asked = self.state.stopping is not None or (turn is not None and turn.interrupted is not None)
+        asked = self.state.stopping is not None or (
+            turn is not None and turn.interrupted is not None
+        )
         if isinstance(record.fact, TurnEnded):
             self.overdue = False
         self.redacted |= isinstance(record.fact, MessageRedacted)
@@ -215,7 +222,8 @@ class HeldSession:
             self.stopped.clear()
 
     async def _watch(self) -> None:
-        """Notice at once what others ask of the running turn; the fact itself is taken in with the next record."""
+        """Notice at once what others ask of the running turn; the fact itself is taken in with the
+        next record."""
         async for event in self._store.follow(self.id, Cursor(self.state.head), drafts=False):
             if not isinstance(event, Record):
                 continue

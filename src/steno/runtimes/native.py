@@ -1,4 +1,5 @@
-"""Our own loop: asks the engine what to do next, does it, and records each thing before its effect."""
+"""Our own loop: asks the engine what to do next, does it, and records each thing before its
+effect."""
 
 import asyncio
 import random
@@ -45,7 +46,8 @@ from steno.tools.protocol import Tool
 
 BACKOFF_S = (0.5, 2.0, 8.0)
 CONTEXT_MOST = 1_000_000
-"""Tokens that a model is taken to take at most, where nobody said and the session is too long to be held in memory."""
+"""Tokens that a model is taken to take at most, where nobody said and the session is too long to be
+held in memory."""
 
 
 class Fallback(Struct, frozen=True):
@@ -81,7 +83,8 @@ class Agent(Struct, frozen=True):
 
 
 class Native:
-    """Drives sessions by our own loop. `agent_for` says who answers, given the session's context so far."""
+    """Drives sessions by our own loop. `agent_for` says who answers, given the session's context so
+    far."""
 
     def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], Agent]) -> None:
         self._store = store
@@ -135,7 +138,9 @@ class Native:
         """One request and its answer: record, send, store each piece, seal."""
         if ask.attempt > 1 and not await _pause(held, agent.backoff_s, ask):
             return
-        notes = await consult(held, "before_request", {"model": agent.model.spec, "attempt": ask.attempt})
+        notes = await consult(
+            held, "before_request", {"model": agent.model.spec, "attempt": ask.attempt}
+        )
         await held.catch_up()
         context = replace(agent.context, goal=held.state.goal)
         if held.history.context != context:
@@ -144,8 +149,12 @@ class Native:
         if held.asked_to_stop() or not held.state.pending.keys() >= set(ask.takes):
             return
         await held.restore()
-        request = await self._excerpts.put_into(build(held.history, ask.takes, _note(held, ask, notes)))
-        body, digest = await asyncio.to_thread(written, agent.model, request, await self._payloads(request))
+        request = await self._excerpts.put_into(
+            build(held.history, ask.takes, _note(held, ask, notes))
+        )
+        body, digest = await asyncio.to_thread(
+            written, agent.model, request, await self._payloads(request)
+        )
         started = StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges)
         try:
             step = await held.record(started)
@@ -159,22 +168,33 @@ class Native:
         async def commit(kind: Kind, text: str) -> None:
             await held.draft(Stream(step, kind), text)
 
-        await held.record(_ending(step, await stream_to(commit, agent.model.stream(body), held.stopped)))
+        await held.record(
+            _ending(step, await stream_to(commit, agent.model.stream(body), held.stopped))
+        )
 
     async def _payloads(self, request: Request) -> dict[Hash, bytes]:
-        return {hash: await self._store.get(hash) for hash in sorted(payloads_told(request.entries))}
+        return {
+            hash: await self._store.get(hash) for hash in sorted(payloads_told(request.entries))
+        }
 
 
 def _answering(held: HeldSession, own: Agent) -> Agent:
-    """Whose turn it is: the session's own model, or the fallback that took over in the open turn."""
+    """Whose turn it is: the session's own model, or the fallback that took over in the open
+    turn."""
     turn, context = held.state.turn, held.state.context
-    if turn is None or not turn.fallen or context is None or context.instead_of != own.context.model:
+    if (
+        turn is None
+        or not turn.fallen
+        or context is None
+        or context.instead_of != own.context.model
+    ):
         return own
     return own.fallen_to(turn.fallen[-1])
 
 
 async def _set(held: HeldSession, context: ContextSet) -> None:
-    """Store what shapes the requests. Memories whose source has been removed meanwhile are left out, all of them."""
+    """Store what shapes the requests. Memories whose source has been removed meanwhile are left
+    out, all of them."""
     try:
         await held.record(context)
     except NotAllowed:
@@ -199,7 +219,8 @@ def _next_action(held: HeldSession, limits: Limits) -> Action:
 
 
 def written(model: Model, request: Request, payloads: Mapping[Hash, bytes]) -> tuple[bytes, str]:
-    """The request's bytes and their digest. In a thread: a long session takes long enough to keep others waiting."""
+    """The request's bytes and their digest. In a thread: a long session takes long enough to keep
+    others waiting."""
     body = model.to_wire(request, payloads)
     return body, sha256(body).hexdigest()[:32]
 
@@ -218,7 +239,8 @@ def _note(held: HeldSession, ask: Ask, added: Sequence[tuple[str, str]]) -> str:
 
 
 def _ending(step: Seq, streamed: Streamed) -> StepSealed | StepLost:
-    """The fact that closes a request: exactly what was shown if it was stopped, the whole answer if it finished."""
+    """The fact that closes a request: exactly what was shown if it was stopped, the whole answer if
+    it finished."""
     if streamed.finished is not None:
         done = streamed.finished
         return StepSealed(step, done.parts, done.ended, done.usage)
@@ -245,8 +267,9 @@ def _lost(step: Seq, error: ModelError) -> StepLost:
 
 
 async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> bool:
-    """Wait before another attempt: as the provider asked, else a little longer each time. False if a stop was asked
-    for meanwhile. Chance keeps those who were turned away together from coming back together."""
+    """Wait before another attempt: as the provider asked, else a little longer each time. False if
+    a stop was asked for meanwhile. Chance keeps those who were turned away together from coming
+    back together."""
     if ask.wait_ms:
         wait_s = ask.wait_ms / 1000 * random.uniform(1.0, 1.1)  # noqa: S311
     else:
@@ -260,7 +283,8 @@ async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> b
 
 
 def payloads_told(entries: tuple[Entry, ...]) -> set[Hash]:
-    """Whose bytes a request carries: every image, and the files that a person sent. Files of tools are only named."""
+    """Whose bytes a request carries: every image, and the files that a person sent. Files of tools
+    are only named."""
     found: set[Hash] = set()
     for entry in entries:
         if isinstance(entry, (Said, Answered)):

@@ -1,13 +1,22 @@
 """What plugins are told of a turn: which hook a fact is for, and with which arguments."""
 
-from steno.journal.facts import Compacted, Record, StepLost, StepSealed, ToolSettled, TurnEnded, TurnStarted
+from steno.journal.facts import (
+    Compacted,
+    Record,
+    StepLost,
+    StepSealed,
+    ToolSettled,
+    TurnEnded,
+    TurnStarted,
+)
 from steno.journal.state import State
 
 Hook = tuple[str, dict[str, object]]
 
 
 def news(session: str, before: State, record: Record) -> Hook | None:
-    """What a fact is called among plugins, given the state before it; None if they do not hear of it."""
+    """What a fact is called among plugins, given the state before it; None if they do not hear of
+    it."""
     fact = record.fact
     told: dict[str, object] = {"session_id": session}
     turn = None if before.turn is None else before.turn.seq
@@ -16,11 +25,19 @@ def news(session: str, before: State, record: Record) -> Hook | None:
         case TurnStarted():
             return "turn_started", told | {"turn": record.seq}
         case TurnEnded():
-            return "turn_ended", told | {"turn": fact.turn, "outcome": fact.outcome, "cause": fact.cause}
+            return "turn_ended", told | {
+                "turn": fact.turn,
+                "outcome": fact.outcome,
+                "cause": fact.cause,
+            }
         case StepSealed(usage=usage):
             counted = (None, None) if usage is None else (usage.input, usage.output)
             tokens = {"input_tokens": counted[0], "output_tokens": counted[1]}
-            return "after_request", told | {"turn": turn, "model": model, "ended": fact.ended} | tokens
+            return "after_request", told | {
+                "turn": turn,
+                "model": model,
+                "ended": fact.ended,
+            } | tokens
         case StepLost():
             tokens = {"input_tokens": None, "output_tokens": None}
             return "after_request", told | {"turn": turn, "model": model, "ended": "lost"} | tokens
@@ -28,7 +45,12 @@ def news(session: str, before: State, record: Record) -> Hook | None:
             call = None if before.turn is None else before.turn.calls.get(fact.call)
             tool = "" if call is None else call.call.name
             outcome = str(type(fact.outcome).__struct_config__.tag)
-            return "after_tool", told | {"turn": turn, "tool": tool, "call": fact.call, "outcome": outcome}
+            return "after_tool", told | {
+                "turn": turn,
+                "tool": tool,
+                "call": fact.call,
+                "outcome": outcome,
+            }
         case Compacted():
             return "compaction", told | {"upto": fact.upto, "summary": fact.summary}
         case _:

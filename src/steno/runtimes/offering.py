@@ -1,4 +1,5 @@
-"""What a model is offered: tools that know their session or must be asked for, and excerpts of long output."""
+"""What a model is offered: tools that know their session or must be asked for, and excerpts of long
+output."""
 
 import asyncio
 from collections import OrderedDict
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 EXCERPTS_MAX = 500
 
 SessionTools = Callable[[str, ContextSet | None], Awaitable[Mapping[str, Tool]]]
-"""All tools of a session, given its id and its context so far. Servers that it needs are started here."""
+"""All tools of a session, given its id and its context so far. Servers that it needs are started
+here."""
 
 
 async def with_session_tools(held: HeldSession, agent: "Agent") -> "Agent":
-    """The agent with the tools of this session. If we are told to leave meanwhile, nothing is waited for."""
+    """The agent with the tools of this session. If we are told to leave meanwhile, nothing is
+    waited for."""
     tools = None if agent.session_tools is None else await tools_of(held, agent.session_tools)
     if tools is None:
         return agent
@@ -50,14 +53,17 @@ async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[st
 
 
 class Excerpts:
-    """Cuts head and tail of outputs that lie in payloads. Keeps some: a session asks for the same ones again."""
+    """Cuts head and tail of outputs that lie in payloads. Keeps some: a session asks for the same
+    ones again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cut: OrderedDict[Hash, str] = OrderedDict()
 
     async def put_into(self, request: Request) -> Request:
-        return excerpted(request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))})
+        return excerpted(
+            request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))}
+        )
 
     async def of_outcome(self, outcome: Outcome) -> Outcome:
         """The outcome with an excerpt in the place of each text that lies in a payload."""

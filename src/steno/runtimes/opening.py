@@ -1,4 +1,5 @@
-"""Reads what a runner needs of a session: everything, or what the last summary carries over and what came after it."""
+"""Reads what a runner needs of a session: everything, or what the last summary carries over and
+what came after it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +22,9 @@ BATCH = 64
 T = TypeVar("T")
 
 
-async def everything(store: Store, id: str, after: Seq = 0, upto: Seq | None = None) -> AsyncIterator[Record]:
+async def everything(
+    store: Store, id: str, after: Seq = 0, upto: Seq | None = None
+) -> AsyncIterator[Record]:
     while upto is None or after < upto:
         page = await store.read(id, after, PAGE if upto is None else min(PAGE, upto - after))
         if not page:
@@ -33,8 +36,8 @@ async def everything(store: Store, id: str, after: Seq = 0, upto: Seq | None = N
 
 
 class Begin(Struct, frozen=True):
-    """Where a runner begins: with what a summary carries over its seq, and with what the session had spent by then.
-    `made` is the place of the summary."""
+    """Where a runner begins: with what a summary carries over its seq, and with what the session
+    had spent by then. `made` is the place of the summary."""
 
     made: Seq = 0
     upto: Seq = 0
@@ -55,7 +58,8 @@ async def last_summary(store: Store, id: str) -> Begin:
 
 
 async def to_run(store: Store, id: str) -> tuple[Begin, list[Record]]:
-    """Where to begin, and the first page of what follows. Everything, where something brings back what was before."""
+    """Where to begin, and the first page of what follows. Everything, where something brings back
+    what was before."""
     begin = await last_summary(store, id)
     page = await store.read(id, begin.upto, PAGE)
     carried = frozenset(begin.carries)
@@ -80,7 +84,9 @@ async def carried(store: Store, id: str, seqs: Sequence[Seq]) -> AsyncIterator[R
             yield record
 
 
-async def with_text(store: Store, id: str, entries: Sequence[Weighed | T]) -> AsyncIterator[Entry | T]:
+async def with_text(
+    store: Store, id: str, entries: Sequence[Weighed | T]
+) -> AsyncIterator[Entry | T]:
     """Entries one by one, with the text that was let go, a few in memory at a time."""
     for start in range(0, len(entries), BATCH):
         batch = entries[start : start + BATCH]
@@ -106,7 +112,8 @@ async def state(store: Store, id: str) -> State:
 
 
 async def to_carry(store: Store, id: str, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
-    """What a summary up to a seq carries over it. Reads only what came since the summary before it."""
+    """What a summary up to a seq carries over it. Reads only what came since the summary before
+    it."""
     before, _ = await to_run(store, id)
     before = before if before.upto <= upto else Begin()
     carry, spent, after = Carry(), spent_from(before.spent), before.upto

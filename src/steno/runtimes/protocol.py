@@ -3,7 +3,8 @@
     Runtime   runs sessions by their id; front ends know only this
     Driver    carries out the turns of a session that is already held: our own loop, or an external app-server
 
-Whatever drives a session, the same facts are stored through the same `HeldSession`, so every view works for all.
+Whatever drives a session, the same facts are stored through the same `HeldSession`, so every view
+works for all.
 """
 
 import asyncio
@@ -22,13 +23,17 @@ WithMemories = Callable[[HeldSession, ContextSet], Awaitable[ContextSet]]
 
 class Runtime(Protocol):
     async def run(
-        self, session: str, enough: Enough, leaving: asyncio.Event, opening: TurnStarted | None = None
+        self,
+        session: str,
+        enough: Enough,
+        leaving: asyncio.Event,
+        opening: TurnStarted | None = None,
     ) -> None:
-        """Run a session until it rests, or until no turn is open and it is `enough`. Raises `SessionBusy` if somebody
-        else runs it.
+        """Run a session until it rests, or until no turn is open and it is `enough`. Raises
+        `SessionBusy` if somebody else runs it.
 
-        `opening` is a turn to begin with: one that continues or retries. `leaving`, when set, ends the running turn as
-        terminated and lets go.
+        `opening` is a turn to begin with: one that continues or retries. `leaving`, when set, ends
+        the running turn as terminated and lets go.
         """
         ...
 
@@ -39,7 +44,8 @@ class Runtime(Protocol):
 
 class Driver(Protocol):
     async def drive(self, held: HeldSession, enough: Enough) -> None:
-        """Act until the session rests, or until no turn is open and it is `enough`; then let go of it."""
+        """Act until the session rests, or until no turn is open and it is `enough`; then let go of
+        it."""
         ...
 
     async def compact_held(self, held: HeldSession) -> Compaction: ...

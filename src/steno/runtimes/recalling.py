@@ -1,5 +1,5 @@
-"""Which memories a new session is told: few, short, the newest first, and the same for everybody who looks at the same
-store."""
+"""Which memories a new session is told: few, short, the newest first, and the same for everybody
+who looks at the same store."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,11 +28,21 @@ class Remembered(Struct, frozen=True):
 
 
 async def items_of(store: Store, session: str, row: ListingRow) -> list[Remembered]:
-    """What a session has to remember, the newest distillate first. One that was made of something which a person has
-    hidden or taken back since is left out: whatever its items point at, they may repeat that."""
+    """What a session has to remember, the newest distillate first. One that was made of something
+    which a person has hidden or taken back since is left out: whatever its items point at, they may
+    repeat that."""
     read = [await store.read(session, seq - 1, 1) for seq in sorted(row.memory.at, reverse=True)]
-    made = [(record, record.fact) for page in read for record in page if isinstance(record.fact, Distilled)]
-    edits = await store.edits(session, min(fact.upto for _, fact in made)) if made and row.memory.edited else []
+    made = [
+        (record, record.fact)
+        for page in read
+        for record in page
+        if isinstance(record.fact, Distilled)
+    ]
+    edits = (
+        await store.edits(session, min(fact.upto for _, fact in made))
+        if made and row.memory.edited
+        else []
+    )
     return [
         Remembered(ItemAt(session, record.seq, number), fact.items[number], fact, record.at_ms)
         for record, fact in made
@@ -73,7 +83,8 @@ class Recall:
             return []  # deleted since
 
     async def tell(self, held: HeldSession, context: ContextSet) -> ContextSet:
-        """The context with the memories for a session that has had none yet. One that has keeps what it has."""
+        """The context with the memories for a session that has had none yet. One that has keeps
+        what it has."""
         if held.state.context is not None:
             return context
         chosen = await self.choose()

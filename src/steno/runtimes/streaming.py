@@ -1,7 +1,8 @@
 """From a model's stream to the journal: each piece is committed, then shown.
 
-What arrives while a commit is under way goes out with the next one, so a fast stream coalesces by itself and a slow
-one is shown at once. The text that is sealed is exactly the text that was committed.
+What arrives while a commit is under way goes out with the next one, so a fast stream coalesces by
+itself and a slow one is shown at once. The text that is sealed is exactly the text that was
+committed.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ DETAIL_MAX = 500
 
 
 class Streamed:
-    """What came of a stream. `finished` is None if it was stopped or lost; `error` says why it was lost."""
+    """What came of a stream. `finished` is None if it was stopped or lost; `error` says why it was
+    lost."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -28,10 +30,15 @@ class Streamed:
         self.error: ModelError | None = None
 
 
-async def stream_to(commit: Commit, events: AsyncGenerator[ModelEvent, None], stopped: asyncio.Event) -> Streamed:
+async def stream_to(
+    commit: Commit, events: AsyncGenerator[ModelEvent, None], stopped: asyncio.Event
+) -> Streamed:
     """Run a stream to its end, or until `stopped` is set."""
     inbox = _Inbox()
-    tasks = (asyncio.create_task(inbox.fill(events)), asyncio.create_task(inbox.rouse_when(stopped)))
+    tasks = (
+        asyncio.create_task(inbox.fill(events)),
+        asyncio.create_task(inbox.rouse_when(stopped)),
+    )
     streamed = Streamed()
     try:
         while not stopped.is_set():

@@ -32,10 +32,15 @@ class ToolboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class Toolbox:
-    """`workspace` is looked up when a session needs tools; `children` runs the sessions that are delegated to."""
+    """`workspace` is looked up when a session needs tools; `children` runs the sessions that are
+    delegated to."""
 
     def __init__(
-        self, store: Store, workspace: Callable[[], Workspace], children: Runtime, settings: ToolboxSettings
+        self,
+        store: Store,
+        workspace: Callable[[], Workspace],
+        children: Runtime,
+        settings: ToolboxSettings,
     ) -> None:
         self._store = store
         self._workspace = workspace
@@ -44,7 +49,8 @@ class Toolbox:
         self._servers: Servers | None = None
 
     async def of(self, session: str, before: ContextSet | None) -> dict[str, Tool]:
-        """By name, in the order in which a model is told of them: the same whenever the same is there."""
+        """By name, in the order in which a model is told of them: the same whenever the same is
+        there."""
         workspace = self._workspace()
 
         async def keep(payload: bytes) -> Hash:
@@ -56,13 +62,19 @@ class Toolbox:
         if self._settings.search:
             own.append(SearchSessions(self._store, session))
         if self._settings.delegate and not await self._is_child(session):
-            children = ChildSessions(self._store, self._children, "" if before is None else before.own_model)
+            children = ChildSessions(
+                self._store, self._children, "" if before is None else before.own_model
+            )
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
         return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
 
-    async def _of_servers(self, workspace: Workspace, before: ContextSet | None, keep: "Keep") -> dict[str, Tool]:
-        from steno.tools.mcp_tools import Servers  # it and the SDK are loaded where there are servers
+    async def _of_servers(
+        self, workspace: Workspace, before: ContextSet | None, keep: "Keep"
+    ) -> dict[str, Tool]:
+        from steno.tools.mcp_tools import (
+            Servers,
+        )  # it and the SDK are loaded where there are servers
 
         if self._servers is None:
             self._servers = Servers(self._settings.servers, workspace.folder, workspace.scrub)

@@ -1,4 +1,5 @@
-"""What a person can do with sessions, for every front end: the only way from a front end to the store.
+"""What a person can do with sessions, for every front end: the only way from a front end to the
+store.
 
     service.admit       accept an input (or withdraw it while it waits); then
     service.turns       run it, follow it, continue, retry, stop
@@ -39,18 +40,33 @@ from steno.store.protocol import Admission, Admitted, Report, Store
 if TYPE_CHECKING:
     from steno.service.transfers import Transfers
 
-__all__ = ["Approval", "Attachment", "Delivery", "Misused", "Page", "Service", "Summary", "Tail", "View"]
+__all__ = [
+    "Approval",
+    "Attachment",
+    "Delivery",
+    "Misused",
+    "Page",
+    "Service",
+    "Summary",
+    "Tail",
+    "View",
+]
 
 
 class Service:
-    """`ephemeral`: its sessions live in the memory of this process, and end with it. `memories`: what sessions have to
-    remember, distilled by whoever the composition root names."""
+    """`ephemeral`: its sessions live in the memory of this process, and end with it. `memories`:
+    what sessions have to remember, distilled by whoever the composition root names."""
 
     ephemeral = False
     memories: Memories
 
     def __init__(
-        self, store: Store, runtime: Runtime, platform: str, lease_ms: int, plugins: Plugins | None = None
+        self,
+        store: Store,
+        runtime: Runtime,
+        platform: str,
+        lease_ms: int,
+        plugins: Plugins | None = None,
     ) -> None:
         self.views = Views(store)
         self.visits = Visits(store, self.views, plugins or NoPlugins(), platform)
@@ -83,8 +99,9 @@ class Service:
         visit: bool = True,
         owes: tuple[DeliveryOwed, ...] = (),
     ) -> Admitted:
-        """Accept an input. When this returns, it is stored, with its attachments and with whom its answer is owed to.
-        If this front end has not opened the session yet, its visit begins with it."""
+        """Accept an input. When this returns, it is stored, with its attachments and with whom its
+        answer is owed to. If this front end has not opened the session yet, its visit begins with
+        it."""
         if not text.strip():
             raise Misused("the prompt is empty; nothing was stored")
         if name is not None and not name.strip():
@@ -99,7 +116,9 @@ class Service:
         payloads = tuple({one.part.hash: one.data for one in attachments}.values())
         came = self.visits.opening(session) if visit else None
         admitted = await self._store.admit(
-            Admission(input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes)
+            Admission(
+                input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes
+            )
         )
         self.visits.began(admitted.session, admitted.visit)
         if owes and visit:
@@ -107,11 +126,13 @@ class Service:
         return admitted
 
     async def withdraw(self, session: str, input: Seq) -> None:
-        """Take an input back that waits. `NotPending` if it was taken first: then it is being answered."""
+        """Take an input back that waits. `NotPending` if it was taken first: then it is being
+        answered."""
         await self._store.add(session, [InputWithdrawn(input)], key=f"withdrawn:{input}")
 
     async def delete(self, id: str, with_forks: bool) -> int:
-        """Remove a session for good; how many went. For one that is gone already, remove what a kill left of it."""
+        """Remove a session for good; how many went. For one that is gone already, remove what a
+        kill left of it."""
         with contextlib.suppress(UnknownSession):
             id = await self.views.resolve(id)
         return await self._store.delete(id, with_forks)

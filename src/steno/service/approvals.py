@@ -1,5 +1,6 @@
-"""Deciding about calls, from any process: about one that waits, or by a rule about all that are like it. What is asked,
-what is decided and what rules a session has are facts, so all of it outlives everybody."""
+"""Deciding about calls, from any process: about one that waits, or by a rule about all that are
+like it. What is asked, what is decided and what rules a session has are facts, so all of it
+outlives everybody."""
 
 import contextlib
 import json
@@ -39,16 +40,26 @@ class Approvals:
             return meant
         there = ", ".join(f"{one.seq} ({one.tool})" for one in waiting)
         if not waiting:
-            raise NotAllowed(f"nothing in session {session!r} waits for approval; nothing was changed")
+            raise NotAllowed(
+                f"nothing in session {session!r} waits for approval; nothing was changed"
+            )
         if seq is None:
             raise NotAllowed(f"say which: {there} wait in session {session!r}; nothing was changed")
-        raise NotAllowed(f"nothing waits at {seq} in session {session!r}, but {there}; nothing was changed")
+        raise NotAllowed(
+            f"nothing waits at {seq} in session {session!r}, but {there}; nothing was changed"
+        )
 
     async def decide(
-        self, session: str, asked: Seq, decision: Literal["allow", "deny"], reason: str = "", rules: Sequence[str] = ()
+        self,
+        session: str,
+        asked: Seq,
+        decision: Literal["allow", "deny"],
+        reason: str = "",
+        rules: Sequence[str] = (),
     ) -> bool:
-        """Say whether a call may run, and with `rules` the same of all later calls of this session that they meet, in
-        one commit. The first word counts: False if somebody had decided otherwise before; then no rule is set."""
+        """Say whether a call may run, and with `rules` the same of all later calls of this session
+        that they meet, in one commit. The first word counts: False if somebody had decided
+        otherwise before; then no rule is set."""
         facts: list[FreeFact] = [ApprovalDecided(asked, decision, by="user", reason=reason)]
         facts += [RuleSet(_checked(rule), decision) for rule in rules]
         try:
@@ -62,25 +73,30 @@ class Approvals:
         return (await self._views.view(session)).state.rules
 
     async def set_rules(self, session: str, rules: Mapping[str, Verdict | None]) -> None:
-        """Set rules for one session, or take them back (None), all in one commit. A call that waits and that one of
-        them meets is decided by it."""
+        """Set rules for one session, or take them back (None), all in one commit. A call that waits
+        and that one of them meets is decided by it."""
         there = await self.rules(session)
         for rule, verdict in rules.items():
             if verdict is None and rule not in there:
                 raise NotAllowed(f"session {session!r} has no rule {rule!r}; nothing was changed")
-        changes = [RuleSet(_checked(rule), said) for rule, said in rules.items() if there.get(rule) != said]
+        changes = [
+            RuleSet(_checked(rule), said) for rule, said in rules.items() if there.get(rule) != said
+        ]
         if changes:
             await self._store.add(session, changes)
 
 
 def asked_about(one: Approval) -> str:
     """A call in a line, with the reason that came with the question."""
-    return f"{one.tool} {one.arguments}" + (f" because {json.dumps(one.why, ensure_ascii=False)}" if one.why else "")
+    return f"{one.tool} {one.arguments}" + (
+        f" because {json.dumps(one.why, ensure_ascii=False)}" if one.why else ""
+    )
 
 
 def always(one: Approval) -> tuple[str, ...]:
-    """The rules for this call and all that are like it: what "always" means where nobody says more. A patch of codex is
-    as many edits as it changes files: a rule for the tool would let it change every other file, too."""
+    """The rules for this call and all that are like it: what "always" means where nobody says more.
+    A patch of codex is as many edits as it changes files: a rule for the tool would let it change
+    every other file, too."""
     from steno.runtimes.codex.wording import edits_in
 
     calls = edits_in(ToolCall(one.call, one.tool, one.arguments)) or ((one.tool, one.arguments),)

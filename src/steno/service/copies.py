@@ -1,4 +1,5 @@
-"""What may repeat a text that is taken out of the store: whoever has it removed is told where else to look. Pure."""
+"""What may repeat a text that is taken out of the store: whoever has it removed is told where else
+to look. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ class Copy(Struct, frozen=True):
 
 
 class Redaction(Struct, frozen=True):
-    """`at` is the fact that says so; `copies` were made of the text, or repeat a word of it; `helpers` are sessions
-    that were given it or gave it; `threads` are those of external runtimes, with the runtime, that may have it."""
+    """`at` is the fact that says so; `copies` were made of the text, or repeat a word of it;
+    `helpers` are sessions that were given it or gave it; `threads` are those of external runtimes,
+    with the runtime, that may have it."""
 
     at: Seq
     copies: tuple[Copy, ...]
@@ -30,12 +32,17 @@ class Redaction(Struct, frozen=True):
 
 
 def copies_of(view: View, seq: Seq, other: View) -> Iterator[Seq]:
-    """Where a session that has the fact at `seq` may repeat its text, given a view of the session it was found in."""
+    """Where a session that has the fact at `seq` may repeat its text, given a view of the session
+    it was found in."""
     text, rules = _removed(view, seq)
     words = set(_WORD.findall(text))
     yield from (at for at, upto in other.summaries.items() if upto >= seq and at != seq)
     yield from (at for at, said in other.said_of.items() if said in rules and at != seq)
-    yield from (at for at, said in other.beside.items() if at != seq and not words.isdisjoint(_WORD.findall(said)))
+    yield from (
+        at
+        for at, said in other.beside.items()
+        if at != seq and not words.isdisjoint(_WORD.findall(said))
+    )
 
 
 def helpers_of(view: View, seq: Seq) -> tuple[str, ...]:
@@ -44,14 +51,21 @@ def helpers_of(view: View, seq: Seq) -> tuple[str, ...]:
     if message is None:
         return ()
     calls = {call.id for call in message.tool_calls} | {message.tool_call_id}
-    of_turn = (one for one in view.transcript.messages if one.turn == message.turn and one.tool_call_id in calls)
+    of_turn = (
+        one
+        for one in view.transcript.messages
+        if one.turn == message.turn and one.tool_call_id in calls
+    )
     found = (_HELPER.match(one.text) for one in of_turn if one.role == "tool")
     return tuple(match[1] for match in found if match)
 
 
 def threads_with(seq: Seq, view: View) -> Iterator[tuple[str, str]]:
-    """The threads, each with its runtime, that may have been told what stands at `seq`. A fork has its parent's."""
-    yield from ((one.runtime, one.id) for one in view.threads if one.until is None or one.until > seq)
+    """The threads, each with its runtime, that may have been told what stands at `seq`. A fork has
+    its parent's."""
+    yield from (
+        (one.runtime, one.id) for one in view.threads if one.until is None or one.until > seq
+    )
 
 
 def _removed(view: View, seq: Seq) -> tuple[str, set[str]]:
@@ -65,4 +79,6 @@ def _removed(view: View, seq: Seq) -> tuple[str, set[str]]:
         view.beside.get(seq, ""),
         *(call.arguments for call in calls),
     ]
-    return "\n".join(texts), {rule_for(call.name, call.arguments) for call in calls} | ({said} if said else set())
+    return "\n".join(texts), {rule_for(call.name, call.arguments) for call in calls} | (
+        {said} if said else set()
+    )

@@ -1,8 +1,9 @@
-"""What sessions owe to places outside: found at a start, tended while we are here, tried once more when we leave.
+"""What sessions owe to places outside: found at a start, tended while we are here, tried once more
+when we leave.
 
-What is owed is the answer to an input. It is due once every view shows its turn as ended: done, failed, stopped, or
-cut off by a kill. Nobody has to be here for that: whoever starts next finds it. A turn that waits for approval has not
-ended.
+What is owed is the answer to an input. It is due once every view shows its turn as ended: done,
+failed, stopped, or cut off by a kill. Nobody has to be here for that: whoever starts next finds it.
+A turn that waits for approval has not ended.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from steno.gateway.outbox import Debt, Outbox
 
 LEAVING_S = 0.4
-"""For what is due when a front end leaves. What is not settled by then is tried at the next start."""
+"""For what is due when a front end leaves. What is not settled by then is tried at the next
+start."""
 LOOK_LEAVING_S = 0.15
 """For what others left, and is being sent at that moment."""
 STAY_S = 60.0
@@ -48,8 +50,8 @@ State = Literal["owed", "sending", "delivered", "refused", "expired", "withdrawn
 
 
 class Delivery(Struct, frozen=True):
-    """One delivery, for people. `turn` is the turn whose end is told, None while it runs; `tries` is not known of one
-    that is settled; `at_ms` is of the last thing that happened to it."""
+    """One delivery, for people. `turn` is the turn whose end is told, None while it runs; `tries`
+    is not known of one that is settled; `at_ms` is of the last thing that happened to it."""
 
     session: str
     seq: Seq
@@ -65,8 +67,8 @@ class Delivery(Struct, frozen=True):
 
 
 class Deliveries:
-    """`outbox` is made, and what it sends with is loaded by `load`, when there is something to deliver and not before.
-    `outgoing`: there are channels here."""
+    """`outbox` is made, and what it sends with is loaded by `load`, when there is something to
+    deliver and not before. `outgoing`: there are channels here."""
 
     def __init__(self, store: Store, views: Views) -> None:
         self.outbox: Callable[[], Outbox] | None = None
@@ -82,8 +84,8 @@ class Deliveries:
 
     @contextlib.asynccontextmanager
     async def tending(self, but: str = "") -> AsyncIterator[None]:
-        """While entered, what is owed is looked after, but in sessions whose ids begin with `but`: a turn that is about
-        to be continued there is told of when that has ended."""
+        """While entered, what is owed is looked after, but in sessions whose ids begin with `but`:
+        a turn that is about to be continued there is told of when that has ended."""
         tending = asyncio.create_task(self._tend(but))
         try:
             yield
@@ -97,7 +99,10 @@ class Deliveries:
 
     async def finish(self, sessions: Iterable[str], within_s: float) -> None:
         """Deliver what these sessions owe, as far as that can be done in time."""
-        sessions, now_s = [one for one in sessions if await self._owes(one)], asyncio.get_running_loop().time
+        sessions, now_s = (
+            [one for one in sessions if await self._owes(one)],
+            asyncio.get_running_loop().time,
+        )
         if sessions:
             await asyncio.shield(self.get_ready())
         until_s, wait_s = now_s() + within_s, await self._in_time(sessions, within_s)
@@ -106,7 +111,8 @@ class Deliveries:
             wait_s = await self._in_time(sessions, until_s - now_s())
 
     def get_ready(self) -> "asyncio.Task[None]":
-        """There will be something to send: load meanwhile what that takes, so that nobody waits for it at the end."""
+        """There will be something to send: load meanwhile what that takes, so that nobody waits for
+        it at the end."""
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self.load))
         return self._loading
 
@@ -159,7 +165,10 @@ class Deliveries:
             return None
         with contextlib.suppress(StoreError):  # deleted since, or not readable now: others go on
             glance = await self._store.glance(session)
-            debts = [await self._debt(session, glance, *owed) for owed in glance.row.deliveries.open.items()]
+            debts = [
+                await self._debt(session, glance, *owed)
+                for owed in glance.row.deliveries.open.items()
+            ]
             if debts and self.outgoing:
                 await asyncio.shield(self.get_ready())
             return _soonest(await asyncio.gather(*(self._settle_one(debt) for debt in debts)))
@@ -176,19 +185,23 @@ class Deliveries:
 
         turn = one.turn or await self._cut_off(session, glance, one)
         if turn and not one.turn:
-            one = replace(one, since_ms=max(one.since_ms, glance.row.updated_ms))  # as near to its end as is known
+            one = replace(
+                one, since_ms=max(one.since_ms, glance.row.updated_ms)
+            )  # as near to its end as is known
         elsewhere = seq <= await self._store.imported(session)
         return Debt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
-        """The turn of an input, if its process is dead; 0 if somebody runs it, or it waits for a person."""
+        """The turn of an input, if its process is dead; 0 if somebody runs it, or it waits for a
+        person."""
         if not one.taken or glance.owner is not None:
             return 0
         turn = (await self._views.tail(session, glance.head)).turn
         return 0 if turn is None or waits_for_approval(turn) else turn.seq
 
     async def body(self, debt: "Debt", key: str) -> bytes | None:
-        """What a place is told of a turn: the same however often, unless something is redacted meanwhile."""
+        """What a place is told of a turn: the same however often, unless something is redacted
+        meanwhile."""
         view = await self._views.view(debt.session)
         turn = next((turn for turn in view.transcript.turns if turn.seq == debt.turn), None)
         if turn is None or turn.outcome is None:
@@ -207,7 +220,8 @@ class Deliveries:
     # --- looking
 
     async def listed(self, limit: int) -> list[Delivery]:
-        """Those that are owed, and of the latest sessions those that were settled last; the latest first."""
+        """Those that are owed, and of the latest sessions those that were settled last; the latest
+        first."""
         found: list[Delivery] = []
         owing = [one async for page in self._owing() for one in page]
         for one in owing + await self._store.list(limit):
@@ -225,7 +239,15 @@ class Deliveries:
         sending = bool(one.by) and await self._store.alive(one.by)
         [owed] = await self._store.read(session, seq - 1, 1)
         at_ms = max(owed.at_ms, one.tried_ms)
-        return _delivery(session, owed, "sending" if sending else "owed", at_ms, one.cause, one.turn or None, one.tries)
+        return _delivery(
+            session,
+            owed,
+            "sending" if sending else "owed",
+            at_ms,
+            one.cause,
+            one.turn or None,
+            one.tries,
+        )
 
     async def _settled(self, session: str, seq: Seq, settled: Seq) -> Delivery:
         [owed] = await self._store.read(session, seq - 1, 1)
@@ -242,13 +264,15 @@ class Deliveries:
 
 
 def answer(view: View, turn: Seq, taken: Seq) -> str:
-    """What was said to an input: in the turn that took it, from there on, and in those that went on with it, to `turn`.
-    As `run` prints it: the texts one after the other, with nothing between."""
+    """What was said to an input: in the turn that took it, from there on, and in those that went on
+    with it, to `turn`. As `run` prints it: the texts one after the other, with nothing between."""
     chain = {turn}
     while turn > taken and isinstance(origin := view.turns.origins.get(turn), Continues):
         turn = origin.turn
         chain.add(turn)
-    said = (one for one in view.transcript.messages if one.role == "assistant" and one.turn in chain)
+    said = (
+        one for one in view.transcript.messages if one.role == "assistant" and one.turn in chain
+    )
     return "".join(one.text for one in said if one.seq >= taken)
 
 
@@ -263,7 +287,9 @@ def _delivery(
 ) -> Delivery:
     fact = owed.fact
     if not isinstance(fact, DeliveryOwed):
-        raise JournalCorrupt(f"session {session!r}: fact {owed.seq} is no delivery, though its row for lists says so")
+        raise JournalCorrupt(
+            f"session {session!r}: fact {owed.seq} is no delivery, though its row for lists says so"
+        )
     where = (fact.target, fact.channel, fact.address, fact.key)
     return Delivery(session, owed.seq, *where, state, cause, turn, tries, at_ms)
 

@@ -1,5 +1,5 @@
-"""Editing what a model is told of a session. Everything is addressed by seq, and all but a redaction can be taken
-back: people still read everything."""
+"""Editing what a model is told of a session. Everything is addressed by seq, and all but a
+redaction can be taken back: people still read everything."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,9 @@ from steno.store.protocol import Store
 
 
 class Edits:
-    def __init__(self, store: Store, runtime: Runtime, views: Views, platform: str, lease_ms: int) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, views: Views, platform: str, lease_ms: int
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._views = views
@@ -49,7 +51,8 @@ class Edits:
         return True
 
     async def undo(self, session: str) -> tuple[Seq, Seq]:
-        """Take the last turn that is not undone out of the model's view; that turn, and the fact that says so."""
+        """Take the last turn that is not undone out of the model's view; that turn, and the fact
+        that says so."""
         held = await HeldSession.open(self._store, session, self._lease_ms)
         try:
             turn = (await self._views.view(session)).turns.last_standing()
@@ -60,14 +63,17 @@ class Edits:
             await held.leave()
 
     async def rewind(self, session: str, to: Seq) -> Seq:
-        """Take what follows a message, or a turn and all after it, out of the model's view; the fact that says so."""
+        """Take what follows a message, or a turn and all after it, out of the model's view; the
+        fact that says so."""
         held = await HeldSession.open(self._store, session, self._lease_ms)
         try:
             view = await self._views.view(session)
             if to not in view.turns.origins:
                 message = _message(view, session, to)
                 if message.state == "pending":
-                    raise NotAllowed(f"message {to} of session {session!r} still waits; nothing was changed")
+                    raise NotAllowed(
+                        f"message {to} of session {session!r} still waits; nothing was changed"
+                    )
             return await _last(held, Rewound(to))
         finally:
             await held.leave()
@@ -77,8 +83,12 @@ class Edits:
         standing = (await self._views.view(session)).turns.rewinds
         if rewind not in standing:
             valid = ", ".join(map(str, standing))
-            there = f"those that can be taken back are {valid}" if valid else "none can be taken back"
-            raise NotAllowed(f"session {session!r} has no undo {rewind}: {there}; nothing was changed")
+            there = (
+                f"those that can be taken back are {valid}" if valid else "none can be taken back"
+            )
+            raise NotAllowed(
+                f"session {session!r} has no undo {rewind}: {there}; nothing was changed"
+            )
         held = await HeldSession.open(self._store, session, self._lease_ms)
         try:
             await _last(held, RewindWithdrawn(rewind))
@@ -105,7 +115,9 @@ class Edits:
             return f"the text beside the messages at {seq}"
         message = _message(view, session, seq)
         if message.state == "streaming":
-            raise NotAllowed(f"message {seq} of session {session!r} is being written; stop the turn first")
+            raise NotAllowed(
+                f"message {seq} of session {session!r} is being written; stop the turn first"
+            )
         return f"the text of message {seq} ({message.role}, {len(message.text)} characters)"
 
     async def redact(self, session: str, seq: Seq) -> Redaction:
@@ -137,20 +149,23 @@ class Edits:
         return await self._runtime.compact(session, leaving)
 
     async def choose_model(self, session: str, model: str) -> None:
-        """Have another model answer from the next request on. That is a fact, so it holds in every process."""
+        """Have another model answer from the next request on. That is a fact, so it holds in every
+        process."""
         held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
         try:
             refuse_waiting(held)
             before = context_of(held.state)
-            await held.record(ContextSet(model) if before is None else replace(before, model=model, instead_of=""))
+            await held.record(
+                ContextSet(model) if before is None else replace(before, model=model, instead_of="")
+            )
             while not await held.release():
                 pass
         finally:
             await held.leave()
 
     async def _settle(self, session: str) -> None:
-        """Store what closes a turn that a dead process left open, so that its facts can be addressed. A session that
-        runs has nothing to be closed."""
+        """Store what closes a turn that a dead process left open, so that its facts can be
+        addressed. A session that runs has nothing to be closed."""
         with contextlib.suppress(SessionBusy):
             held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
             try:
@@ -178,7 +193,8 @@ def _message(view: View, session: str, seq: Seq) -> Message:
     message = view.message(seq)
     if message is None:
         raise Misused(
-            f"session {session!r} has no message {seq}; steno show {session} has the numbers; nothing was changed"
+            f"session {session!r} has no message {seq}; steno show {session} has the numbers; "
+            "nothing was changed"
         )
     return message
 
@@ -189,7 +205,9 @@ def _end(view: View, session: str, at: Seq) -> Seq:
     if at not in view.turns.origins:
         message = _message(view, session, at)
         if message.turn is None or message.state in ("pending", "streaming"):
-            raise NotAllowed(f"message {at} of session {session!r} is not finished; fork at an earlier one")
+            raise NotAllowed(
+                f"message {at} of session {session!r} is not finished; fork at an earlier one"
+            )
         turn = message.turn
         end = max(message.end, view.turns.taken_at(at) or 0)
         if any(other.end > end for other in view.transcript.messages if other.turn == turn):
@@ -197,5 +215,7 @@ def _end(view: View, session: str, at: Seq) -> Seq:
     if turn not in view.ends:
         if end:
             return end
-        raise NotAllowed(f"turn {turn} of session {session!r} is not over; fork at one of its messages")
+        raise NotAllowed(
+            f"turn {turn} of session {session!r} is not over; fork at one of its messages"
+        )
     return view.ends[turn]

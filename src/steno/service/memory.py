@@ -29,17 +29,20 @@ class Memories:
         self._store = store
         self._distilling = distilling
 
-    async def distil(self, session: str, leaving: asyncio.Event, if_due: bool = False) -> Distillation:
+    async def distil(
+        self, session: str, leaving: asyncio.Event, if_due: bool = False
+    ) -> Distillation:
         return await self._distilling.distil(session, leaving, if_due)
 
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
-        """Sessions that should be distilled and that nobody runs, the latest first. So many are looked at and no more,
-        however many there are."""
+        """Sessions that should be distilled and that nobody runs, the latest first. So many are
+        looked at and no more, however many there are."""
         found = [one for one in await self._store.due(LOOKED_MAX) if wanted(one.row)]
         return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]
 
     async def all(self, limit: int) -> list[Kept]:
-        """What is remembered, the newest first: of the sessions that changed last, until there are enough items."""
+        """What is remembered, the newest first: of the sessions that changed last, until there are
+        enough items."""
         found: list[Kept] = []
         page = await self._store.remembered(PAGE)
         while page and len(found) < limit:
@@ -56,12 +59,17 @@ class Memories:
         """Have an item forgotten. False if it was before."""
         row = (await self._store.glance(at.session)).row
         if at.item in row.memory.at.get(at.seq, []):
-            await self._store.add(at.session, [MemoryRemoved(at.seq, at.item)], key=f"forgotten:{at.seq}.{at.item}")
+            await self._store.add(
+                at.session, [MemoryRemoved(at.seq, at.item)], key=f"forgotten:{at.seq}.{at.item}"
+            )
             return True
         for record in await self._store.read(at.session, at.seq - 1, 1) if at.seq > 0 else []:
             if at.item < len(getattr(record.fact, "items", ())):
                 return False
-        raise Misused(f"there is no memory {name_of(at)}; steno memory has those there are; nothing was changed")
+        raise Misused(
+            f"there is no memory {name_of(at)}; steno memory has those there are; nothing was "
+            "changed"
+        )
 
     async def _kept(self, session: str, row: ListingRow) -> list[Kept]:
         try:
@@ -79,5 +87,7 @@ def item_named(name: str) -> ItemAt:
     session, _, place = name.rpartition(":")
     seq, _, item = place.partition(".")
     if not session or not seq.isdecimal() or not item.isdecimal():
-        raise Misused(f"{name!r} names no memory: steno memory has their names, ID:SEQ.N; nothing was changed")
+        raise Misused(
+            f"{name!r} names no memory: steno memory has their names, ID:SEQ.N; nothing was changed"
+        )
     return ItemAt(session, int(seq), int(item))

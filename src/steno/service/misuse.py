@@ -1,2 +1,3 @@
 class Misused(Exception):
-    """What was asked means nothing. Nothing was stored; the message says what would be understood."""
+    """What was asked means nothing. Nothing was stored; the message says what would be
+    understood."""

@@ -1,8 +1,10 @@
-"""Reads a session from its end, page by page, so that nobody has to read all of it to see the last screen.
+"""Reads a session from its end, page by page, so that nobody has to read all of it to see the last
+screen.
 
-A page is whole turns in a row. It begins with a turn that takes an input which was said after the turn before had
-begun. Inputs are taken in order, so everything that waits where a page begins was said since that input; and a prompt
-that is run again, or a turn that is taken up, stands in one page with what it repeats.
+A page is whole turns in a row. It begins with a turn that takes an input which was said after the
+turn before had begun. Inputs are taken in order, so everything that waits where a page begins was
+said since that input; and a prompt that is run again, or a turn that is taken up, stands in one
+page with what it repeats.
 """
 
 from collections.abc import Sequence
@@ -28,15 +30,16 @@ FACTS = 200
 
 
 class Page(Struct, frozen=True):
-    """`waited` are the inputs that waited when its first turn began, and what hid them; fold them before its
-    `records`."""
+    """`waited` are the inputs that waited when its first turn began, and what hid them; fold them
+    before its `records`."""
 
     first: Seq
     waited: tuple[Record, ...]
     records: tuple[Record, ...]
 
     def reaching(self) -> tuple[Record, ...]:
-        """Facts that change what is shown of earlier messages: to be folded after an earlier page."""
+        """Facts that change what is shown of earlier messages: to be folded after an earlier
+        page."""
         return tuple(record for record in self.records if _reaches(record, self.first))
 
 
@@ -69,7 +72,11 @@ def _edge(records: Sequence[Record], facts_min: int) -> int | None:
         fact = records[at].fact
         if not isinstance(fact, TurnStarted):
             continue
-        if turn is not None and len(records) - turn >= facts_min and _begins(records[turn], records[at]):
+        if (
+            turn is not None
+            and len(records) - turn >= facts_min
+            and _begins(records[turn], records[at])
+        ):
             return turn
         turn = at
     return None

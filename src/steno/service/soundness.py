@@ -8,7 +8,8 @@ _REMEMBERED_MAX = 10_000
 
 
 class Soundness:
-    """An input is not accepted to a session that nobody could run. What this process has read is not read again."""
+    """An input is not accepted to a session that nobody could run. What this process has read is
+    not read again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

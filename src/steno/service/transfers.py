@@ -16,8 +16,8 @@ from steno.transfer.markdown import to_markdown
 
 
 class Brought(Struct, frozen=True):
-    """`first` is False if the session was there already: then nothing was stored, and it has `since` facts more than
-    the file."""
+    """`first` is False if the session was there already: then nothing was stored, and it has
+    `since` facts more than the file."""
 
     session: str
     first: bool
@@ -40,8 +40,8 @@ class Transfers:
             yield piece.encode("utf-8", "backslashreplace")
 
     async def bring(self, file: BinaryIO, trust: bool) -> Brought:
-        """Store the session of a file, whole or not at all. Without `trust`, one that lets calls run unasked is
-        refused."""
+        """Store the session of a file, whole or not at all. Without `trust`, one that lets calls
+        run unasked is refused."""
         incoming = Incoming(file)
         header = incoming.header
         try:

@@ -1,4 +1,5 @@
-"""Running turns and following them: whoever runs a turn, here or elsewhere, the same facts and pieces are shown."""
+"""Running turns and following them: whoever runs a turn, here or elsewhere, the same facts and
+pieces are shown."""
 
 import asyncio
 import contextlib
@@ -27,15 +28,17 @@ from steno.store.protocol import Admitted, Cursor, Event, Store
 LOOK_AGAIN_S = 0.2
 INBOX_MAX = 1_000
 COMING_S = 10.0
-"""How long a follower waits for somebody to run an input that nobody runs: a process may be starting."""
+"""How long a follower waits for somebody to run an input that nobody runs: a process may be
+starting."""
 
 Inbox = asyncio.Queue[Event | BaseException | None]
 
 
 class _Wanted(Struct, frozen=True):
-    """What to show of a session: from the fact after `after` with which it `begins`, to the end of that turn. Turns in
-    `continued` were taken up by a later one, so their end is not the end. `input` is what waits until it begins.
-    `watching`: we do not run it, and may leave at any time."""
+    """What to show of a session: from the fact after `after` with which it `begins`, to the end of
+    that turn. Turns in `continued` were taken up by a later one, so their end is not the end.
+    `input` is what waits until it begins. `watching`: we do not run it, and may leave at any
+    time."""
 
     session: str
     after: Seq
@@ -52,11 +55,12 @@ class Running:
         self._views = views
 
     async def answer(self, admitted: Admitted, leaving: asyncio.Event) -> AsyncIterator[Event]:
-        """Everything of the turn that takes an input, as it is stored, wherever it runs; here if nowhere else.
+        """Everything of the turn that takes an input, as it is stored, wherever it runs; here if
+        nowhere else.
 
-        The last event is the turn's end, or says that the input was taken back. Older inputs go first and are not part
-        of it. An input that was admitted before gives the answer that it got last, with what took it up where it was
-        cut off.
+        The last event is the turn's end, or says that the input was taken back. Older inputs go
+        first and are not part of it. An input that was admitted before gives the answer that it got
+        last, with what took it up where it was cut off.
         """
         session, input = admitted.session, admitted.seq
         wanted = _waiting(session, input)
@@ -73,26 +77,37 @@ class Running:
         view = await self._views.view(admitted.session)
         return view.state.turn is None and bool(view.turns.answer_to(admitted.seq))
 
-    async def resume(self, session: str, opening: TurnStarted, leaving: asyncio.Event) -> AsyncIterator[Event]:
+    async def resume(
+        self, session: str, opening: TurnStarted, leaving: asyncio.Event
+    ) -> AsyncIterator[Event]:
         """Run a turn that continues or retries, and everything of it as it is stored."""
         head = (await self._views.view(session)).state.head
         wanted = _Wanted(session, head, lambda record: record.fact == opening)
         driving = self._runtime.run(session, lambda state: True, leaving, opening)
-        async with contextlib.aclosing(self._turn(wanted, driving, leaving, asyncio.Event())) as events:
+        async with contextlib.aclosing(
+            self._turn(wanted, driving, leaving, asyncio.Event())
+        ) as events:
             async for event in events:
                 yield event
 
-    async def carry_on(self, session: str, turn: Seq, leaving: asyncio.Event) -> AsyncIterator[Event]:
+    async def carry_on(
+        self, session: str, turn: Seq, leaving: asyncio.Event
+    ) -> AsyncIterator[Event]:
         """Go on with an open turn that waits for approval; everything of it, from its beginning."""
         wanted = _Wanted(session, turn - 1, lambda record: record.seq == turn)
         driving = self._runtime.run(session, lambda state: True, leaving)
-        async with contextlib.aclosing(self._turn(wanted, driving, leaving, asyncio.Event())) as events:
+        async with contextlib.aclosing(
+            self._turn(wanted, driving, leaving, asyncio.Event())
+        ) as events:
             async for event in events:
                 yield event
 
-    async def follow(self, session: str, input: Seq | None, leaving: asyncio.Event) -> AsyncIterator[Event]:
-        """Everything of a turn that somebody else runs, from its beginning, and then as it comes: the turn of `input`,
-        or the open one, or the next one if an input waits, or the last one. Leaving does not stop it.
+    async def follow(
+        self, session: str, input: Seq | None, leaving: asyncio.Event
+    ) -> AsyncIterator[Event]:
+        """Everything of a turn that somebody else runs, from its beginning, and then as it comes:
+        the turn of `input`, or the open one, or the next one if an input waits, or the last one.
+        Leaving does not stop it.
 
         If its process is dead, the end is the one that the next process will store.
         """
@@ -111,19 +126,21 @@ class Running:
         view = await self._views.view(session)
         ended = next((one for one in view.transcript.turns if one.seq == turn), None)
         if ended is not None and ended.outcome is not None:
-            at = view.ends.get(turn, view.state.head)  # one that a fork cut off has no end of its own
+            at = view.ends.get(
+                turn, view.state.head
+            )  # one that a fork cut off has no end of its own
             yield Record(at, 0, TurnEnded(turn, ended.outcome, ended.cause, ended.detail))
 
     async def watch(self, session: str, end: Tail) -> AsyncIterator[Event]:
-        """Everything of a session after its end as it was seen, as it is stored, whoever runs it. It goes on for ever,
-        unless the session is deleted."""
+        """Everything of a session after its end as it was seen, as it is stored, whoever runs it.
+        It goes on for ever, unless the session is deleted."""
         offsets = tuple((draft.stream, len(draft.text)) for draft in end.drafts)
         async for event in self._store.follow(session, Cursor(end.head, offsets)):
             yield event
 
     async def run_pending(self, session: str, leaving: asyncio.Event) -> None:
-        """Run a session until it rests. While somebody else runs it, wait in case they die before what is pending is
-        taken."""
+        """Run a session until it rests. While somebody else runs it, wait in case they die before
+        what is pending is taken."""
         while not leaving.is_set():
             try:
                 await self._runtime.run(session, lambda state: False, leaving)
@@ -144,19 +161,34 @@ class Running:
         if input is not None:
             message = view.message(input)
             if message is None or message.role != "user":
-                raise Misused(f"session {session!r} has no input {input}; steno show {session} has the numbers")
+                raise Misused(
+                    f"session {session!r} has no input {input}; steno show {session} has the "
+                    "numbers"
+                )
             wanted = await self._answered(session, input) or _waiting(session, input)
         elif view.state.turn is None and view.state.pending:
             wanted = _waiting(session, min(view.state.pending))
         else:
-            turn = view.state.turn.seq if view.state.turn is not None else next(reversed(view.turns.origins), None)
+            turn = (
+                view.state.turn.seq
+                if view.state.turn is not None
+                else next(reversed(view.turns.origins), None)
+            )
             if turn is None:
                 raise NotAllowed(f"session {session!r} has no turn yet; there is nothing to follow")
             wanted = _Wanted(session, turn - 1, lambda record: record.seq == turn)
-        return _Wanted(wanted.session, wanted.after, wanted.begins, wanted.input, wanted.continued, watching=True)
+        return _Wanted(
+            wanted.session,
+            wanted.after,
+            wanted.begins,
+            wanted.input,
+            wanted.continued,
+            watching=True,
+        )
 
     async def _attend(self, wanted: _Wanted, leaving: asyncio.Event) -> None:
-        """Return when we leave, or when nobody runs the session and nobody comes to run what waits in it."""
+        """Return when we leave, or when nobody runs the session and nobody comes to run what waits
+        in it."""
         alone_s = 0.0
         while not leaving.is_set():
             glance = await self._store.glance(wanted.session)
@@ -176,11 +208,18 @@ class Running:
             return None
         turns = [await self._turn_at(session, place) for place in places]
         return _Wanted(
-            session, places[0] - 1, lambda record: record.seq in places, input, continued=frozenset(turns[:-1])
+            session,
+            places[0] - 1,
+            lambda record: record.seq in places,
+            input,
+            continued=frozenset(turns[:-1]),
         )
 
-    async def _drive(self, session: str, input: Seq, leaving: asyncio.Event, over: asyncio.Event) -> None:
-        """Run the session until the input is taken care of; while somebody else runs it, wait in case they die."""
+    async def _drive(
+        self, session: str, input: Seq, leaving: asyncio.Event, over: asyncio.Event
+    ) -> None:
+        """Run the session until the input is taken care of; while somebody else runs it, wait in
+        case they die."""
         while not (leaving.is_set() or over.is_set()):
             try:
                 await self._runtime.run(session, lambda state: input not in state.pending, leaving)
@@ -191,7 +230,11 @@ class Running:
                 return
 
     async def _turn(
-        self, wanted: _Wanted, driving: Coroutine[None, None, None], leaving: asyncio.Event, over: asyncio.Event
+        self,
+        wanted: _Wanted,
+        driving: Coroutine[None, None, None],
+        leaving: asyncio.Event,
+        over: asyncio.Event,
     ) -> AsyncGenerator[Event, None]:
         """Follow a session while `driving` runs it; yield what is wanted, to its end."""
         inbox: Inbox = asyncio.Queue(INBOX_MAX)
@@ -211,7 +254,11 @@ class Running:
                     return
                 if turn is None:
                     continue
-                ended = isinstance(event, Record) and isinstance(event.fact, TurnEnded) and event.fact.turn == turn
+                ended = (
+                    isinstance(event, Record)
+                    and isinstance(event.fact, TurnEnded)
+                    and event.fact.turn == turn
+                )
                 if ended and turn in wanted.continued:
                     turn = None
                     continue
@@ -225,8 +272,11 @@ class Running:
                 task.cancel()
             await asyncio.gather(driver, pump, return_exceptions=True)
 
-    async def _told(self, session: str, driving: Coroutine[None, None, None], over: asyncio.Event) -> None:
-        """Run a session. If somebody took it from us, they end our turn: wait until we have been told of that."""
+    async def _told(
+        self, session: str, driving: Coroutine[None, None, None], over: asyncio.Event
+    ) -> None:
+        """Run a session. If somebody took it from us, they end our turn: wait until we have been
+        told of that."""
         try:
             await driving
         except LeaseLost:
@@ -236,7 +286,9 @@ class Running:
                 return
             raise
 
-    async def _next(self, inbox: Inbox, wanted: _Wanted, seen: Seq, leaving: asyncio.Event) -> Event | None:
+    async def _next(
+        self, inbox: Inbox, wanted: _Wanted, seen: Seq, leaving: asyncio.Event
+    ) -> Event | None:
         """The next event; None when none will come."""
         while True:
             event = await inbox.get()
@@ -246,15 +298,21 @@ class Running:
                 return event
             if wanted.watching and leaving.is_set():
                 return None
-            if wanted.watching and (not inbox.empty() or seen < (await self._store.glance(wanted.session)).head):
+            if wanted.watching and (
+                not inbox.empty() or seen < (await self._store.glance(wanted.session)).head
+            ):
                 asyncio.get_running_loop().call_later(LOOK_AGAIN_S, _remind, inbox)
             elif await self._left(wanted, leaving):
                 return None
 
     async def _left(self, wanted: _Wanted, leaving: asyncio.Event) -> bool:
-        """Whether we let go before the end: the input still waits, or the turn is somebody else's to finish. Who
-        watches and has seen everything sees no more: the turn is open and nobody runs it, or a fork cut it off."""
-        if wanted.watching or wanted.input in (await self._views.view(wanted.session)).state.pending:
+        """Whether we let go before the end: the input still waits, or the turn is somebody else's
+        to finish. Who watches and has seen everything sees no more: the turn is open and nobody
+        runs it, or a fork cut it off."""
+        if (
+            wanted.watching
+            or wanted.input in (await self._views.view(wanted.session)).state.pending
+        ):
             return True
         head = (await self._store.glance(wanted.session)).head
         return leaving.is_set() and (await self._views.tail(wanted.session, head)).turn is not None
@@ -277,26 +335,36 @@ class Running:
         view = await self._at_rest(session)
         cut = view.state.cut_off
         if cut is not None and cut.undone_by:
-            raise NotAllowed(f"the turn of session {session!r} that was cut off is undone; take the undo back first")
+            raise NotAllowed(
+                f"the turn of session {session!r} that was cut off is undone; take the undo back "
+                "first"
+            )
         if cut is not None and cut.killed >= KILLED_MAX:
             raise NotAllowed(
-                f"session {session!r} was continued {cut.killed} times in a row and killed each time, so it is not "
-                "continued any more. Everything shown is kept: the next prompt goes on from here, and "
+                f"session {session!r} was continued {cut.killed} times in a row and killed each "
+                "time, so it is not "
+                "continued any more. Everything shown is kept: the next prompt goes on from here, "
+                "and "
                 f"steno retry {session} runs the last one again"
             )
         if cut is not None and cut.given_up():
             raise NotAllowed(
-                f"the turn of session {session!r} that was cut off was taken up {len(cut.withdrawn)} times and nothing "
-                f"came back; there is nothing to continue. It is kept: steno retry {session} runs its prompt again"
+                f"the turn of session {session!r} that was cut off was taken up "
+                f"{len(cut.withdrawn)} times and nothing "
+                f"came back; there is nothing to continue. It is kept: steno retry {session} runs "
+                "its prompt again"
             )
         last = view.state.last_turn
         if last is not None and last.ending.cause == "forked":
             raise NotAllowed(
-                f"session {session!r} begins in the middle of a turn that is its parent's to finish; "
+                f"session {session!r} begins in the middle of a turn that is its parent's to "
+                "finish; "
                 f"steno retry {session} runs its prompt here"
             )
         if cut is None or not cut.waits():
-            raise NotAllowed(f"session {session!r} has no turn that was cut off; there is nothing to continue")
+            raise NotAllowed(
+                f"session {session!r} has no turn that was cut off; there is nothing to continue"
+            )
         return TurnStarted(Continues(cut.ended.turn.seq))
 
     async def failed_prompt(self, session: str) -> TurnStarted:
@@ -307,7 +375,9 @@ class Running:
         if last is None or prompt is None:
             raise NotAllowed(f"session {session!r} has no turn yet; there is nothing to retry")
         if last.ending.outcome == "done":
-            raise NotAllowed(f"the last turn of session {session!r} was answered; there is nothing to retry")
+            raise NotAllowed(
+                f"the last turn of session {session!r} was answered; there is nothing to retry"
+            )
         return TurnStarted(Takes(prompt))
 
     async def _at_rest(self, session: str) -> View:
@@ -316,19 +386,25 @@ class Running:
             raise SessionBusy(session, view.owner)
         if view.state.turn is not None:
             raise NotAllowed(
-                f"a turn of session {session!r} waits for approval: decide with steno approve or steno deny, then "
+                f"a turn of session {session!r} waits for approval: decide with steno approve or "
+                "steno deny, then "
                 f"steno continue {session}; steno interrupt {session} stops it; nothing was changed"
             )
         return view
 
-    async def interrupt(self, session: str, input: Seq | None = None, turn: Seq | None = None) -> Seq | None:
-        """Ask the running turn to stop, if it took `input` and is `turn`, where they are named; the turn, or None."""
+    async def interrupt(
+        self, session: str, input: Seq | None = None, turn: Seq | None = None
+    ) -> Seq | None:
+        """Ask the running turn to stop, if it took `input` and is `turn`, where they are named; the
+        turn, or None."""
         running = (await self._views.now(session)).turn
         if running is None or (input is not None and input not in running.inputs):
             return None
         if turn is not None and turn != running.seq:
             return None
-        await self._store.add(session, [InterruptAsked(running.seq)], key=f"interrupt:{running.seq}")
+        await self._store.add(
+            session, [InterruptAsked(running.seq)], key=f"interrupt:{running.seq}"
+        )
         return running.seq
 
     async def interrupt_helper(self, session: str) -> bool:
@@ -362,7 +438,8 @@ def _remind(inbox: Inbox) -> None:
 
 
 async def _settled(driver: "asyncio.Task[None]", pump: "asyncio.Task[None]", inbox: Inbox) -> None:
-    """Let the driver let go of the session. Nobody reads the inbox any more, so make room for its last word."""
+    """Let the driver let go of the session. Nobody reads the inbox any more, so make room for its
+    last word."""
     pump.cancel()
     while not inbox.empty():
         inbox.get_nowait()

@@ -1,4 +1,5 @@
-"""Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in memory."""
+"""Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in
+memory."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -52,8 +53,8 @@ TURN_EDGES = (TurnStarted, TurnEnded)
 
 
 class Approval(Struct, frozen=True):
-    """A call that a person was asked about and that has not run. `seq` is where it was first asked, `why` the reason
-    that was told, if there was one."""
+    """A call that a person was asked about and that has not run. `seq` is where it was first asked,
+    `why` the reason that was told, if there was one."""
 
     session: str
     seq: Seq
@@ -66,7 +67,8 @@ class Approval(Struct, frozen=True):
 
 
 class Thread(Struct):
-    """A thread that an external runtime keeps of the session: it was told nothing more from the fact `until` on."""
+    """A thread that an external runtime keeps of the session: it was told nothing more from the
+    fact `until` on."""
 
     runtime: str
     id: str
@@ -74,10 +76,10 @@ class Thread(Struct):
 
 
 class View:
-    """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything up to a seq;
-    `models` were chosen from a seq on, `asked` got the requests; `said_of` are the rules and goals that facts hold,
-    `beside` the titles, reasons and details: text that is no message. `threads` are all that it ever had.
-    `delegated_by` is whose helper works in it."""
+    """A session as a person sees it. `ends` are where turns ended; `summaries` stand for everything
+    up to a seq; `models` were chosen from a seq on, `asked` got the requests; `said_of` are the
+    rules and goals that facts hold, `beside` the titles, reasons and details: text that is no
+    message. `threads` are all that it ever had. `delegated_by` is whose helper works in it."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -122,7 +124,9 @@ class View:
                 self.beside[record.seq] = text
             case StepLost(step=at, detail=text):
                 self.beside[at] = text
-            case HelperEnded(detail=text) | ApprovalDecided(reason=text) | SessionRenamed(title=text):
+            case (
+                HelperEnded(detail=text) | ApprovalDecided(reason=text) | SessionRenamed(title=text)
+            ):
                 self.beside[record.seq] = text
             case Compacted(upto=upto, summary=text) if text != GONE:
                 self.summaries[record.seq] = upto
@@ -141,7 +145,8 @@ class View:
         return next((message for message in self.transcript.messages if message.seq == seq), None)
 
     def context(self) -> ContextSet | None:
-        """What shaped the last request; before the first one, the model that the session was begun with."""
+        """What shaped the last request; before the first one, the model that the session was begun
+        with."""
         return context_of(self.state)
 
     def context_tokens(self) -> int | None:
@@ -157,8 +162,9 @@ class Summary(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """The end of a session, of one moment: its last page, the text being streamed, its row for lists and who runs it.
-    `closing` is what will close a turn that a dead process left open: it is shown, and stored by the next runner."""
+    """The end of a session, of one moment: its last page, the text being streamed, its row for
+    lists and who runs it. `closing` is what will close a turn that a dead process left open: it is
+    shown, and stored by the next runner."""
 
     page: Page
     head: Seq
@@ -173,11 +179,14 @@ class Views:
         self._store = store
 
     async def view(self, session: str) -> View:
-        """A session as it stands. What a dead process left open is shown as the next one will close it."""
+        """A session as it stands. What a dead process left open is shown as the next one will close
+        it."""
         while True:
             view, head = await self._view(session)
             killed = await self._killed(view.state.attending)
-            if not killed or (await self._store.glance(session)).head == head:  # else they left in order meanwhile
+            if (
+                not killed or (await self._store.glance(session)).head == head
+            ):  # else they left in order meanwhile
                 break
         for ended in killed:
             view.apply(Record(view.state.head + 1, 0, ended))
@@ -222,12 +231,18 @@ class Views:
         closing: tuple[Record, ...] = ()
         if glance.owner is None:
             facts = recover(_folded([*last.waited, *last.records]), glance.drafts)
-            closing = tuple(Record(seq, 0, fact) for seq, fact in enumerate(facts, start=glance.head + 1))
+            closing = tuple(
+                Record(seq, 0, fact) for seq, fact in enumerate(facts, start=glance.head + 1)
+            )
         return Tail(last, glance.head, glance.drafts, glance.row, glance.owner, closing)
 
     async def before(self, session: str, later: Page, facts_min: int = FACTS) -> Page | None:
         """The page before a page; None if that is the first."""
-        return None if later.first <= 1 else await page(self._store, session, later.first - 1, facts_min)
+        return (
+            None
+            if later.first <= 1
+            else await page(self._store, session, later.first - 1, facts_min)
+        )
 
     async def owner(self, session: str) -> str | None:
         """Who runs a session."""
@@ -236,7 +251,9 @@ class Views:
     async def approvals(self, session: str) -> list[Approval]:
         """The calls of a session that a person was asked about and that have not run."""
         records = await self._tail(session, (await self._store.glance(session)).head)
-        asked_ms = {record.seq: record.at_ms for record in records if isinstance(record.fact, ApprovalAsked)}
+        asked_ms = {
+            record.seq: record.at_ms for record in records if isinstance(record.fact, ApprovalAsked)
+        }
         return approvals_of(session, _folded(records), asked_ms)
 
     async def ids(self) -> AsyncIterator[str]:
@@ -247,7 +264,8 @@ class Views:
             page = await self._store.list(PAGE, before=page[-1].mark)
 
     async def sessions(self, limit: int, before: int | None = None) -> list[Summary]:
-        """The latest first, each as it stands: as `view` has it. `before` is the mark of the last one that is known."""
+        """The latest first, each as it stands: as `view` has it. `before` is the mark of the last
+        one that is known."""
         found = []
         for listed in await self._store.list(limit, before):
             with contextlib.suppress(UnknownSession):  # deleted since
@@ -280,19 +298,24 @@ class Views:
         return get_close_matches(id, ids, n=3, cutoff=0.5)
 
     async def _as_it_stands(self, listed: Listed) -> Summary:
-        """A row with what is not in it: what is being streamed, and what will close an open turn or a dead visit."""
+        """A row with what is not in it: what is being streamed, and what will close an open turn or
+        a dead visit."""
         glance = await self._store.glance(listed.id)
         row = glance.row
         state = await self.tail(listed.id, glance.head)
         waits = state.turn is not None and waits_for_approval(state.turn)
         row.last_turn = last_turn(row, state)
         if glance.owner is not None:
-            row.messages += sum(draft.stream.kind != "reasoning" and draft.text != "" for draft in glance.drafts)
+            row.messages += sum(
+                draft.stream.kind != "reasoning" and draft.text != "" for draft in glance.drafts
+            )
         else:
             for seq, fact in enumerate(recover(state, glance.drafts), start=glance.head + 1):
                 row.apply(Record(seq, row.updated_ms, fact))
         killed = await self._killed(row.owed.attending)
-        if killed and (await self._store.glance(listed.id)).head != glance.head:  # they left in order meanwhile
+        if (
+            killed and (await self._store.glance(listed.id)).head != glance.head
+        ):  # they left in order meanwhile
             return await self._as_it_stands(listed)
         for ended in killed:
             row.apply(Record(glance.head + 1, row.updated_ms, ended))
@@ -314,7 +337,9 @@ class Views:
             length *= 8
 
     async def _records(self, session: str, after: Seq, upto: Seq) -> AsyncIterator[Record]:
-        while after < upto and (page := await self._store.read(session, after, min(PAGE, upto - after))):
+        while after < upto and (
+            page := await self._store.read(session, after, min(PAGE, upto - after))
+        ):
             for record in page:
                 yield record
             after = page[-1].seq

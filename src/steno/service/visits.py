@@ -5,9 +5,10 @@
     leave       it lets go: the end and what it owes are one commit, then plugins are told
     look        at a start: end the visits of dead processes and their commands, tell what they left untold
 
-Nothing here is needed for correctness of what was said. A process that is killed leaves an open visit behind, and the
-next one to start ends it. However many start at once: the end is stored under the key of its visit, and telling
-is taken over under a key that counts the tries, so one of them does it.
+Nothing here is needed for correctness of what was said. A process that is killed leaves an open
+visit behind, and the next one to start ends it. However many start at once: the end is stored under
+the key of its visit, and telling is taken over under a key that counts the tries, so one of them
+does it.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from steno.store.protocol import Listed, Store
 from steno.tools.groups import end_group
 
 STORE_S = 2.0
-"""For a store that is slow or locked to take the end of a visit. Commonly that takes some milliseconds."""
+"""For a store that is slow or locked to take the end of a visit. Commonly that takes some
+milliseconds."""
 TELL_LEAVING_S = 0.4
 """For plugins to answer somebody who leaves. What is not done by then is done at the next start."""
 LOOK_LEAVING_S = 0.15
@@ -42,7 +44,8 @@ TRIES_MAX = 3
 ABSENT_MS = 30 * 24 * 3_600_000
 """How long a plugin that is not installed here may still be told by somebody else."""
 OWED_ELSEWHERE = "owed by the store that the session was imported from"
-"""What happened before an import did not happen here: the plugins of this place are not told of it."""
+"""What happened before an import did not happen here: the plugins of this place are not told of
+it."""
 PAGE = 100
 
 
@@ -72,7 +75,9 @@ class Visits:
     def began(self, session: str, visit: Seq | None) -> None:
         if visit is not None:
             self._open[session] = visit
-            self._plugins.tell("on_session_start", {"session_id": session, "platform": self._platform})
+            self._plugins.tell(
+                "on_session_start", {"session_id": session, "platform": self._platform}
+            )
 
     async def attend(self, session: str) -> None:
         """Open a session in a front end. One in which nothing was ever said has nothing to end."""
@@ -83,16 +88,23 @@ class Visits:
     # --- leaving
 
     async def leave(self, reason: Reason | None = None, session: str | None = None) -> list[str]:
-        """Let go of one session, or of all; what went wrong, in words for a person. Where nothing is open it does
-        nothing. It takes `STORE_S` and `TELL_LEAVING_S` at most, whatever hangs."""
+        """Let go of one session, or of all; what went wrong, in words for a person. Where nothing
+        is open it does nothing. It takes `STORE_S` and `TELL_LEAVING_S` at most, whatever hangs."""
         leaving = [session] if session is not None else list(self._open)
-        visits = [Visit(id, seq, self._platform) for id in leaving if (seq := self._open.pop(id, None)) is not None]
-        found = await asyncio.gather(*(self._leave(visit, reason or self.reason) for visit in visits))
+        visits = [
+            Visit(id, seq, self._platform)
+            for id in leaving
+            if (seq := self._open.pop(id, None)) is not None
+        ]
+        found = await asyncio.gather(
+            *(self._leave(visit, reason or self.reason) for visit in visits)
+        )
         return [problem for problem in found if problem]
 
     async def _leave(self, visit: Visit, reason: Reason) -> str:
-        """A store that fails does not keep plugins from being told. A session in which no turn ever began has no end to
-        tell of; its visit is ended in the store alone, so that nobody takes it for a dead process's."""
+        """A store that fails does not keep plugins from being told. A session in which no turn ever
+        began has no end to tell of; its visit is ended in the store alone, so that nobody takes it
+        for a dead process's."""
         at, problem = Standing(), ""
         plugins: Sequence[str] = self._plugins.having(HOOK)
         owed: Seq | None = None
@@ -106,12 +118,18 @@ class Visits:
             return ""  # deleted since
         except (StoreError, TimeoutError) as error:
             why = str(error) or "the store did not answer in time"
-            problem = f"the end of session {visit.session} was not stored ({why}); the next start records it"
+            problem = (
+                f"the end of session {visit.session} was not stored ({why}); the next start "
+                "records it"
+            )
         await self._tell(visit.session, owed, plugins, told(visit, reason, at))
         return problem
 
-    async def _end(self, visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str]) -> Seq | None:
-        """End a visit, once. If that was the end of the session and plugins are to be told: the fact that says so."""
+    async def _end(
+        self, visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str]
+    ) -> Seq | None:
+        """End a visit, once. If that was the end of the session and plugins are to be told: the
+        fact that says so."""
         facts = ending(visit, reason, at, plugins, self._store.owner)
         try:
             added = await self._store.add(visit.session, facts, key=visit.key)
@@ -127,17 +145,31 @@ class Visits:
         return standing(glance.row, await self._views.tail(session, glance.head))
 
     async def _tell(
-        self, session: str, owed: Seq | None, plugins: Sequence[str], arguments: Mapping[str, object]
+        self,
+        session: str,
+        owed: Seq | None,
+        plugins: Sequence[str],
+        arguments: Mapping[str, object],
     ) -> None:
         """`owed` is None if that could not be stored."""
-        await asyncio.gather(*(self._tell_one(session, owed, name, arguments, patient=False) for name in plugins))
+        await asyncio.gather(
+            *(self._tell_one(session, owed, name, arguments, patient=False) for name in plugins)
+        )
 
     async def _tell_one(
-        self, session: str, owed: Seq | None, plugin: str, arguments: Mapping[str, object], patient: bool
+        self,
+        session: str,
+        owed: Seq | None,
+        plugin: str,
+        arguments: Mapping[str, object],
+        patient: bool,
     ) -> bool:
-        """Whether it answered. A plugin that raised was told. One that did not answer is told again at the next start;
-        where it had the time, its silence is recorded. One that cannot be loaded may be mended by then."""
-        answer = await self._plugins.call(plugin, HOOK, arguments, TELL_S if patient else TELL_LEAVING_S)
+        """Whether it answered. A plugin that raised was told. One that did not answer is told again
+        at the next start; where it had the time, its silence is recorded. One that cannot be loaded
+        may be mended by then."""
+        answer = await self._plugins.call(
+            plugin, HOOK, arguments, TELL_S if patient else TELL_LEAVING_S
+        )
         if owed is not None and isinstance(answer, Told):
             await self._done(session, owed, plugin, answer.error)
         elif owed is not None and patient and not isinstance(answer, Told) and answer.asked:
@@ -145,15 +177,19 @@ class Visits:
         return isinstance(answer, Told)
 
     async def _done(self, session: str, owed: Seq, plugin: str, error: str) -> None:
-        with contextlib.suppress(KeyReused, StoreError):  # not recorded: told again at the next start
-            await self._store.add(session, [HookDone(owed, plugin, error)], key=f"told:{owed}:{plugin}")
+        with contextlib.suppress(
+            KeyReused, StoreError
+        ):  # not recorded: told again at the next start
+            await self._store.add(
+                session, [HookDone(owed, plugin, error)], key=f"told:{owed}:{plugin}"
+            )
 
     # --- what dead processes left
 
     @contextlib.asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Look around, beside whatever else is done. Whoever leaves first waits for a moment: what a plugin is being
-        told is recorded then, and it is not told that again."""
+        """Look around, beside whatever else is done. Whoever leaves first waits for a moment: what
+        a plugin is being told is recorded then, and it is not told that again."""
         look = asyncio.create_task(self.look())
         try:
             yield
@@ -177,7 +213,11 @@ class Visits:
     async def _settle(self, one: Listed) -> "list[_Debt]":
         """Store what dead processes left to be stored; what is left to be told."""
         owed, debts = one.row.owed, list[_Debt]()
-        dead = {by for by in owed.owners() if not by or (by != self._store.owner and not await self._store.alive(by))}
+        dead = {
+            by
+            for by in owed.owners()
+            if not by or (by != self._store.owner and not await self._store.alive(by))
+        }
         with contextlib.suppress(UnknownSession):  # deleted since
             imported = await self._store.imported(one.id) if dead else 0
             for seq, by in list(owed.attending.items()):
@@ -196,40 +236,56 @@ class Visits:
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
         visit, at = Visit(session, seq, platform), await self._standing(session)
         plugins = plugins if at.ran else ()
-        _, owed = await asyncio.gather(self._end_commands(session), self._end(visit, "killed", at, plugins))
+        _, owed = await asyncio.gather(
+            self._end_commands(session), self._end(visit, "killed", at, plugins)
+        )
         return [] if owed is None else [_Debt(session, owed, tuple(plugins))]
 
     async def _end_commands(self, session: str) -> None:
-        """Those that a dead process left running: it may be long until somebody goes on with the session. A group that
-        a live process looks after bears its mark, and is spared."""
+        """Those that a dead process left running: it may be long until somebody goes on with the
+        session. A group that a live process looks after bears its mark, and is spared."""
         turn = (await self._views.tail(session, (await self._store.glance(session)).head)).turn
-        groups = [] if turn is None else [call.group for call in turn.calls.values() if call.group is not None]
+        groups = (
+            []
+            if turn is None
+            else [call.group for call in turn.calls.values() if call.group is not None]
+        )
         await asyncio.gather(*(end_group(group) for group in groups))
 
     async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> "list[_Debt]":
-        """What can still be told. Those that are not installed here may be told by somebody else, for a time."""
+        """What can still be told. Those that are not installed here may be told by somebody else,
+        for a time."""
         [record] = await self._store.read(session, seq - 1, 1)
         if hook.tries >= TRIES_MAX or record.at_ms + ABSENT_MS < time.time() * 1000:
             for name in hook.left:
-                await self._done(session, seq, name, f"not told in {TRIES_MAX} starts, or not installed for too long")
+                await self._done(
+                    session,
+                    seq,
+                    name,
+                    f"not told in {TRIES_MAX} starts, or not installed for too long",
+                )
             return []
         return [_Debt(session, seq, hook.left, hook.tries + 1)]
 
     async def _tell_in_turn(self, plugin: str, debts: "Sequence[_Debt]") -> None:
-        """Tell a plugin that has started, one end after the other: a try is counted when it is made, and whoever leaves
-        soon has used up none of the others. One that does not answer is told no more by this process."""
+        """Tell a plugin that has started, one end after the other: a try is counted when it is
+        made, and whoever leaves soon has used up none of the others. One that does not answer is
+        told no more by this process."""
         if not await self._plugins.ready(plugin):
             return
         with contextlib.suppress(StoreError):  # whoever starts next tells the rest
             took_s = 0.0
             for debt in [debt for debt in debts if plugin in debt.left]:
                 began_s = time.monotonic()
-                if began_s + took_s > self._looks_until_s or not await self._tell_debt(plugin, debt):
+                if began_s + took_s > self._looks_until_s or not await self._tell_debt(
+                    plugin, debt
+                ):
                     return
                 took_s = time.monotonic() - began_s
 
     async def _tell_debt(self, plugin: str, debt: "_Debt") -> bool:
-        """False if the plugin does not answer. Whoever owed it may have told some before it died."""
+        """False if the plugin does not answer. Whoever owed it may have told some before it
+        died."""
         try:
             if debt.attempt and debt.claim is None:
                 debt.claim = asyncio.create_task(self._claim(debt.session, debt.seq, debt.attempt))
@@ -243,19 +299,23 @@ class Visits:
             return True  # deleted since
         if not isinstance(record.fact, HookOwed):
             return True
-        return await self._tell_one(debt.session, debt.seq, plugin, json.loads(record.fact.arguments), patient=True)
+        return await self._tell_one(
+            debt.session, debt.seq, plugin, json.loads(record.fact.arguments), patient=True
+        )
 
     async def _claim(self, session: str, seq: Seq, attempt: int) -> bool:
         try:
-            await self._store.add(session, [HookAttempted(seq, self._store.owner)], key=f"hook:{seq}:{attempt}")
+            await self._store.add(
+                session, [HookAttempted(seq, self._store.owner)], key=f"hook:{seq}:{attempt}"
+            )
         except KeyReused:
             return False
         return True
 
 
 class _Debt(Struct):
-    """An end that plugins are still to be told of. `attempt` counts the tries, this one too; 0 if we owe it ourselves.
-    `claim` is whether it was left to us, once that was asked."""
+    """An end that plugins are still to be told of. `attempt` counts the tries, this one too; 0 if
+    we owe it ourselves. `claim` is whether it was left to us, once that was asked."""
 
     session: str
     seq: Seq

@@ -44,7 +44,10 @@ class SessionBusy(StoreError):
 
 class LeaseLost(StoreError):
     def __init__(self, session: str, token: int) -> None:
-        super().__init__(f"the lease on session {session!r} (token {token}) is no longer ours; nothing was stored")
+        super().__init__(
+            f"the lease on session {session!r} (token {token}) is no longer ours; nothing was "
+            "stored"
+        )
         self.session, self.token = session, token
 
 

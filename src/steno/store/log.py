@@ -1,4 +1,5 @@
-"""What the store tells whoever keeps its logs, under the name `steno.store`. Nothing that people said is in it."""
+"""What the store tells whoever keeps its logs, under the name `steno.store`. Nothing that people
+said is in it."""
 
 
 def warn(message: str, *values: object) -> None:

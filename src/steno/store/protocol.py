@@ -1,7 +1,8 @@
-"""What a store can do. Every implementation passes the same contract suite (tests/store/contract.py).
+"""What a store can do. Every implementation passes the same contract suite
+(tests/store/contract.py).
 
-Three rules hold for every verb: when it returns, what it did is durable; when it raises, nothing of it is
-stored (but for `OutcomeUnknown`, which says so); and it never holds up another session.
+Three rules hold for every verb: when it returns, what it did is durable; when it raises, nothing of
+it is stored (but for `OutcomeUnknown`, which says so); and it never holds up another session.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -24,8 +25,9 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 
 Durability = Literal["power", "process"]
-"""power: what is acknowledged survives a power cut. process: it survives a kill of the process, but a power cut
-may take back the last seconds of what was acknowledged and shown. Nothing else differs."""
+"""power: what is acknowledged survives a power cut. process: it survives a kill of the process, but
+a power cut may take back the last seconds of what was acknowledged and shown. Nothing else
+differs."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -46,9 +48,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Admission(Struct, frozen=True, kw_only=True):
-    """An input and where it goes: to `session`, or to the session bound to `create.name`, made if absent. With `visit`,
-    the visit begins in the same commit, before the input. With `owes`, so do the debts of its answer, after it: their
-    `target` is the input, whatever they say."""
+    """An input and where it goes: to `session`, or to the session bound to `create.name`, made if
+    absent. With `visit`, the visit begins in the same commit, before the input. With `owes`, so do
+    the debts of its answer, after it: their `target` is the input, whatever they say."""
 
     input: InputAdmitted
     session: str | None = None
@@ -59,8 +61,8 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 class Admitted(Struct, frozen=True):
-    """`first` is False if this key had been admitted before: then nothing was stored again, no visit began, and nothing
-    more is owed."""
+    """`first` is False if this key had been admitted before: then nothing was stored again, no
+    visit began, and nothing more is owed."""
 
     session: str
     seq: Seq
@@ -86,7 +88,8 @@ class Appended(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """`released` is False if others had added facts the caller has not seen: here they are, look first."""
+    """`released` is False if others had added facts the caller has not seen: here they are, look
+    first."""
 
     released: bool
     foreign: tuple[Record, ...]
@@ -111,7 +114,8 @@ class Cursor(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """One session in a list. `mark` is the place to ask the next page from; `owner` is set while it runs."""
+    """One session in a list. `mark` is the place to ask the next page from; `owner` is set while it
+    runs."""
 
     id: str
     head: Seq
@@ -121,8 +125,8 @@ class Listed(Struct, frozen=True):
 
 
 class Glance(Struct, frozen=True):
-    """What is under way in a session: its head, who runs it, the text being streamed, and its row for lists, all of one
-    moment."""
+    """What is under way in a session: its head, who runs it, the text being streamed, and its row
+    for lists, all of one moment."""
 
     head: Seq
     owner: str | None
@@ -137,7 +141,8 @@ class Payload(Struct, frozen=True):
 
 
 class Keyed(Struct, frozen=True, order=True):
-    """Facts that were added together under a key: `count` of them, from `seq` on. An input carries its key itself."""
+    """Facts that were added together under a key: `count` of them, from `seq` on. An input carries
+    its key itself."""
 
     seq: Seq
     key: str
@@ -145,8 +150,8 @@ class Keyed(Struct, frozen=True, order=True):
 
 
 Carried = Payload | Record | Draft | Keyed
-"""What a session is made of, on its way to another store: each payload before the first fact that names it, all facts
-in order, then what is being streamed and which facts were added under a key."""
+"""What a session is made of, on its way to another store: each payload before the first fact that
+names it, all facts in order, then what is being streamed and which facts were added under a key."""
 
 
 class Damage(Struct, frozen=True):
@@ -174,7 +179,9 @@ class Store(Protocol):
     async def create(self, started: SessionStarted, session: str | None = None) -> str: ...
     async def ensure(self, started: SessionStarted) -> str: ...
     async def fork(self, session: str, at: Seq, started: SessionStarted) -> str: ...
-    async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended: ...
+    async def add(
+        self, session: str, facts: Sequence[FreeFact], key: str | None = None
+    ) -> Appended: ...
 
     async def acquire(self, session: str) -> Lease: ...
     async def abandon(self, lease: Lease) -> None: ...
@@ -187,7 +194,9 @@ class Store(Protocol):
     async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
     async def drafts(self, session: str) -> list[Draft]: ...
     async def glance(self, session: str) -> Glance: ...
-    def follow(self, session: str, cursor: Cursor | None = None, drafts: bool = True) -> AsyncIterator[Event]: ...
+    def follow(
+        self, session: str, cursor: Cursor | None = None, drafts: bool = True
+    ) -> AsyncIterator[Event]: ...
     async def find(self, name: str) -> str | None: ...
     async def owing(self, limit: int = 100, after: int = 0) -> list[Listed]: ...
     async def alive(self, owner: str) -> bool: ...

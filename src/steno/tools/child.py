@@ -2,8 +2,9 @@
 
 What must be true:
 
-- It leads a process group of its own, and everything it starts carries our mark, so that recovery can end it.
-- It does not outlive us. A watcher in its group holds the end of a pipe that only we hold the other end of: when we
+- It leads a process group of its own, and everything it starts carries our mark, so that recovery
+can end it. - It does not outlive us. A watcher in its group holds the end of a pipe that only we
+hold the other end of: when we
   die, however we die, the watcher reads the end of file and ends the group.
 - No line is longer than a bound. A program that sends more is cut off.
 """
@@ -42,8 +43,8 @@ class Unread(ConnectionError):
 
 
 class Command(Struct, frozen=True):
-    """What to run. `environment` is all that it gets. `line_bytes_max`: the longest line that it may send,
-    if not the usual one."""
+    """What to run. `environment` is all that it gets. `line_bytes_max`: the longest line that it
+    may send, if not the usual one."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
@@ -90,7 +91,9 @@ class Child:
 
     def complaint(self) -> str:
         """What it said last, without colours and without the calls that led there."""
-        said = _COLOURS.sub("", self._complaint.decode("utf-8", "replace")).partition("Stack backtrace:")[0]
+        said = _COLOURS.sub("", self._complaint.decode("utf-8", "replace")).partition(
+            "Stack backtrace:"
+        )[0]
         lines = said.strip().splitlines()
         return " / ".join(line.strip() for line in lines[-5:] if line.strip())
 
@@ -109,7 +112,9 @@ class Child:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
             except asyncio.LimitOverrunError:
-                self._complaint[:] = f"it sent a message of more than {self._line_bytes_max} bytes".encode()
+                self._complaint[:] = (
+                    f"it sent a message of more than {self._line_bytes_max} bytes".encode()
+                )
                 return
             yield line
 
@@ -137,7 +142,8 @@ class Child:
             await asyncio.sleep(_LOOK_S)
 
     async def end(self) -> None:
-        """Its input is closed, then it is asked, then it is made to end; and all of its group with it."""
+        """Its input is closed, then it is asked, then it is made to end; and all of its group with
+        it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if not await self._exits(_EXIT_WAIT_S):
@@ -154,8 +160,8 @@ class Child:
         self.ended.set()
 
     def _let_go(self) -> None:
-        """Close our ends of the pipes. asyncio does so at the end of file, which a process that left the group can keep
-        from coming; and it has no public way to do it earlier."""
+        """Close our ends of the pipes. asyncio does so at the end of file, which a process that
+        left the group can keep from coming; and it has no public way to do it earlier."""
         transport = getattr(self._process, "_transport", None)
         if isinstance(transport, asyncio.BaseTransport):
             transport.close()

@@ -2,10 +2,12 @@
 
 What must be true:
 
-- The child session and its link to the parent are stored before its first request; its id is shown at once, so that
+- The child session and its link to the parent are stored before its first request; its id is shown
+at once, so that
   the parent names it even if we die.
-- The child is bounded: it cannot delegate, and its time and its steps have a limit. Few of them work at once.
-- Its end is reported once, as the outcome of the call: finished, failed, or, if we died meanwhile, unknown.
+- The child is bounded: it cannot delegate, and its time and its steps have a limit. Few of them
+work at once. - Its end is reported once, as the outcome of the call: finished, failed, or, if we
+died meanwhile, unknown.
 """
 
 import asyncio
@@ -27,8 +29,10 @@ _STOP_WAIT_S = 5.0
 DELEGATE_SPEC = ToolSpec(
     name="delegate",
     description=(
-        "Give a task to a helper with a session of its own, and get its last answer. The helper knows only the prompt: "
-        "put everything it needs into it. It has the same tools, except this one, and nobody to ask for approval."
+        "Give a task to a helper with a session of its own, and get its last answer. The helper "
+        "knows only the prompt: "
+        "put everything it needs into it. It has the same tools, except this one, and nobody to "
+        "ask for approval."
     ),
     schema=(
         '{"type":"object","properties":{'
@@ -43,7 +47,8 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(Struct, frozen=True):
-    """How a child's turn ended, and its last words. `outcome` is None if it never began or is still open."""
+    """How a child's turn ended, and its last words. `outcome` is None if it never began or is still
+    open."""
 
     outcome: Literal["done", "interrupted", "failed"] | None
     cause: str
@@ -61,14 +66,19 @@ def author(parent: str) -> str:
 def parent_in(said: InputAdmitted) -> str | None:
     """The session that delegated, if one did."""
     by = said.author or ""
-    return by.removeprefix(_BY_SESSION) if said.source == PLATFORM and by.startswith(_BY_SESSION) else None
+    return (
+        by.removeprefix(_BY_SESSION)
+        if said.source == PLATFORM and by.startswith(_BY_SESSION)
+        else None
+    )
 
 
 class Children(Protocol):
     """What delegating needs of whoever runs sessions."""
 
     async def begin(self, parent: str, prompt: str) -> str:
-        """Make a session linked to its parent and admit the prompt. Its id, once all of that is stored."""
+        """Make a session linked to its parent and admit the prompt. Its id, once all of that is
+        stored."""
         ...
 
     async def run(self, child: str, leaving: asyncio.Event) -> Report:
@@ -93,7 +103,8 @@ class Delegate:
 
 
 class _Queued:
-    """A call that waits for its place. Whoever stops it stops those before it too, so that it does not wait long."""
+    """A call that waits for its place. Whoever stops it stops those before it too, so that it does
+    not wait long."""
 
     def __init__(self, call: "DelegateCall", places: asyncio.Semaphore) -> None:
         self.group: int | None = None
@@ -128,7 +139,9 @@ class DelegateCall:
             if not done:
                 self._leaving.set()
                 await asyncio.wait({running}, timeout=_STOP_WAIT_S)
-            return self._outcome(shown, running.result() if running.done() else None, in_time=bool(done))
+            return self._outcome(
+                shown, running.result() if running.done() else None, in_time=bool(done)
+            )
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -142,8 +155,14 @@ class DelegateCall:
         if self._stopped:
             return Interrupted((Text(text),))
         if not in_time:
-            return Failed((Text(f"{text}\n[ended: the time limit of {self._time_limit_s:g} s was reached]"),))
+            return Failed(
+                (Text(f"{text}\n[ended: the time limit of {self._time_limit_s:g} s was reached]"),)
+            )
         if report is not None and report.outcome == "done":
             return Returned((Text(text),))
-        how = "did not begin" if report is None or report.outcome is None else f"{report.outcome}: {report.cause}"
+        how = (
+            "did not begin"
+            if report is None or report.outcome is None
+            else f"{report.outcome}: {report.cause}"
+        )
         return Failed((Text(f"{text}\n[the helper's turn did not end well: {how}]"),))

@@ -1,6 +1,7 @@
 """What of our environment a child process gets: everything but what looks like a secret.
 
-By name only. It keeps a secret from getting into a transcript by accident; it does not confine a command.
+By name only. It keeps a secret from getting into a transcript by accident; it does not confine a
+command.
 """
 
 import re
@@ -17,7 +18,8 @@ _SECRET_NAME = re.compile(
 
 
 class Scrub(Struct, frozen=True):
-    """Names that count as secrets beside those that look like one, and names that do not though they do."""
+    """Names that count as secrets beside those that look like one, and names that do not though
+    they do."""
 
     secret: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()

@@ -2,12 +2,13 @@
 
 What must be true:
 
-- Nothing outside the workspace is read or written. A path is resolved first, symlinks in every place included, and
-  must then lie inside. After that it is walked from the workspace's own handle, folder by folder, following no
-  symlink: one that is swapped in meanwhile makes the call fail.
-- steno's own folder is not touched, also where it lies in the workspace: it holds the store and keys.
-- Only regular files are touched, so that no call waits at a pipe or a device.
-- A file is replaced whole or not at all. Its bytes are exactly those of the text given; nothing is normalised.
+- Nothing outside the workspace is read or written. A path is resolved first, symlinks in every
+place included, and
+  must then lie inside. After that it is walked from the workspace's own handle, folder by folder,
+  following no symlink: one that is swapped in meanwhile makes the call fail.
+- steno's own folder is not touched, also where it lies in the workspace: it holds the store and
+keys. - Only regular files are touched, so that no call waits at a pipe or a device. - A file is
+replaced whole or not at all. Its bytes are exactly those of the text given; nothing is normalised.
 - A call this short is not cut: it is stopped before it began, or tells how it went.
 """
 
@@ -34,7 +35,8 @@ FILE_BYTES_MAX = 10 * 1024 * 1024
 READ_SPEC = ToolSpec(
     name="read_file",
     description=(
-        "Read a text file in the workspace. Long files come in part: the last line in brackets then says which lines "
+        "Read a text file in the workspace. Long files come in part: the last line in brackets "
+        "then says which lines "
         "these are and where to go on."
     ),
     schema=(
@@ -48,7 +50,10 @@ READ_SPEC = ToolSpec(
 )
 WRITE_SPEC = ToolSpec(
     name="write_file",
-    description="Write a text file in the workspace, whole. Replaces what was there and makes missing folders.",
+    description=(
+        "Write a text file in the workspace, whole. Replaces what was there and makes missing "
+        "folders."
+    ),
     schema=(
         '{"type":"object","properties":{'
         '"path":{"type":"string","description":"Relative to the workspace folder."},'
@@ -58,7 +63,10 @@ WRITE_SPEC = ToolSpec(
 )
 EDIT_SPEC = ToolSpec(
     name="edit_file",
-    description="Replace text in a file of the workspace. The old text must occur exactly once, unless all is true.",
+    description=(
+        "Replace text in a file of the workspace. The old text must occur exactly once, unless "
+        "all is true."
+    ),
     schema=(
         '{"type":"object","properties":{'
         '"path":{"type":"string","description":"Relative to the workspace folder."},'
@@ -165,7 +173,7 @@ class FileCall:
             return Failed((Text(f"{self._path}: {error.strerror or error}"),))
 
 
-# --- what the tools do ------------------------------------------------------------------------------------------
+# --- what the tools do ----------------------------------------------------------------------------
 
 
 def _read(workspace: Workspace, asked: ReadArguments) -> str:
@@ -187,7 +195,8 @@ def _write(workspace: Workspace, asked: WriteArguments) -> str:
 
 
 def _edit(workspace: Workspace, asked: EditArguments) -> str:
-    """On bytes: UTF-8 matches only whole characters, and what is not UTF-8 elsewhere in the file stays as it is."""
+    """On bytes: UTF-8 matches only whole characters, and what is not UTF-8 elsewhere in the file
+    stays as it is."""
     old, new = asked.old.encode(), asked.new.encode()
     with _folder_of(workspace, asked.path) as (folder, name):
         there = _replaceable(folder, name, asked.path)
@@ -199,7 +208,8 @@ def _edit(workspace: Workspace, asked: EditArguments) -> str:
             raise Unusable(f"`old` does not occur in {asked.path}{hint}. Nothing was changed.")
         if not asked.all and data.find(old, first + 1) >= 0:
             raise Unusable(
-                f"`old` occurs more than once in {asked.path}; add text around it, or set `all`. Nothing was changed."
+                f"`old` occurs more than once in {asked.path}; add text around it, or set `all`. "
+                "Nothing was changed."
             )
         _replace(folder, name, data.replace(old, new), there)
     count = data.count(old)
@@ -207,7 +217,8 @@ def _edit(workspace: Workspace, asked: EditArguments) -> str:
 
 
 def excerpt(text: str, asked: ReadArguments, chars_max: int) -> str:
-    """The lines that were asked for, as far as they fit, and a last line that says what they are if not all."""
+    """The lines that were asked for, as far as they fit, and a last line that says what they are if
+    not all."""
     lines = io.StringIO(text, newline="\n").readlines()
     if not lines:
         return "[the file is empty]"
@@ -215,7 +226,10 @@ def excerpt(text: str, asked: ReadArguments, chars_max: int) -> str:
         raise Unusable(f"`offset` is {asked.offset}, but the file has {len(lines)} lines")
     wanted = lines[asked.offset - 1 :][: asked.limit]
     if len(wanted[0]) > chars_max:
-        note = f"[line {asked.offset} of {len(lines)} has {len(wanted[0])} characters; the first {chars_max} are shown]"
+        note = (
+            f"[line {asked.offset} of {len(lines)} has {len(wanted[0])} characters; the first "
+            f"{chars_max} are shown]"
+        )
         return _noted(wanted[0][:chars_max], note)
     taken: list[str] = []
     room = chars_max
@@ -236,11 +250,12 @@ def _noted(text: str, note: str) -> str:
     return text + ("" if text.endswith("\n") else "\n") + note
 
 
-# --- files, by handle -------------------------------------------------------------------------------------------
+# --- files, by handle -----------------------------------------------------------------------------
 
 
 def locate(workspace: Path, path: str) -> tuple[Path, tuple[str, ...]]:
-    """The workspace and the names that lead from there to the file, with no symlink left in either."""
+    """The workspace and the names that lead from there to the file, with no symlink left in
+    either."""
     if "\0" in path:
         raise BadArguments("`path` contains a NUL character")
     root = Path(os.path.realpath(workspace))
@@ -285,7 +300,9 @@ def _content(folder: int, name: str, path: str) -> bytes:
         while chunk := os.read(file, FILE_BYTES_MAX + 1 - len(data)):
             data += chunk
     if len(data) > FILE_BYTES_MAX:
-        raise Unusable(f"{path} has more than {FILE_BYTES_MAX} bytes; use the shell to look at a part of it")
+        raise Unusable(
+            f"{path} has more than {FILE_BYTES_MAX} bytes; use the shell to look at a part of it"
+        )
     if b"\0" in data:
         raise Unusable(f"{path} is not a text file: it contains NUL bytes")
     return bytes(data)
@@ -304,7 +321,8 @@ def _regular(folder: int, name: str, path: str, mode: int) -> Iterator[int]:
 
 
 def _replaceable(folder: int, name: str, path: str) -> os.stat_result | None:
-    """What is known of a file that may be replaced: one we could write to. None if there is none."""
+    """What is known of a file that may be replaced: one we could write to. None if there is
+    none."""
     try:
         with _regular(folder, name, path, os.O_WRONLY) as file:
             return os.fstat(file)
@@ -315,7 +333,9 @@ def _replaceable(folder: int, name: str, path: str) -> os.stat_result | None:
 def _replace(folder: int, name: str, data: bytes, there: os.stat_result | None) -> None:
     """Whole or not at all. The mode and owner of a file that was there stay."""
     beside = f".steno-{secrets.token_hex(8)}.tmp"
-    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+    file = os.open(
+        beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder
+    )
     try:
         with os.fdopen(file, "wb") as writing:
             writing.write(data)

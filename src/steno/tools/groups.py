@@ -1,15 +1,16 @@
 """Process groups of ours, and how to end one without ever touching a stranger's.
 
-A number alone does not name a group: once it is gone, its number is given to others. So each command carries a
-mark in its environment, and what it starts inherits it:
+A number alone does not name a group: once it is gone, its number is given to others. So each
+command carries a mark in its environment, and what it starts inherits it:
 
     STENO_CALL=<group>:<pid of the process of ours that started it>:<start time of that process>
 
-A group may be ended at recovery if a process in it carries a mark with the group's own number, and the process
-that the mark names is dead. While that one lives it looks after its calls itself. Nobody can join a group from
-outside its session, so one marked process vouches for its whole group.
+A group may be ended at recovery if a process in it carries a mark with the group's own number, and
+the process that the mark names is dead. While that one lives it looks after its calls itself.
+Nobody can join a group from outside its session, so one marked process vouches for its whole group.
 
-Marks are read from /proc. Where there is none (macOS), nothing can be verified and nothing is ended at recovery.
+Marks are read from /proc. Where there is none (macOS), nothing can be verified and nothing is ended
+at recovery.
 """
 
 import asyncio
@@ -31,8 +32,9 @@ _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "environ").exists()
 
 Ending = Literal["ended", "gone", "foreign", "owned", "unverified"]
-"""ended: it was ours and was ended. gone: no process is left in it. foreign: no process in it is known as ours;
-spared. owned: a live process of ours looks after it; spared. unverified: this system cannot tell; spared."""
+"""ended: it was ours and was ended. gone: no process is left in it. foreign: no process in it is
+known as ours; spared. owned: a live process of ours looks after it; spared. unverified: this system
+cannot tell; spared."""
 
 
 _running: set[int] = set()
@@ -40,7 +42,8 @@ _running: set[int] = set()
 
 
 class _Process(NamedTuple):
-    """`started` is in ticks since boot; with it, a pid that was given away again is told from the first one."""
+    """`started` is in ticks since boot; with it, a pid that was given away again is told from the
+    first one."""
 
     pid: int
     started: int
@@ -103,7 +106,8 @@ async def terminate(group: int, grace_s: float = GRACE_S) -> None:
 
 
 async def until(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Whether it came true in time. Systems share no way to be told that a process has ended, so we look."""
+    """Whether it came true in time. Systems share no way to be told that a process has ended, so we
+    look."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     pause = _POLL_MIN_S
@@ -117,7 +121,8 @@ async def until(condition: Callable[[], bool], limit_s: float) -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> bool:
-    """Whether there was anyone to signal. 0 and 1 would mean our own group and everybody: refused."""
+    """Whether there was anyone to signal. 0 and 1 would mean our own group and everybody:
+    refused."""
     if group <= 1:
         raise ValueError(f"{group} is not a process group of ours")
     try:
@@ -173,7 +178,9 @@ def _owner(process: _Process, group: int) -> _Process | None:
     except OSError:
         return None
     prefix = f"{MARK}=".encode()
-    marked = next((entry.removeprefix(prefix) for entry in variables if entry.startswith(prefix)), b"")
+    marked = next(
+        (entry.removeprefix(prefix) for entry in variables if entry.startswith(prefix)), b""
+    )
     found = _MARKED.fullmatch(marked)
     if found is None or int(found[1] or process.pid) != group:
         return None

@@ -1,12 +1,14 @@
-"""MCP servers: started when a session needs their tools, started again after they died, ended with us.
+"""MCP servers: started when a session needs their tools, started again after they died, ended with
+us.
 
 ServerFailed   a server cannot be started, reached or understood; its tools cannot be used at the moment
 
 What must be true:
 
-- A connection belongs to one task, which opens and closes it: the SDK's scopes must be left by whoever entered them.
-- Nothing here repeats a call. A server is started again for the next call, never for one that was under way.
-- Every wait has a limit, and everything a server says has a bound.
+- A connection belongs to one task, which opens and closes it: the SDK's scopes must be left by
+whoever entered them. - Nothing here repeats a call. A server is started again for the next call,
+never for one that was under way. - Every wait has a limit, and everything a server says has a
+bound.
 """
 
 import asyncio
@@ -38,8 +40,8 @@ class ServerFailed(Exception):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """One server: a command to run, or a URL to reach. Tools in `safe` may be repeated; "*" stands for all of them. If
-    `only` is not empty, the server's other tools are not offered."""
+    """One server: a command to run, or a URL to reach. Tools in `safe` may be repeated; "*" stands
+    for all of them. If `only` is not empty, the server's other tools are not offered."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -58,7 +60,8 @@ def has_sdk() -> bool:
 
 
 class Connection:
-    """One life of a server, from its start to the moment it is lost. `changed` if it says that its tools are others."""
+    """One life of a server, from its start to the moment it is lost. `changed` if it says that its
+    tools are others."""
 
     def __init__(self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub) -> None:
         self.group: int | None = None
@@ -81,7 +84,9 @@ class Connection:
         except TimeoutError:
             await self.close()
             limit = f"{self._settings.start_limit_s:g} s"
-            raise ServerFailed(f"the MCP server {self._name!r} did not start within {limit}{self._said()}") from None
+            raise ServerFailed(
+                f"the MCP server {self._name!r} did not start within {limit}{self._said()}"
+            ) from None
 
     async def close(self) -> None:
         self.lost.set()
@@ -93,7 +98,8 @@ class Connection:
             self._keeper.cancel()
 
     async def _keep(self) -> None:
-        """The task that owns the connection. Whatever goes wrong in it is told to whoever waits for the client."""
+        """The task that owns the connection. Whatever goes wrong in it is told to whoever waits for
+        the client."""
         try:
             await self._live()
         except Exception as error:  # noqa: BLE001 the SDK raises groups of whatever its transports raise
@@ -109,15 +115,26 @@ class Connection:
         if not self._settings.url:
             self._child = await Child.spawn(self._command())
             self.group = self._child.group
-        await asyncio.to_thread(importlib.import_module, "mcp.client")  # takes a second: others must not wait for it
+        await asyncio.to_thread(
+            importlib.import_module, "mcp.client"
+        )  # takes a second: others must not wait for it
         from mcp.client import Client
         from mcp_types import Implementation
 
-        for name in ("mcp", "client"):  # The SDK's loggers: what matters of them reaches the person as an outcome.
+        for name in (
+            "mcp",
+            "client",
+        ):  # The SDK's loggers: what matters of them reaches the person as an outcome.
             logging.getLogger(name).addHandler(logging.NullHandler())
-        streams = mcp_http.transport(self._address()) if self._child is None else mcp_stdio.transport(self._child)
+        streams = (
+            mcp_http.transport(self._address())
+            if self._child is None
+            else mcp_stdio.transport(self._child)
+        )
         about = Implementation(name="steno", version="1")
-        async with Client(streams, client_info=about, cache=None, message_handler=self._heard) as client:
+        async with Client(
+            streams, client_info=about, cache=None, message_handler=self._heard
+        ) as client:
             self._opened.set_result(client)
             await self._until_over()
 
@@ -135,7 +152,9 @@ class Connection:
     def _address(self) -> mcp_http.Address:
         settings = self._settings
         limit_s = settings.start_limit_s
-        return mcp_http.Address(settings.url, settings.headers, limit_s, settings.time_limit_s + limit_s)
+        return mcp_http.Address(
+            settings.url, settings.headers, limit_s, settings.time_limit_s + limit_s
+        )
 
     async def _heard(self, message: object) -> None:
         self.changed = self.changed or type(message).__name__ == "ToolListChangedNotification"
@@ -171,17 +190,21 @@ class Server:
         self._starting = asyncio.Lock()
 
     async def connected(self) -> "tuple[Connection, Client]":
-        """A live connection. Started if there is none, or the last one was lost. Raises `ServerFailed`."""
+        """A live connection. Started if there is none, or the last one was lost. Raises
+        `ServerFailed`."""
         async with self._starting:
             connection = self._connection
             if connection is None or connection.lost.is_set():
                 if connection is not None:
                     await connection.close()
-                connection = self._connection = Connection(self.name, self.settings, self._folder, self._scrub)
+                connection = self._connection = Connection(
+                    self.name, self.settings, self._folder, self._scrub
+                )
             return connection, await connection.client()
 
     async def listed(self) -> "list[ListedTool]":
-        """What the server says its tools are. Asked once in each of its lives, and when it says that they changed."""
+        """What the server says its tools are. Asked once in each of its lives, and when it says
+        that they changed."""
         connection, client = await self.connected()
         if self._listed is None or self._listed[0] is not connection or connection.changed:
             connection.changed = False
@@ -190,9 +213,15 @@ class Server:
                     self._listed = connection, await _all_tools(client)
             except TimeoutError:
                 limit = f"{self.settings.start_limit_s:g} s"
-                raise ServerFailed(f"the MCP server {self.name!r} did not list its tools within {limit}") from None
-            except Exception as error:  # The SDK raises its own errors, pydantic's and the transport's.
-                raise ServerFailed(f"the MCP server {self.name!r} cannot list its tools: {error}") from error
+                raise ServerFailed(
+                    f"the MCP server {self.name!r} did not list its tools within {limit}"
+                ) from None
+            except (
+                Exception
+            ) as error:  # The SDK raises its own errors, pydantic's and the transport's.
+                raise ServerFailed(
+                    f"the MCP server {self.name!r} cannot list its tools: {error}"
+                ) from error
         return self._listed[1]
 
     async def close(self) -> None:
@@ -206,7 +235,9 @@ async def _all_tools(client: "Client") -> "list[ListedTool]":
     found: list[ListedTool] = []
     cursor = None
     for _ in range(PAGES_MAX):
-        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        page = await client.session.list_tools(
+            params=PaginatedRequestParams(cursor=cursor) if cursor else None
+        )
         found += page.tools
         cursor = page.next_cursor
         if not cursor:

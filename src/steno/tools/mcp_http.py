@@ -1,4 +1,5 @@
-"""An MCP server at a URL (streamable HTTP). Answers have a bound: the SDK bounds events, this bounds whole bodies."""
+"""An MCP server at a URL (streamable HTTP). Answers have a bound: the SDK bounds events, this
+bounds whole bodies."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -28,14 +29,19 @@ async def transport(address: Address) -> "AsyncIterator[TransportStreams]":
     timeout = httpx2.Timeout(address.connect_limit_s, read=address.answer_limit_s)
     hooks = {"response": [bound]}
     async with (
-        httpx2.AsyncClient(headers=dict(address.headers), timeout=timeout, event_hooks=hooks, trust_env=False) as http,
-        streamable_http_client(address.url, http_client=http, max_sse_event_size=LINE_BYTES_MAX) as streams,
+        httpx2.AsyncClient(
+            headers=dict(address.headers), timeout=timeout, event_hooks=hooks, trust_env=False
+        ) as http,
+        streamable_http_client(
+            address.url, http_client=http, max_sse_event_size=LINE_BYTES_MAX
+        ) as streams,
     ):
         yield streams
 
 
 async def bound(response: "httpx2.Response") -> None:
-    """Limit a body that will be read whole. A stream of events goes on for as long as the session."""
+    """Limit a body that will be read whole. A stream of events goes on for as long as the
+    session."""
     import httpx2
 
     if response.headers.get("content-type", "").startswith("text/event-stream"):

@@ -1,6 +1,7 @@
 """An MCP server as a child process: messages as lines on its standard input and output.
 
-The SDK's own stdio client is not used because it gives neither a process group nor a bound on a line.
+The SDK's own stdio client is not used because it gives neither a process group nor a bound on a
+line.
 """
 
 import asyncio
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
-Streams = tuple["MemoryObjectReceiveStream[SessionMessage | Exception]", "MemoryObjectSendStream[SessionMessage]"]
+Streams = tuple[
+    "MemoryObjectReceiveStream[SessionMessage | Exception]",
+    "MemoryObjectSendStream[SessionMessage]",
+]
 
 
 @contextlib.asynccontextmanager
 async def transport(child: Child) -> AsyncIterator[Streams]:
-    """The two streams that the SDK's client talks through. When the server ends, `child.ended` is set."""
+    """The two streams that the SDK's client talks through. When the server ends, `child.ended` is
+    set."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -59,7 +64,8 @@ async def transport(child: Child) -> AsyncIterator[Streams]:
 
 
 def _message(line: bytes) -> "SessionMessage | None":
-    """None for a line that is no message: some servers print to their standard output what is meant for a log."""
+    """None for a line that is no message: some servers print to their standard output what is meant
+    for a log."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 

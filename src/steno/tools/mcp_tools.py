@@ -2,11 +2,14 @@
 
 What must be true:
 
-- A tool is called SERVER__TOOL, in letters that every provider takes. Its spec is the same text whenever the server
+- A tool is called SERVER__TOOL, in letters that every provider takes. Its spec is the same text
+whenever the server
   says the same, whatever the order, so that the bytes of requests stay equal.
-- A call is sent once. If the server goes away, does not answer in time, or answers with what cannot be read, the
+- A call is sent once. If the server goes away, does not answer in time, or answers with what cannot
+be read, the
   outcome is unknown: it may have had effects.
-- If a server cannot be started, the tools that the session was told of stay in the context, and calls of them fail.
+- If a server cannot be started, the tools that the session was told of stay in the context, and
+calls of them fail.
 """
 
 import asyncio
@@ -22,7 +25,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from steno.journal.facts import ContextSet, ToolSpec
-from steno.journal.parts import Content, Failed, File, Hash, Image, Interrupted, Outcome, Returned, Text, Unknown
+from steno.journal.parts import (
+    Content,
+    Failed,
+    File,
+    Hash,
+    Image,
+    Interrupted,
+    Outcome,
+    Returned,
+    Text,
+    Unknown,
+)
 from steno.tools.environment import Scrub
 from steno.tools.mcp import Connection, Server, ServerFailed, ServerSettings, warn
 from steno.tools.protocol import BadArguments, Output, Prepared, Tool
@@ -42,7 +56,8 @@ BLOCKS_MAX = 1_000
 
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _ERROR_STATUS = "Server returned an error response"
-"""How the SDK words an HTTP status that carries no answer: whether the call took effect is not known."""
+"""How the SDK words an HTTP status that carries no answer: whether the call took effect is not
+known."""
 
 Keep = Callable[[bytes], Awaitable[Hash]]
 """Stores bytes for the session; returns when they are durable."""
@@ -52,19 +67,25 @@ class Servers:
     """All that are configured, by name."""
 
     def __init__(self, settings: Mapping[str, ServerSettings], folder: Path, scrub: Scrub) -> None:
-        self._servers = {name: Server(name, settings[name], folder, scrub) for name in sorted(settings)}
+        self._servers = {
+            name: Server(name, settings[name], folder, scrub) for name in sorted(settings)
+        }
 
     async def tools(self, before: ContextSet | None, keep: Keep) -> dict[str, Tool]:
         """By name, sorted. All servers start at once; one that cannot holds up no other."""
         told = () if before is None else before.tools
         found = await asyncio.gather(*(self._of(server, told) for server in self._servers.values()))
-        tools = [RemoteTool(server, spec, name, keep) for server, specs in found for spec, name in specs]
+        tools = [
+            RemoteTool(server, spec, name, keep) for server, specs in found for spec, name in specs
+        ]
         return {tool.spec.name: tool for tool in sorted(tools, key=lambda tool: tool.spec.name)}
 
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
-    async def _of(self, server: Server, told: Iterable[ToolSpec]) -> "tuple[Server, list[tuple[ToolSpec, str]]]":
+    async def _of(
+        self, server: Server, told: Iterable[ToolSpec]
+    ) -> "tuple[Server, list[tuple[ToolSpec, str]]]":
         try:
             return server, specs_of(server.name, server.settings, await server.listed())
         except ServerFailed as error:
@@ -73,7 +94,9 @@ class Servers:
             return server, [(spec, "") for spec in mine]
 
 
-def specs_of(server: str, settings: ServerSettings, listed: "Iterable[ListedTool]") -> list[tuple[ToolSpec, str]]:
+def specs_of(
+    server: str, settings: ServerSettings, listed: "Iterable[ListedTool]"
+) -> list[tuple[ToolSpec, str]]:
     """Specs, each with the name that the server knows the tool by."""
     specs: dict[str, tuple[ToolSpec, str]] = {}
     for tool in sorted(listed, key=lambda tool: tool.name):
@@ -81,18 +104,25 @@ def specs_of(server: str, settings: ServerSettings, listed: "Iterable[ListedTool
             continue
         schema = schema_text(tool.input_schema)
         if len(schema) > SCHEMA_CHARS_MAX:
-            warn(f"the tool {tool.name!r} of the MCP server {server!r} is left out: its schema is too long")
+            warn(
+                f"the tool {tool.name!r} of the MCP server {server!r} is left out: its schema is "
+                "too long"
+            )
             continue
         repeat: Literal["never", "safe"] = "safe" if {tool.name, "*"} & settings.safe else "never"
         spec = ToolSpec(tool_name(server, tool.name), _description(tool), schema, repeat)
         specs.setdefault(spec.name, (spec, tool.name))
     if len(specs) > TOOLS_MAX:
-        warn(f"the MCP server {server!r} has {len(specs)} tools; only the first {TOOLS_MAX} by name are offered")
+        warn(
+            f"the MCP server {server!r} has {len(specs)} tools; only the first {TOOLS_MAX} by "
+            "name are offered"
+        )
     return [specs[name] for name in sorted(specs)][:TOOLS_MAX]
 
 
 def tool_name(server: str, tool: str) -> str:
-    """In letters that every provider takes. A name that must be changed gets a part that no other tool has."""
+    """In letters that every provider takes. A name that must be changed gets a part that no other
+    tool has."""
     plain = f"{server}__{_NOT_NAME.sub('_', tool)}"
     if plain == f"{server}__{tool}" and tool and len(plain) <= NAME_CHARS_MAX:
         return plain
@@ -103,7 +133,9 @@ def tool_name(server: str, tool: str) -> str:
 def schema_text(schema: Mapping[str, Any]) -> str:
     """The same text for the same schema. Every provider wants an object with properties."""
     kept = {key: value for key, value in schema.items() if key != "$schema"}
-    return json.dumps({"properties": {}, **kept, "type": "object"}, sort_keys=True, separators=(",", ":"))
+    return json.dumps(
+        {"properties": {}, **kept, "type": "object"}, sort_keys=True, separators=(",", ":")
+    )
 
 
 def _description(tool: "ListedTool") -> str:
@@ -112,7 +144,8 @@ def _description(tool: "ListedTool") -> str:
 
 
 class RemoteTool:
-    """One tool of a server. `name` is the server's own for it, empty if the server could not be asked."""
+    """One tool of a server. `name` is the server's own for it, empty if the server could not be
+    asked."""
 
     approval: Literal["none", "ask"] = "ask"
 
@@ -132,10 +165,14 @@ class RemoteTool:
             name = self._name or await self._asked_name()
         except ServerFailed as error:
             raise BadArguments(f"not run: {error}") from error
-        return RemoteCall(connection, client, name, asked, self._server.settings.time_limit_s, self._keep)
+        return RemoteCall(
+            connection, client, name, asked, self._server.settings.time_limit_s, self._keep
+        )
 
     async def _asked_name(self) -> str:
-        for spec, name in specs_of(self._server.name, self._server.settings, await self._server.listed()):
+        for spec, name in specs_of(
+            self._server.name, self._server.settings, await self._server.listed()
+        ):
             if spec.name == self.spec.name:
                 return name
         raise BadArguments(f"not run: the MCP server {self._server.name!r} no longer has this tool")
@@ -166,11 +203,17 @@ class RemoteCall:
         if self._connection.lost.is_set():
             return Failed((Text("not run: the MCP server ended before the call was sent"),))
         call = asyncio.create_task(self._client.session.call_tool(self._name, self._arguments))
-        signs = [asyncio.create_task(event.wait()) for event in (self._stopped, self._connection.lost)]
+        signs = [
+            asyncio.create_task(event.wait()) for event in (self._stopped, self._connection.lost)
+        ]
         try:
-            await asyncio.wait({call, *signs}, timeout=self._time_limit_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {call, *signs}, timeout=self._time_limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if not call.done() and self._connection.lost.is_set():
-                await asyncio.wait({call}, timeout=0.2)  # An answer that came before the end may be on its way.
+                await asyncio.wait(
+                    {call}, timeout=0.2
+                )  # An answer that came before the end may be on its way.
             if call.done() and not call.cancelled():
                 return await self._outcome(call)
             return self._unanswered()
@@ -188,7 +231,9 @@ class RemoteCall:
         if self._connection.lost.is_set():
             return Unknown((Text("[the MCP server ended before it answered]"),))
         limit = f"{self._time_limit_s:g} s"
-        return Unknown((Text(f"[no answer within {limit}; the MCP server was told to cancel the call]"),))
+        return Unknown(
+            (Text(f"[no answer within {limit}; the MCP server was told to cancel the call]"),)
+        )
 
     async def _outcome(self, call: "asyncio.Task[CallToolResult]") -> Outcome:
         from mcp.shared.exceptions import MCPError
@@ -197,15 +242,31 @@ class RemoteCall:
         try:
             result = call.result()
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or error.message in ("Session terminated", _ERROR_STATUS):
+            if error.code == CONNECTION_CLOSED or error.message in (
+                "Session terminated",
+                _ERROR_STATUS,
+            ):
                 await self._connection.close()
             if self._stopped.is_set():
                 return Interrupted((Text("[stopped]"),))
-            if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR) or error.message == _ERROR_STATUS:
+            if (
+                error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR)
+                or error.message == _ERROR_STATUS
+            ):
                 return Unknown((Text(f"[the MCP server did not answer: {_cut(error.message)}]"),))
             return Failed((Text(_cut(error.message) or f"error {error.code}"),))
-        except (RuntimeError, ValueError) as error:  # An answer that is not as the protocol or the tool's schema says.
-            return Failed((Text(f"the call was carried out, but its answer cannot be used: {_cut(str(error))}"),))
+        except (
+            RuntimeError,
+            ValueError,
+        ) as error:  # An answer that is not as the protocol or the tool's schema says.
+            return Failed(
+                (
+                    Text(
+                        "the call was carried out, but its answer cannot be used: "
+                        f"{_cut(str(error))}"
+                    ),
+                )
+            )
         parts = await self._parts(result)
         return Failed(parts) if result.is_error else Returned(parts)
 
@@ -220,12 +281,17 @@ class RemoteCall:
             else:
                 others.append(said)
         if len(result.content) > BLOCKS_MAX:
-            texts.append(f"[{len(result.content) - BLOCKS_MAX} more parts of the answer were dropped]")
+            texts.append(
+                f"[{len(result.content) - BLOCKS_MAX} more parts of the answer were dropped]"
+            )
         if not texts and not others and result.structured_content is not None:
             texts.append(json.dumps(result.structured_content, ensure_ascii=False))
         text = "\n".join(part for part in texts if part)
         if len(text) > TEXT_CHARS_MAX:
-            text = f"{text[:TEXT_CHARS_MAX]}\n[{len(text) - TEXT_CHARS_MAX} more characters were dropped]"
+            text = (
+                f"{text[:TEXT_CHARS_MAX]}\n[{len(text) - TEXT_CHARS_MAX} more characters were "
+                "dropped]"
+            )
         return ((Text(text),) if text else ()) + tuple(others)
 
     async def _block(self, block: Any) -> str | Image | File:
@@ -240,7 +306,9 @@ class RemoteCall:
                 resource = block.resource
                 if getattr(resource, "text", None) is not None:
                     return f"[resource {resource.uri}]\n{resource.text}"
-                return await self._bytes(resource.blob, resource.mime_type or "application/octet-stream", resource.uri)
+                return await self._bytes(
+                    resource.blob, resource.mime_type or "application/octet-stream", resource.uri
+                )
             case kind:
                 return f"[a part of kind {str(kind)[:40]} is not shown]"
 
@@ -250,7 +318,10 @@ class RemoteCall:
         except (NotBase64, ValueError):
             return f"[{media_type} that is not base64 was dropped]"
         if not data or len(data) > BINARY_BYTES_MAX:
-            return f"[{media_type} of {len(data)} bytes was dropped: it has none, or more than {BINARY_BYTES_MAX}]"
+            return (
+                f"[{media_type} of {len(data)} bytes was dropped: it has none, or more than "
+                f"{BINARY_BYTES_MAX}]"
+            )
         part = Image if media_type.startswith("image/") else File
         return part(await self._keep(data), media_type[:100], len(data), str(name)[:500])
 

@@ -1,7 +1,9 @@
-"""Output that is too long for a request: stored whole, once, under its hash; a model is told its head and its tail.
+"""Output that is too long for a request: stored whole, once, under its hash; a model is told its
+head and its tail.
 
-The fact names the payload and repeats none of it, so that the same output stored a thousand times costs one copy. Head
-and tail are cut when a request is built. The cut depends on the bytes alone, so every process builds the same.
+The fact names the payload and repeats none of it, so that the same output stored a thousand times
+costs one copy. Head and tail are cut when a request is built. The cut depends on the bytes alone,
+so every process builds the same.
 """
 
 import re
@@ -55,7 +57,7 @@ def to_text(payload: bytes) -> str:
         return payload.decode("utf-8", "replace")
 
 
-# --- storing ------------------------------------------------------------------------------------------------------
+# --- storing --------------------------------------------------------------------------------------
 
 
 class KeepingTool:
@@ -103,13 +105,15 @@ def _is_short(part: Content, chars_max: int) -> bool:
     return not isinstance(part, Text) or len(part.text) <= chars_max
 
 
-# --- what a model is told -------------------------------------------------------------------------------------------
+# --- what a model is told -------------------------------------------------------------------------
 
 
 def outputs_of(entries: Iterable[Entry]) -> set[Hash]:
     """The payloads that stand for the output of tools."""
     settled = (entry for entry in entries if isinstance(entry, Settled))
-    return {part.hash for entry in settled for part in outcome_parts(entry.outcome) if _is_output(part)}
+    return {
+        part.hash for entry in settled for part in outcome_parts(entry.outcome) if _is_output(part)
+    }
 
 
 def _is_output(part: Content) -> TypeGuard[File]:
@@ -120,7 +124,9 @@ def excerpted(request: Request, excerpts: Mapping[Hash, str]) -> Request:
     """The request with an excerpt in the place of each output that lies in a payload."""
     if not excerpts:
         return request
-    return replace(request, entries=tuple(_with_excerpt(entry, excerpts) for entry in request.entries))
+    return replace(
+        request, entries=tuple(_with_excerpt(entry, excerpts) for entry in request.entries)
+    )
 
 
 def _with_excerpt(entry: Entry, excerpts: Mapping[Hash, str]) -> Entry:
@@ -129,7 +135,10 @@ def _with_excerpt(entry: Entry, excerpts: Mapping[Hash, str]) -> Entry:
     parts = entry.outcome.parts
     if not any(_is_output(part) for part in parts):
         return entry
-    shown = (Text(excerpts[part.hash]) if _is_output(part) and part.hash in excerpts else part for part in parts)
+    shown = (
+        Text(excerpts[part.hash]) if _is_output(part) and part.hash in excerpts else part
+        for part in parts
+    )
     return replace(entry, outcome=replace(entry.outcome, parts=tuple(shown)))
 
 
@@ -156,11 +165,12 @@ def _from_line_start(text: str) -> str:
     return text if at < 0 else text[at + 1 :]
 
 
-# --- what a person is shown ---------------------------------------------------------------------------------------
+# --- what a person is shown -----------------------------------------------------------------------
 
 
 async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[bytes]]) -> None:
-    """Put outputs that lie in payloads back into the messages, whole, as far as they fit; else say where they are."""
+    """Put outputs that lie in payloads back into the messages, whole, as far as they fit; else say
+    where they are."""
     room = SHOWN_BYTES_MAX
     for message in messages:
         if message.role != "tool" or not any(_is_output(part) for part in message.parts):
@@ -173,16 +183,21 @@ async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[by
                 room -= part.size
                 parts.append(Text(to_text(await get(part.hash))))
             else:
-                parts.append(Text(f"[{part.size} bytes of output, stored as {part.hash}, are not shown here]"))
+                parts.append(
+                    Text(
+                        f"[{part.size} bytes of output, stored as {part.hash}, are not shown here]"
+                    )
+                )
         message.parts = tuple(parts)
 
 
-# --- reading it back ------------------------------------------------------------------------------------------------
+# --- reading it back ------------------------------------------------------------------------------
 
 READ_OUTPUT_SPEC = ToolSpec(
     name="read_output",
     description=(
-        "Read a part of a tool's output in this session that was too long to be shown whole. The last line in "
+        "Read a part of a tool's output in this session that was too long to be shown whole. The "
+        "last line in "
         "brackets says which characters these are."
     ),
     schema=(
@@ -232,7 +247,10 @@ class ReadOutput:
         wanted = output.strip().lower()
         number = int(wanted) if wanted.isdecimal() and len(wanted) < PREFIX_CHARS_MIN else None
         if number is None and _HEX.fullmatch(wanted) is None:
-            raise Unusable(f"`output` must be {PREFIX_CHARS_MIN} or more characters of a hash, or a message's number")
+            raise Unusable(
+                f"`output` must be {PREFIX_CHARS_MIN} or more characters of a hash, or a "
+                "message's number"
+            )
         found: set[Hash] = set()
         after = 0
         while (page := await self._store.read(self._session, after, _PAGE)) and after < FACTS_MAX:
@@ -245,12 +263,17 @@ class ReadOutput:
 
 
 def _named(record: Record, number: int | None, prefix: str) -> Iterable[Hash]:
-    """The outputs in a fact that are meant by a message's number, or else by the beginning of a hash."""
+    """The outputs in a fact that are meant by a message's number, or else by the beginning of a
+    hash."""
     fact = record.fact
     if not isinstance(fact, ToolSettled):
         return
     for part in outcome_parts(fact.outcome):
         if _is_output(part):
-            meant = part.hash.startswith(prefix) if number is None else number in (fact.started, record.seq)
+            meant = (
+                part.hash.startswith(prefix)
+                if number is None
+                else number in (fact.started, record.seq)
+            )
             if meant:
                 yield part.hash

@@ -28,8 +28,8 @@ class BadArguments(Exception):
 
 
 class Workspace(Struct, frozen=True):
-    """Where tools work, and their bounds. Output is shown as it comes up to `output_chars_max`, and kept up to
-    `kept_chars_max`."""
+    """Where tools work, and their bounds. Output is shown as it comes up to `output_chars_max`, and
+    kept up to `kept_chars_max`."""
 
     folder: Path
     time_limit_s: float = 120.0
@@ -41,14 +41,16 @@ class Workspace(Struct, frozen=True):
 
 
 class Prepared(Protocol):
-    """A call that is ready to run. `group` is the process group that must be ended if we die meanwhile."""
+    """A call that is ready to run. `group` is the process group that must be ended if we die
+    meanwhile."""
 
     group: int | None
 
     async def run(self, output: Output) -> Outcome: ...
 
     async def stop(self) -> None:
-        """End it at once, with its whole process group. `run` then returns what there was as `Interrupted`."""
+        """End it at once, with its whole process group. `run` then returns what there was as
+        `Interrupted`."""
         ...
 
 

@@ -30,18 +30,22 @@ class Bounds(Struct, frozen=True):
     file_mb: int = 0
 
     def as_shell(self) -> str:
-        """Statements of sh that set the limits, hard and soft. One that the system does not know ends the shell."""
+        """Statements of sh that set the limits, hard and soft. One that the system does not know
+        ends the shell."""
         limits = (
             ("t", self.cpu_s),
             ("v", self.memory_mb * 1024),
             ("n", self.open_files),
             ("f", self.file_mb * 1024 * 1024 // _BLOCK_BYTES),
         )
-        return "".join(f"ulimit -{letter} {value} || exit 125; " for letter, value in limits if value)
+        return "".join(
+            f"ulimit -{letter} {value} || exit 125; " for letter, value in limits if value
+        )
 
 
 class Sandbox(Struct, frozen=True):
-    """`hidden` are folders that a command must not see; no file tool touches them, whatever the kind."""
+    """`hidden` are folders that a command must not see; no file tool touches them, whatever the
+    kind."""
 
     kind: Literal["none", "bwrap"] = "none"
     network: bool = False
@@ -58,10 +62,20 @@ class Sandbox(Struct, frozen=True):
         root = folder.resolve()
         inside = str(root)
         hidden = [path.resolve() for path in self.hidden if path.exists()]
-        wrapped = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/"]
+        wrapped = [
+            "bwrap",
+            "--die-with-parent",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--ro-bind",
+            "/",
+            "/",
+        ]
         wrapped += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 it is the command's own
         wrapped += [*_covered(hidden), "--bind", inside, inside]
-        wrapped += _covered([path for path in hidden if path.is_relative_to(root)])  # what is bound uncovers it
+        wrapped += _covered(
+            [path for path in hidden if path.is_relative_to(root)]
+        )  # what is bound uncovers it
         wrapped += ["--chdir", inside]
         if not self.network:
             wrapped.append("--unshare-net")

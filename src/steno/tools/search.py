@@ -1,10 +1,13 @@
-"""The tool `search_sessions`: what was said before, by people and by the assistant, in this and other sessions.
+"""The tool `search_sessions`: what was said before, by people and by the assistant, in this and
+other sessions.
 
 What must be true:
 
-- Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A message that was
+- Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A
+message that was
   hidden or redacted is not found.
-- Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat sees itself. A
+- Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat
+sees itself. A
   helper sees and is seen as the session that delegated to it: nobody gets at more by delegating.
 - The scan is bounded in time, sessions and results, and says what it left out.
 """
@@ -16,7 +19,14 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from steno.journal.facts import InputAdmitted, MessageHidden, Record, SessionStarted, StepSealed, ToolSpec
+from steno.journal.facts import (
+    InputAdmitted,
+    MessageHidden,
+    Record,
+    SessionStarted,
+    StepSealed,
+    ToolSpec,
+)
 from steno.journal.parts import Seq, text_of
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed
@@ -40,8 +50,10 @@ _LIST_PAGE = 200
 SEARCH_SPEC = ToolSpec(
     name="search_sessions",
     description=(
-        "Find what was said in earlier sessions, and in this one, by the user or by you. Looks for the text as it is, "
-        "in any case. The latest sessions come first. The last line in brackets says what was left out."
+        "Find what was said in earlier sessions, and in this one, by the user or by you. Looks "
+        "for the text as it is, "
+        "in any case. The latest sessions come first. The last line in brackets says what was "
+        "left out."
     ),
     schema=(
         '{"type":"object","properties":{'
@@ -80,8 +92,8 @@ class Hit(Struct, frozen=True):
 
 
 class Found(Struct):
-    """`unseen` counts matches that were not kept, `foreign` sessions that are not the caller's to see. `ended` says why
-    the scan stopped before the end, if it did."""
+    """`unseen` counts matches that were not kept, `foreign` sessions that are not the caller's to
+    see. `ended` says why the scan stopped before the end, if it did."""
 
     hits: list[Hit] = []
     sessions: int = 0
@@ -116,7 +128,9 @@ class SearchSessions:
             if not await self._may_see(own, listed):
                 found.foreign += 1
             elif time.monotonic() > deadline:
-                found.ended = f"older sessions were not looked at: {self._time_limit_s:g} s were over"
+                found.ended = (
+                    f"older sessions were not looked at: {self._time_limit_s:g} s were over"
+                )
                 break
             elif found.sessions == SESSIONS_MAX:
                 found.ended = f"sessions before the latest {SESSIONS_MAX} were not looked at"
@@ -190,7 +204,12 @@ class SearchSessions:
 
 
 def _hit(
-    listed: Listed, record: Record, seq: Seq, role: Literal["user", "assistant"], text: str, wanted: str
+    listed: Listed,
+    record: Record,
+    seq: Seq,
+    role: Literal["user", "assistant"],
+    text: str,
+    wanted: str,
 ) -> list[Hit]:
     at = text.casefold().find(wanted)
     if at < 0:
@@ -206,8 +225,14 @@ def worded(found: Found, query: str, own: str) -> str:
     for hit in found.hits:
         day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).strftime("%Y-%m-%d")
         here = ", this session" if hit.session == own else ""
-        lines.append(f"{hit.session} message {hit.seq} ({day}, {hit.role}{here}) {hit.title!r}\n  {hit.text}")
-    count = f"{len(found.hits)} of {len(found.hits) + found.unseen}" if found.unseen else str(len(found.hits))
+        lines.append(
+            f"{hit.session} message {hit.seq} ({day}, {hit.role}{here}) {hit.title!r}\n  {hit.text}"
+        )
+    count = (
+        f"{len(found.hits)} of {len(found.hits) + found.unseen}"
+        if found.unseen
+        else str(len(found.hits))
+    )
     about = [f"{count} messages with {query!r} in {found.sessions} sessions"]
     if found.foreign:
         about.append(f"{found.foreign} sessions of other platforms are not searched from here")

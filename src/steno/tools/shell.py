@@ -2,12 +2,14 @@
 
 What must be true:
 
-- The command does not begin before `run`. Until then a gate stands in its place: a shell that waits for one line on
-  its standard input. We alone hold the other end, so if we die the gate reads the end of file and just exits.
-- The outcome's text begins with exactly what went through `output`; lines in brackets at its end are ours.
-- Nothing is read ahead: while `output` waits, the pipe fills up and the command waits too.
-- Nothing in the group outlives the call. What must go on says so, with setsid.
-- The first process is not reaped before the last signal is sent: until then its number cannot be given away.
+- The command does not begin before `run`. Until then a gate stands in its place: a shell that waits
+for one line on
+  its standard input. We alone hold the other end, so if we die the gate reads the end of file and
+  just exits.
+- The outcome's text begins with exactly what went through `output`; lines in brackets at its end
+are ours. - Nothing is read ahead: while `output` waits, the pipe fills up and the command waits
+too. - Nothing in the group outlives the call. What must go on says so, with setsid. - The first
+process is not reaped before the last signal is sent: until then its number cannot be given away.
 """
 
 import asyncio
@@ -29,9 +31,12 @@ from steno.tools.protocol import BadArguments, Output, Workspace
 SHELL_SPEC = ToolSpec(
     name="shell",
     description=(
-        "Run a command with /bin/sh in the workspace folder and return its output (standard output and error). "
-        "There is no standard input and no terminal. Each call is a fresh shell. Processes left in the background are "
-        "ended when the command ends; start one with setsid, its output redirected, to leave it running."
+        "Run a command with /bin/sh in the workspace folder and return its output (standard "
+        "output and error). "
+        "There is no standard input and no terminal. Each call is a fresh shell. Processes left "
+        "in the background are "
+        "ended when the command ends; start one with setsid, its output redirected, to leave it "
+        "running."
     ),
     schema=(
         '{"type":"object","properties":{'
@@ -78,14 +83,16 @@ class Shell:
             raise BadArguments("`command` contains a NUL character, which no shell can take")
         if len(asked.command.encode()) > _COMMAND_BYTES_MAX:
             raise BadArguments(
-                f"`command` is longer than {_COMMAND_BYTES_MAX} bytes; write a script to a file and run that"
+                f"`command` is longer than {_COMMAND_BYTES_MAX} bytes; write a script to a file "
+                "and run that"
             )
         gate = spawn_gate(asked.command, self._workspace)
         return ShellCall(gate, asked.timeout_s or limit_s, self._workspace)
 
 
 class Gate(Struct, frozen=True):
-    """A process that waits to become the command. `go` is our end of its input, `said` of its output."""
+    """A process that waits to become the command. `go` is our end of its input, `said` of its
+    output."""
 
     process: subprocess.Popen[bytes]
     go: IO[bytes]
@@ -93,7 +100,8 @@ class Gate(Struct, frozen=True):
 
 
 def spawn_gate(command: str, workspace: Workspace) -> Gate:
-    """In a group of its own. Our ends of the pipes are close-on-exec: no other child of ours holds them."""
+    """In a group of its own. Our ends of the pipes are close-on-exec: no other child of ours holds
+    them."""
     gate = ["/bin/sh", "-c", workspace.bounds.as_shell() + _GATE, "sh", command]
     try:
         process = subprocess.Popen(  # noqa: S603 running what the model asks for is the tool; a person approves it
@@ -103,7 +111,8 @@ def spawn_gate(command: str, workspace: Workspace) -> Gate:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=workspace.folder,
-            env=workspace.scrub.clean(os.environ) | {"TERM": "dumb", groups.MARK: groups.mark(None)},
+            env=workspace.scrub.clean(os.environ)
+            | {"TERM": "dumb", groups.MARK: groups.mark(None)},
             start_new_session=True,
         )
     except OSError as error:
@@ -137,7 +146,9 @@ class ShellCall:
         pumping = asyncio.create_task(pump.drain())
         try:
             self._open_gate()
-            in_time = await groups.until(lambda: self._has_exited() or _broke_off(pumping), self._time_limit_s)
+            in_time = await groups.until(
+                lambda: self._has_exited() or _broke_off(pumping), self._time_limit_s
+            )
             if _broke_off(pumping):
                 pumping.result()
             left = await self._end_rest(pumping, in_time)
@@ -166,7 +177,9 @@ class ShellCall:
         """End what still runs in the group; how many processes that were."""
         if in_time:
             await asyncio.wait({pumping}, timeout=_LINGER_S)
-            if self._workspace.sandbox.kind != "none":  # Its own processes end a moment after the command.
+            if (
+                self._workspace.sandbox.kind != "none"
+            ):  # Its own processes end a moment after the command.
                 await groups.until(lambda: not groups.members(self._process.pid), _LINGER_S)
         left = len(groups.members(self._process.pid))
         if left or not pumping.done():
@@ -209,7 +222,9 @@ class ShellCall:
         if in_time and left:
             lines.append(f"[processes left in the background were ended: {left}]")
         if not pump.at_end:
-            lines.append("[the output ends here, though a process that left the group still has it open]")
+            lines.append(
+                "[the output ends here, though a process that left the group still has it open]"
+            )
         if not in_time:
             lines.append(f"[ended: the time limit of {self._time_limit_s:g} s was reached]")
             return Failed(self._parts(pump.said, lines))
@@ -219,8 +234,8 @@ class ShellCall:
         return Failed(self._parts(pump.said, lines))
 
     def _parts(self, said: str, lines: list[str]) -> tuple[Content, ...]:
-        """What it said, with our lines after it: in one text, unless it is too long to be told whole. No part stands
-        for no text: providers refuse empty ones."""
+        """What it said, with our lines after it: in one text, unless it is too long to be told
+        whole. No part stands for no text: providers refuse empty ones."""
         between = "\n" if lines and said and not said.endswith("\n") else ""
         after = between + "\n".join(lines)
         if len(said) > self._workspace.output_chars_max:
@@ -229,8 +244,8 @@ class ShellCall:
 
 
 class Pump:
-    """Carries the text of a pipe to `output`, up to a bound, and keeps it up to another; the rest is counted and
-    dropped."""
+    """Carries the text of a pipe to `output`, up to a bound, and keeps it up to another; the rest
+    is counted and dropped."""
 
     def __init__(self, pipe: int, output: Output, shown_max: int, kept_max: int) -> None:
         os.set_blocking(pipe, False)
@@ -267,7 +282,8 @@ class Pump:
         self._room -= len(piece)
         self.dropped += len(text) - len(kept)
         if kept:
-            # Kept first: a piece that `output` was given counts as shown, whatever becomes of the wait.
+            # Kept first: a piece that `output` was given counts as shown, whatever becomes of the
+            # wait.
             self._pieces.append(kept)
         if piece:
             await self._output(piece)

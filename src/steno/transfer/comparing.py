@@ -1,4 +1,5 @@
-"""Whether a store has the session of a file already. The file is read to its end in any case: a damaged one says so."""
+"""Whether a store has the session of a file already. The file is read to its end in any case: a
+damaged one says so."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,23 +16,29 @@ PAGE = 100
 
 
 async def facts_since(store: Store, incoming: Incoming) -> Seq:
-    """How many facts the session has here beyond those in the file. `OtherContent` if they are not the same up to
-    there."""
+    """How many facts the session has here beyond those in the file. `OtherContent` if they are not
+    the same up to there."""
     session = incoming.header.session
     glance = await store.glance(session)
     origin = glance.row.forked_from
     same = incoming.header.base == (0 if origin is None else origin.seq)
     after, drafts = 0, list[Draft]()
-    carried = (one for one in incoming.carried() if not isinstance(one, Payload))  # the same hash is the same payload
+    carried = (
+        one for one in incoming.carried() if not isinstance(one, Payload)
+    )  # the same hash is the same payload
     while some := await asyncio.to_thread(_take, carried):
         records = [one for one in some if isinstance(one, Record)]
         drafts += [one for one in some if isinstance(one, Draft)]
         same = same and await _has(store, session, after, records)
         after = records[-1].seq if records else after
     if after == glance.head:
-        same = same and {(one.stream, one.text) for one in drafts} == {(one.stream, one.text) for one in glance.drafts}
+        same = same and {(one.stream, one.text) for one in drafts} == {
+            (one.stream, one.text) for one in glance.drafts
+        }
     if not same:
-        raise OtherContent(f"there is a session {session!r} already, and it is another one; nothing was changed")
+        raise OtherContent(
+            f"there is a session {session!r} already, and it is another one; nothing was changed"
+        )
     return glance.head - after
 
 

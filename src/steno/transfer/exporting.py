@@ -1,8 +1,9 @@
 """A session as the lines of a file, page by page, of one moment.
 
-Facts up to the head of that moment, and the text that was being streamed then: a session that is being run is exported
-as if its process had been killed, with every character that was shown. Text can be removed from facts while they are
-read. So they are read twice and must be the same: whoever redacts before the second time finds no export with the text.
+Facts up to the head of that moment, and the text that was being streamed then: a session that is
+being run is exported as if its process had been killed, with every character that was shown. Text
+can be removed from facts while they are read. So they are read twice and must be the same: whoever
+redacts before the second time finds no export with the text.
 """
 
 import hashlib
@@ -35,12 +36,18 @@ async def export(store: Store, session: str) -> AsyncIterator[bytes]:
     async for line in _lines(store, session):
         written = to_bytes(line)
         if len(written) > LINE_BYTES_MAX:
-            raise TransferError(f"session {session!r} has a payload that is too large to be imported again")
+            raise TransferError(
+                f"session {session!r} has a payload that is too large to be imported again"
+            )
         whole.update(written)
         if not isinstance(line, Header):
             counts[str(line.__struct_config__.tag)] += 1
         yield written
-    yield to_bytes(EndLine(counts["payload"], counts["fact"], counts["draft"], counts["key"], whole.hexdigest()))
+    yield to_bytes(
+        EndLine(
+            counts["payload"], counts["fact"], counts["draft"], counts["key"], whole.hexdigest()
+        )
+    )
 
 
 async def _lines(store: Store, session: str) -> AsyncIterator[AnyLine]:
@@ -80,7 +87,9 @@ async def _check_unchanged(store: Store, session: str, glance: Glance, read: byt
 
 
 def _changed(session: str) -> ChangedMeanwhile:
-    return ChangedMeanwhile(f"text was removed from session {session!r} while it was exported; try again")
+    return ChangedMeanwhile(
+        f"text was removed from session {session!r} while it was exported; try again"
+    )
 
 
 async def _records(store: Store, session: str, upto: Seq) -> AsyncIterator[Record]:

@@ -13,7 +13,8 @@ from steno.transfer import FileExists
 
 @contextlib.contextmanager
 def written_whole(to: Path, overwrite: bool) -> Iterator[BinaryIO]:
-    """A file that gets its name when everything was written to it. A kill leaves a file with another name beside it."""
+    """A file that gets its name when everything was written to it. A kill leaves a file with
+    another name beside it."""
     _check(to, overwrite)
     handle, partial = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".partial", dir=to.parent)
     try:

@@ -1,5 +1,6 @@
-"""A file as a session that can be brought into a store. Nothing in it is trusted: a line that is not ours, a payload
-that does not match its hash, a count or a sum that differs end the reading, with the number of the line.
+"""A file as a session that can be brought into a store. Nothing in it is trusted: a line that is
+not ours, a payload that does not match its hash, a count or a sum that differs end the reading,
+with the number of the line.
 """
 
 import hashlib
@@ -39,7 +40,8 @@ class Incoming:
         self.header = self._header()
 
     def carried(self) -> Iterator[Carried]:
-        """What the session is made of. Only who reads to the end knows that all of it is as it was written."""
+        """What the session is made of. Only who reads to the end knows that all of it is as it was
+        written."""
         while True:
             raw = self._raw()
             line = self._line(raw)
@@ -60,7 +62,8 @@ class Incoming:
             raise NotAnExport("it is not a session that steno has exported; nothing was stored")
         if header.version != VERSION:
             raise FileTooNew(
-                f"a newer steno wrote it (format {header.version}, this one knows {VERSION}); upgrade steno"
+                f"a newer steno wrote it (format {header.version}, this one knows {VERSION}); "
+                "upgrade steno"
             )
         return header
 
@@ -112,16 +115,20 @@ class Incoming:
 
 
 def permitting_nothing(carried: Iterator[Carried]) -> Iterator[Carried]:
-    """The same, refused at its end if it would let calls run here that nobody here has allowed: by a rule of the
-    session, or because a call that has not begun was allowed where the session was."""
+    """The same, refused at its end if it would let calls run here that nobody here has allowed: by
+    a rule of the session, or because a call that has not begun was allowed where the session
+    was."""
     state = State()
     for one in carried:
-        if isinstance(one, Record) and not isinstance(one.fact, InputAdmitted):  # however many wait, none is held
+        if isinstance(one, Record) and not isinstance(
+            one.fact, InputAdmitted
+        ):  # however many wait, none is held
             state.apply(one)
         yield one
     if permitted := permissions(state):
         raise Permits(
-            f"the session lets calls run unasked: {', '.join(permitted)}; import --trust FILE takes it as it is, if it "
+            f"the session lets calls run unasked: {', '.join(permitted)}; import --trust FILE "
+            "takes it as it is, if it "
             "comes from somebody you trust; nothing was stored"
         )
 

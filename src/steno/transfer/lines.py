@@ -1,9 +1,11 @@
-"""The lines of an exported session, and their bytes. docs/reference/journal-format.md describes them for other readers.
+"""The lines of an exported session, and their bytes. docs/reference/journal-format.md describes
+them for other readers.
 
     header · payloads and facts · drafts · keys · end
 
-A line is one JSON object. The end counts what came and has the SHA-256 of all bytes before it, so a file that was cut
-or altered is told from a whole one. The same session gives the same bytes, whichever store it lies in.
+A line is one JSON object. The end counts what came and has the SHA-256 of all bytes before it, so a
+file that was cut or altered is told from a whole one. The same session gives the same bytes,
+whichever store it lies in.
 """
 
 import msgspec

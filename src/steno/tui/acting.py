@@ -1,4 +1,5 @@
-"""What a person does in the chat, beyond typing: each command, and what can be done with a message."""
+"""What a person does in the chat, beyond typing: each command, and what can be done with a
+message."""
 
 import asyncio
 import contextlib
@@ -33,13 +34,16 @@ class Acts:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
         self._in_order = asyncio.Lock()
-        """What is said, and another session to say it in, come one after the other, however fast somebody types."""
+        """What is said, and another session to say it in, come one after the other, however fast
+        somebody types."""
 
     async def command(self, name: str, typed: str) -> None:
         chat, rest = self._chat, typed.strip()
         match name:
             case "help":
-                await chat.push_screen(Help(PALETTES[chat.shade], telling.about_model(chat.model, chat.wiring)))
+                await chat.push_screen(
+                    Help(PALETTES[chat.shade], telling.about_model(chat.model, chat.wiring))
+                )
             case "new":
                 await self.new()
             case "sessions":
@@ -53,7 +57,9 @@ class Acts:
             case "detach":
                 self.detach()
             case "theme":
-                chat.restyle("light" if rest == "light" or (not rest and chat.shade == "dark") else "dark")
+                chat.restyle(
+                    "light" if rest == "light" or (not rest and chat.shade == "dark") else "dark"
+                )
             case "copy":
                 self.copy_last()
             case "plain":
@@ -81,7 +87,10 @@ class Acts:
                     self._chat.tell("nothing runs")
             case "undo":
                 _, at = await edits.undo(session)
-                self._chat.tell(f"undone: the model is not told the last turn any more. /redo takes that back ({at})")
+                self._chat.tell(
+                    "undone: the model is not told the last turn any more. /redo takes that back "
+                    f"({at})"
+                )
             case "redo":
                 await self.redo(session)
             case "rewind":
@@ -98,7 +107,9 @@ class Acts:
                 await edits.set_goal(session, rest or self._needs("goal TEXT"))
                 self._chat.tell(f"the goal of this session: {rest}")
             case "rename":
-                await edits.rename(session, rest or await self._title(session) or self._needs("rename TITLE"))
+                await edits.rename(
+                    session, rest or await self._title(session) or self._needs("rename TITLE")
+                )
             case "delete":
                 await self.delete(session)
             case _:
@@ -115,7 +126,11 @@ class Acts:
             chat.begin()
             owner = chat.watched.owner
             for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, owner):
-                chat.tell(text, tone, while_run_by=None if owner is None or telling.is_ours(owner) else owner)
+                chat.tell(
+                    text,
+                    tone,
+                    while_run_by=None if owner is None or telling.is_ours(owner) else owner,
+                )
 
     async def new(self) -> None:
         async with self._in_order:
@@ -123,7 +138,8 @@ class Acts:
             self._chat.welcome()
 
     async def _look_away(self) -> None:
-        """A turn that runs here goes on only while its session is shown, so that nobody stops one without seeing it."""
+        """A turn that runs here goes on only while its session is shown, so that nobody stops one
+        without seeing it."""
         chat = self._chat
         if chat.watched.runs_here():
             raise Misused("a turn runs here; stop it with Ctrl-C, or wait for it")
@@ -134,7 +150,11 @@ class Acts:
             await chat.let_go("replaced", before)
 
     async def sessions(self) -> None:
-        acts = {"f2": ("rename", "rename"), "delete": ("delete", "delete"), "ctrl+n": ("new", "new")}
+        acts = {
+            "f2": ("rename", "rename"),
+            "delete": ("delete", "delete"),
+            "ctrl+n": ("new", "new"),
+        }
         while True:
             first, later = await self._listed()
             done = await self._chat.ask(Finder("Sessions", first, acts, later=later))
@@ -172,7 +192,10 @@ class Acts:
     async def delete(self, session: str) -> None:
         tail = await self._chat.service.views.end(session, 1)
         question = f"Delete “{one_line(tail.row.title, 60) or session}” for good?"
-        detail = f"{tail.row.messages} messages. This cannot be taken back. A turn that runs in it is stopped."
+        detail = (
+            f"{tail.row.messages} messages. This cannot be taken back. A turn that runs in it is "
+            "stopped."
+        )
         if not await self._chat.ask(Sure(question, detail)):
             self._chat.tell("nothing was deleted")
             return
@@ -197,7 +220,9 @@ class Acts:
         attached, chat.attached = chat.attached, []
         try:
             await self._use_wanted()
-            chat.wiring.check(ContextSet(chat.watched.row.model or chat.model))  # refused before anything is stored
+            chat.wiring.check(
+                ContextSet(chat.watched.row.model or chat.model)
+            )  # refused before anything is stored
             await chat.watched.say(text, mode, chat.model, attached)
         except BaseException:
             chat.attached = attached
@@ -205,15 +230,18 @@ class Acts:
             raise
 
     async def _use_wanted(self) -> None:
-        """Who the chat was started with answers from the first input on. While somebody runs the session, the model
-        that it has goes on."""
+        """Who the chat was started with answers from the first input on. While somebody runs the
+        session, the model that it has goes on."""
         chat = self._chat
         model = None if chat.wanted is None else chat.wanted.instead_of(chat.watched.row.model)
         if chat.watched.id is not None and model is not None:
             try:
                 await chat.service.edits.choose_model(chat.watched.id, model)
             except SessionBusy:
-                chat.tell(f"the session is in use, so its own model answers this; then /model {model}", "warn")
+                chat.tell(
+                    f"the session is in use, so its own model answers this; then /model {model}",
+                    "warn",
+                )
         chat.wanted = None
 
     async def take_back(self) -> None:
@@ -228,7 +256,9 @@ class Acts:
             return
         self._chat.query_one(Composer).put_back(waiting[-1].text)
         if waiting[-1].files:
-            self._chat.tell(f"taken back without {', '.join(waiting[-1].files)}: /attach it again", "warn")
+            self._chat.tell(
+                f"taken back without {', '.join(waiting[-1].files)}: /attach it again", "warn"
+            )
 
     async def go_on(self, session: str) -> None:
         """Take up what was cut off; else run what waits."""
@@ -265,7 +295,10 @@ class Acts:
             case "nothing":
                 chat.tell("there is nothing to summarise yet")
             case _:
-                chat.tell(f"no summary was made: {came.detail or 'nobody said why'}; nothing was changed", "warn")
+                chat.tell(
+                    f"no summary was made: {came.detail or 'nobody said why'}; nothing was changed",
+                    "warn",
+                )
 
     # --- editing
 
@@ -279,7 +312,10 @@ class Acts:
     async def fork(self, session: str, at: Seq) -> None:
         fork = await self._chat.service.edits.fork(session, at)
         await self.open(fork)
-        self._chat.tell(f"a session of its own, from message {at} on; the other one is as it was: /resume {session}")
+        self._chat.tell(
+            f"a session of its own, from message {at} on; the other one is as it was: /resume "
+            f"{session}"
+        )
 
     async def memory(self, session: str) -> None:
         context = (await self._chat.service.views.view(session)).state.context
@@ -309,7 +345,10 @@ class Acts:
                 await self.fork(session, block.seq)
             case "rewind":
                 question = "Rewind to this message?"
-                detail = "The model is told nothing that comes after it. You still read it; /redo takes it back."
+                detail = (
+                    "The model is told nothing that comes after it. You still read it; /redo "
+                    "takes it back."
+                )
                 if await self._chat.ask(Sure(question, detail)):
                     await self._chat.service.edits.rewind(session, block.seq)
             case "hide":
@@ -319,7 +358,10 @@ class Acts:
         chat = self._chat
         if not spec:
             known = await self._known_models()
-            rows = [Row(one, one, one.lower(), ("(now)" if one == self._now() else "",)) for one in known]
+            rows = [
+                Row(one, one, one.lower(), ("(now)" if one == self._now() else "",))
+                for one in known
+            ]
             done = await chat.ask(Finder("Models", rows, {}, free="a spec, KIND:NAME"))
             if done is None:
                 return
@@ -339,7 +381,9 @@ class Acts:
     async def _known_models(self) -> list[str]:
         """Those in use, and what can be used with what is configured."""
         used = [one.listed.row.model for one in await self._chat.service.views.sessions(50)]
-        return list(dict.fromkeys(filter(None, [self._now(), *self._chat.wiring.known_models(), *used])))
+        return list(
+            dict.fromkeys(filter(None, [self._now(), *self._chat.wiring.known_models(), *used]))
+        )
 
     def attach(self, path: str) -> None:
         try:
@@ -348,24 +392,34 @@ class Acts:
             self._chat.query_one(Composer).put_back(f"/attach {path}")
             raise
         self._chat.attached.append(attachment)
-        self._chat.tell(f"{telling.attached(attachment)} goes with the next input; /detach takes it off again")
+        self._chat.tell(
+            f"{telling.attached(attachment)} goes with the next input; /detach takes it off again"
+        )
 
     def detach(self) -> None:
         if not self._chat.attached:
             raise Misused("nothing is attached")
-        self._chat.tell(f"{telling.attached(self._chat.attached.pop())} does not go with the next input")
+        self._chat.tell(
+            f"{telling.attached(self._chat.attached.pop())} does not go with the next input"
+        )
 
     # --- copying
 
     def copy_last(self) -> None:
-        answers = [block for block in self._chat.watched.blocks() if isinstance(block, Answer) and block.text]
+        answers = [
+            block
+            for block in self._chat.watched.blocks()
+            if isinstance(block, Answer) and block.text
+        ]
         if not answers:
             raise Misused("there is no answer to copy")
         self.copy(answers[-1].text)
 
     def copy(self, text: str) -> None:
         self._chat.copy_to_clipboard(text)
-        self._chat.notify(f"{len(text):,} characters copied. If nothing arrives: F8, then select with the mouse")
+        self._chat.notify(
+            f"{len(text):,} characters copied. If nothing arrives: F8, then select with the mouse"
+        )
 
     def plain(self) -> None:
         if self._chat.show_plain():
@@ -376,11 +430,17 @@ class Acts:
     def _seq(self, typed: str, usage: str) -> Seq:
         """Which message is meant: few people know its number."""
         if not typed.isdigit():
-            raise Misused(f"usage: /{usage}; or Tab, choose a message with ↑ and ↓, and press {usage[0]}")
+            raise Misused(
+                f"usage: /{usage}; or Tab, choose a message with ↑ and ↓, and press {usage[0]}"
+            )
         return int(typed)
 
     def _last_seq(self) -> Seq:
-        said = [block for block in self._chat.watched.blocks() if isinstance(block, Said | Answer | Call) and block.seq]
+        said = [
+            block
+            for block in self._chat.watched.blocks()
+            if isinstance(block, Said | Answer | Call) and block.seq
+        ]
         if not said:
             raise Misused("nothing has been said yet")
         return said[-1].seq
@@ -390,7 +450,8 @@ class Acts:
 
 
 def _meant(typed: str) -> Path:
-    """The file that is meant: as it is typed, or as shells, terminals and file managers write one."""
+    """The file that is meant: as it is typed, or as shells, terminals and file managers write
+    one."""
     words = [typed, typed.strip("'\"")]
     with contextlib.suppress(ValueError):  # a quotation mark that is part of the name
         words.append(" ".join(shlex.split(typed)))
@@ -409,9 +470,15 @@ def _from_home(path: Path) -> Path:
 
 def _row(one: Summary, now_s: float) -> Row:
     row = one.listed.row
-    state: str = "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
+    state: str = (
+        "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
+    )
     if row.pending and not one.listed.owner:
         state = f"{len(row.pending)} unanswered"
     words = f"{row.title} {row.name or ''} {row.model}".lower()
-    beside = (f"{row.messages} msg", telling.ago(row.updated_ms, now_s), "" if state == "done" else state)
+    beside = (
+        f"{row.messages} msg",
+        telling.ago(row.updated_ms, now_s),
+        "" if state == "done" else state,
+    )
     return Row(one.listed.id, row.title or "(nothing said)", words, beside)

@@ -1,4 +1,5 @@
-"""The chat on the screen: puts the parts together, and paints what changed a few dozen times a second at most."""
+"""The chat on the screen: puts the parts together, and paints what changed a few dozen times a
+second at most."""
 
 import asyncio
 import contextlib
@@ -59,7 +60,9 @@ class Chat(App[int]):
         Binding("f8", "plain", "Plain text"),
     ]
 
-    def __init__(self, service: Service, wiring: Wiring, session: str | None, shade: Shade, typed: str = "") -> None:
+    def __init__(
+        self, service: Service, wiring: Wiring, session: str | None, shade: Shade, typed: str = ""
+    ) -> None:
         super().__init__(driver_class=Terminal)
         self.service = service
         self.wiring = wiring
@@ -129,7 +132,8 @@ class Chat(App[int]):
             self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
 
     def tell(self, text: str, tone: Tone = "quiet", while_run_by: str | None = None) -> None:
-        """Something that this person must know; maybe only while somebody else runs the session. No part of it."""
+        """Something that this person must know; maybe only while somebody else runs the session. No
+        part of it."""
         self._noted += 1
         note = Notice(f"local{self._noted}", text, tone, 1 << 62)
         self._notes.append((note, while_run_by))
@@ -170,7 +174,9 @@ class Chat(App[int]):
         files = tuple(telling.attached(one) for one in self.attached)
         self.query_one(Waiting).show(waiting, files)
         self.query_one(Composer).takes_back = bool(waiting)
-        self._paint_question([block for block in blocks if isinstance(block, Call) and block.state == "asked"])
+        self._paint_question(
+            [block for block in blocks if isinstance(block, Call) and block.state == "asked"]
+        )
         self._paint_state()
         self._cost_s = time.perf_counter() - before_s
 
@@ -179,7 +185,12 @@ class Chat(App[int]):
         asking.show(calls)
         composer.asked = bool(calls)
         first = calls[0].key if calls else None
-        if first != self._asked and first is not None and not composer.text and len(self.screen_stack) == 1:
+        if (
+            first != self._asked
+            and first is not None
+            and not composer.text
+            and len(self.screen_stack) == 1
+        ):
             asking.focus()
         elif first is None and self._asked is not None and asking.has_focus:
             composer.focus()
@@ -189,30 +200,41 @@ class Chat(App[int]):
         if not self._stands():
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
-        state = telling.state(watched.folded.state, watched.owner, watched.driving, self.compacting is not None)
+        state = telling.state(
+            watched.folded.state, watched.owner, watched.driving, self.compacting is not None
+        )
         if watched.deleted or watched.left_behind():
             state = telling.DELETED if watched.deleted else telling.LEFT_BEHIND
         if (busy := (state.busy, watched.turn())) != self._busy:
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         status.state, status.busy = state.word, state.busy
-        status.hint = self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
+        status.hint = (
+            self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
+        )
         status.since_s = self._busy_since_s
         wanted = None if self.wanted is None else self.wanted.instead_of(watched.row.model)
         own = wanted or watched.row.model or self.model
         status.model = telling.answering(watched.folded.state) or own
         usage = watched.row.usage
         known = usage is not None and (usage.input is not None or usage.output is not None)
-        status.tokens = (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
-        status.context, status.context_max = watched.row.context, self.wiring.context_max(status.model)
-        status.durability = "in memory" if self.service.ephemeral else self.wiring.config.store.durability
+        status.tokens = (
+            (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+        )
+        status.context, status.context_max = (
+            watched.row.context,
+            self.wiring.context_max(status.model),
+        )
+        status.durability = (
+            "in memory" if self.service.ephemeral else self.wiring.config.store.durability
+        )
         status.refresh()
         title.title, title.session = watched.row.title, watched.id or ""
         title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
         title.refresh()
 
     def _stands(self) -> bool:
-        """Whether there is something to paint on. A timer may strike while the parts are put up or taken down, one by
-        one."""
+        """Whether there is something to paint on. A timer may strike while the parts are put up or
+        taken down, one by one."""
         return self.is_running and self.left is None and bool(self.query(Status))
 
     def _tick(self) -> None:
@@ -224,11 +246,16 @@ class Chat(App[int]):
         self._look_whether_idle(time.monotonic(), self.query_one(Composer).text)
 
     def _look_whether_idle(self, now_s: float, typed: str) -> None:
-        """Where nobody is any more, the visit ends, so that plugins hear of it. What is said next begins another."""
+        """Where nobody is any more, the visit ends, so that plugins hear of it. What is said next
+        begins another."""
         if typed != self._typed_last or self.watched.turn() is not None:
             self._typed_last, self._active_s = typed, now_s
         session, idle_s = self.watched.id, self.wiring.config.limits.chat_idle_s
-        if 0 < idle_s < now_s - self._active_s and session is not None and self.service.visits.attending(session):
+        if (
+            0 < idle_s < now_s - self._active_s
+            and session is not None
+            and self.service.visits.attending(session)
+        ):
             self._active_s = now_s
             self.do(self._end_idle(session))
 
@@ -237,7 +264,8 @@ class Chat(App[int]):
         self.tell(IDLE)
 
     async def let_go(self, reason: Reason, session: str) -> None:
-        """End the visit of a session while the chat goes on. What is worth keeping of it is written down meanwhile."""
+        """End the visit of a session while the chat goes on. What is worth keeping of it is written
+        down meanwhile."""
         for problem in await self.service.visits.leave(reason, session):
             self.tell(problem, "warn")
         await start_what_is_due(self.wiring, self.service)
@@ -260,7 +288,11 @@ class Chat(App[int]):
             hint = f"did you mean /{near}?" if near else "/help lists them"
             composer.put_back(event.text)
             self.tell(
-                f"there is no command /{meant[0]}; {hint} To say it, begin with a space. Nothing was said", "warn"
+                (
+                    f"there is no command /{meant[0]}; {hint} To say it, begin with a space. "
+                    "Nothing was said"
+                ),
+                "warn",
             )
             return
         composer.remember(event.text)
@@ -350,7 +382,9 @@ class Chat(App[int]):
     async def ask(self, screen: Screen[Answer]) -> Answer | None:
         """Put something over the chat, and wait for what comes of it."""
         answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        await self.push_screen(screen, lambda answer: None if answered.done() else answered.set_result(answer))
+        await self.push_screen(
+            screen, lambda answer: None if answered.done() else answered.set_result(answer)
+        )
         return await answered
 
     def do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -363,7 +397,10 @@ class Chat(App[int]):
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._jobs.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.failed(f"something went wrong here ({type(error).__name__}: {error}); what was stored is kept")
+            self.failed(
+                f"something went wrong here ({type(error).__name__}: {error}); what was stored is "
+                "kept"
+            )
 
     async def _done(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -381,7 +418,8 @@ class Chat(App[int]):
     # --- leaving
 
     def action_stop(self) -> None:
-        """In its place among the keys, which wait at the input: what was typed before it comes first."""
+        """In its place among the keys, which wait at the input: what was typed before it comes
+        first."""
         if self._stands():
             self.query_one(Composer).call_later(self.action_interrupt)
         else:
@@ -430,7 +468,8 @@ class Chat(App[int]):
             self._jobs.add(asyncio.create_task(self._go(status)))
 
     async def _go(self, status: int) -> None:
-        """A stop that was asked for is stored first: that a person wished the end counts more than how it came."""
+        """A stop that was asked for is stored first: that a person wished the end counts more than
+        how it came."""
         if self.on_leaving is not None:
             self.on_leaving(status)
         try:
@@ -445,7 +484,8 @@ class Chat(App[int]):
             self.exit(status)
 
     async def _take_in(self) -> None:
-        """What was sent before somebody left is accepted. A key goes from one part to the next until it is here."""
+        """What was sent before somebody left is accepted. A key goes from one part to the next
+        until it is here."""
         for part in self.query_one(Composer).ancestors_with_self:
             passed = asyncio.Event()
             if part.call_later(passed.set):

@@ -1,4 +1,5 @@
-"""The lines around the transcript: the title above; what waits, what is asked, and the state below."""
+"""The lines around the transcript: the title above; what waits, what is asked, and the state
+below."""
 
 import time
 
@@ -65,14 +66,25 @@ class Title(Bar):
 
     def lines(self) -> list[list[Segment]]:
         colours, raised = self.palette, Style(bgcolor=self.palette.raised)
-        right = [Segment(f" {self.badge} ", raised + Style(color=colours.warn, bold=True))] if self.badge else []
+        right = (
+            [Segment(f" {self.badge} ", raised + Style(color=colours.warn, bold=True))]
+            if self.badge
+            else []
+        )
         right.append(Segment(f" {self.session} ", raised + Style(color=colours.soft)))
         room = max(self.size.width - Segment.get_line_length(right) - 8, 0)
         name = [
             Segment(" steno ", raised + Style(color=colours.accent, bold=True)),
-            Segment(one_line(self.title or "a new session", room), raised + Style(color=colours.text)),
+            Segment(
+                one_line(self.title or "a new session", room), raised + Style(color=colours.text)
+            ),
         ]
-        return [[Segment(part.text, raised + (part.style or Style())) for part in spread(name, right, self.size.width)]]
+        return [
+            [
+                Segment(part.text, raised + (part.style or Style()))
+                for part in spread(name, right, self.size.width)
+            ]
+        ]
 
 
 class Waiting(Bar):
@@ -103,21 +115,26 @@ class Waiting(Bar):
             room = max(self.size.width - len(hint) - 13, 10)
             found.append(
                 [
-                    Segment(" » steers  " if said.steers else " » queued  ", Style(color=colours.warn)),
+                    Segment(
+                        " » steers  " if said.steers else " » queued  ", Style(color=colours.warn)
+                    ),
                     Segment(one_line(said.text, room), Style(color=colours.text)),
                     Segment(hint, Style(color=colours.soft)),
                 ]
             )
         found += [
-            [Segment(" + attached ", Style(color=colours.link)), Segment(one_line(name, self.size.width - 14))]
+            [
+                Segment(" + attached ", Style(color=colours.link)),
+                Segment(one_line(name, self.size.width - 14)),
+            ]
             for name in self._files
         ]
         return found
 
 
 class Asking(Bar, can_focus=True):
-    """A question about a call, answered with one key. Whoever types something else instead says it: from there on no
-    letter of it is an answer."""
+    """A question about a call, answered with one key. Whoever types something else instead says it:
+    from there on no letter of it is an answer."""
 
     DEFAULT_CSS = "Asking { height: auto; display: none; }"
 

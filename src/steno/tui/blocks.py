@@ -1,4 +1,5 @@
-"""What stands on the screen, from top to bottom: what was said, answers, tool calls, and notices. Values only."""
+"""What stands on the screen, from top to bottom: what was said, answers, tool calls, and notices.
+Values only."""
 
 import json
 from typing import Literal
@@ -8,12 +9,15 @@ from msgspec import Struct
 from steno.journal.parts import Seq
 from steno.journal.transcript import MessageState
 
-CallState = Literal["asked", "waiting", "running", "returned", "failed", "refused", "interrupted", "unknown"]
+CallState = Literal[
+    "asked", "waiting", "running", "returned", "failed", "refused", "interrupted", "unknown"
+]
 Tone = Literal["quiet", "good", "warn", "bad"]
 
 
 class Said(Struct, frozen=True, tag=True):
-    """An input. `files` are the names of what came with it. One that `steers` waits for the next step only."""
+    """An input. `files` are the names of what came with it. One that `steers` waits for the next
+    step only."""
 
     key: str
     seq: Seq
@@ -39,8 +43,8 @@ class Answer(Struct, frozen=True, tag=True):
 
 
 class Call(Struct, frozen=True, tag=True):
-    """A tool call. `seq` is the address of its outcome; 0 while it has none. `asked` is where a person is asked,
-    and `why` the reason that comes with the question."""
+    """A tool call. `seq` is the address of its outcome; 0 while it has none. `asked` is where a
+    person is asked, and `why` the reason that comes with the question."""
 
     key: str
     seq: Seq

@@ -46,7 +46,8 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def parse(line: str) -> tuple[str, str] | None:
-    """The command that a line is meant as, and what follows it as it was typed; None if it is something to be said."""
+    """The command that a line is meant as, and what follows it as it was typed; None if it is
+    something to be said."""
     meant = COMMAND.match(line)
     return None if meant is None else (meant[1], line[meant.end() :])
 
@@ -61,7 +62,9 @@ def completions(line: str) -> list[Command]:
         return []
     begun = line[1:].lower()
     first = [command for command in COMMANDS if command.name.startswith(begun)]
-    return first + [command for command in COMMANDS if begun and begun in command.name and command not in first]
+    return first + [
+        command for command in COMMANDS if begun and begun in command.name and command not in first
+    ]
 
 
 def nearest(name: str) -> str | None:

@@ -60,7 +60,9 @@ class Completions(Widget):
         line = [
             Segment(" ▸ " if at == self._at else "   ", ground + Style(color=colours.accent)),
             Segment(head.ljust(20), ground + Style(color=colours.text, bold=at == self._at)),
-            Segment(" " + one_line(one.does, self.size.width - 25), ground + Style(color=colours.soft)),
+            Segment(
+                " " + one_line(one.does, self.size.width - 25), ground + Style(color=colours.soft)
+            ),
         ]
         return Strip(line).crop_extend(0, self.size.width, ground)
 
@@ -77,14 +79,17 @@ class Composer(TextArea):
             self.steer = steer
 
     class Wants(Message):
-        """Something that is not for the text: leave, scroll, take a queued input back, answer a question."""
+        """Something that is not for the text: leave, scroll, take a queued input back, answer a
+        question."""
 
         def __init__(self, what: str) -> None:
             super().__init__()
             self.what = what
 
     def __init__(self, offered: Completions) -> None:
-        super().__init__(soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True)
+        super().__init__(
+            soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True
+        )
         self.highlight_cursor_line = False
         self.takes_back = False
         """Whether an input waits that the up key takes back."""
@@ -92,7 +97,8 @@ class Composer(TextArea):
         """Whether there is a question that the tab key goes to."""
         self._offered = offered
         self._offered_for = ""
-        """The text that the list was made for: news of a change may come later than the next key."""
+        """The text that the list was made for: news of a change may come later than the next
+        key."""
         self._history: list[str] = []
         self._back = 0
         self._draft = ""
@@ -150,7 +156,12 @@ class Composer(TextArea):
                 self.post_message(self.Wants("answer"))
             case "up" | "down" if self._offered.chosen is not None:
                 self._offered.move(-1 if key == "up" else 1)
-            case "up" if self.cursor_location[0] == 0 and not self.text and self.takes_back and not self._forgotten:
+            case "up" if (
+                self.cursor_location[0] == 0
+                and not self.text
+                and self.takes_back
+                and not self._forgotten
+            ):
                 self.post_message(self.Wants("take back"))
             case "up" if self.cursor_location[0] == 0:
                 self._recall(1)

@@ -1,4 +1,5 @@
-"""What comes up over the chat: a list to find something in, a question, a line to type, the help."""
+"""What comes up over the chat: a list to find something in, a question, a line to type, the
+help."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import ClassVar
@@ -52,8 +53,8 @@ MESSAGE_KEYS = (
 
 
 class Row(Struct, frozen=True):
-    """A line of a list: a name, and what stands `beside` it in columns, the most important one last. `words` is what is
-    searched; an id is found by its beginning."""
+    """A line of a list: a name, and what stands `beside` it in columns, the most important one
+    last. `words` is what is searched; an id is found by its beginning."""
 
     id: str
     name: str
@@ -65,8 +66,12 @@ class Row(Struct, frozen=True):
 
 
 def columns(rows: Sequence[Row], width: int) -> list[Text]:
-    """Rows as lines of the same width. Columns for which there is no room are left out, then names are cut."""
-    beside = [max(cell_len(cell) for cell in column) for column in zip(*(row.beside for row in rows), strict=True)]
+    """Rows as lines of the same width. Columns for which there is no room are left out, then names
+    are cut."""
+    beside = [
+        max(cell_len(cell) for cell in column)
+        for column in zip(*(row.beside for row in rows), strict=True)
+    ]
     beside = [2 + wide if wide else 0 for wide in beside]
     while beside and width - sum(beside) < NAME_CELLS_MIN:
         beside.pop(0)
@@ -81,7 +86,8 @@ def columns(rows: Sequence[Row], width: int) -> list[Text]:
 
 
 class Finder(ModalScreen[tuple[str, str] | None]):
-    """A list in which one finds as one types. Gives what was done and the row that it was done to."""
+    """A list in which one finds as one types. Gives what was done and the row that it was done
+    to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", priority=True),
@@ -99,8 +105,8 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         free: str = "",
         later: AsyncIterator[Sequence[Row]] | None = None,
     ) -> None:
-        """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen itself; `later` are
-        rows that come while the list is shown already."""
+        """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen
+        itself; `later` are rows that come while the list is shown already."""
         super().__init__()
         self._later = later
         self._end = "" if later is None else MORE
@@ -114,7 +120,10 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         """What the list was made for: news of a change may come later than the next key."""
 
     def compose(self) -> ComposeResult:
-        hints = [("Enter", "choose" if self._free else "open"), *((key, word) for key, (_, word) in self._acts.items())]
+        hints = [
+            ("Enter", "choose" if self._free else "open"),
+            *((key, word) for key, (_, word) in self._acts.items()),
+        ]
         hint = "   ".join(f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")])
         with Vertical(classes="panel"):
             yield Static(self._heading, classes="heading")
@@ -164,14 +173,18 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._listed_for = wanted
         words = wanted.lower().split()
         found = [row for row in self._rows if all(row.has(word) for word in words)]
-        found = sorted(found, key=lambda row: not all(word in row.name.lower() for word in words))[:ROWS_MAX]
+        found = sorted(found, key=lambda row: not all(word in row.name.lower() for word in words))[
+            :ROWS_MAX
+        ]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
         if not found:
             none = "nothing is like this" + (f"; {self._end}" if self._end else "")
             said = f'use "{wanted}" ({self._free})' if self._free and wanted else none
-            listed.add_option(Option(Text(said, style="italic"), disabled=not (self._free and wanted)))
+            listed.add_option(
+                Option(Text(said, style="italic"), disabled=not (self._free and wanted))
+            )
         listed.highlighted = next((at for at, row in enumerate(found) if row.id == chosen), 0)
 
     def action_move(self, by: int) -> None:
@@ -226,7 +239,9 @@ class Sure(ModalScreen[bool]):
 class Typed(ModalScreen[str | None]):
     """A line to type."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", priority=True)
+    ]
 
     def __init__(self, heading: str, value: str) -> None:
         super().__init__()
@@ -272,7 +287,9 @@ class Help(ModalScreen[None]):
             table.add_row("", Text(self._about + "\n", self._palette.warn))
         self._section(table, "In the input", KEYS)
         self._section(table, "In the messages", MESSAGE_KEYS)
-        self._section(table, "Commands", [(f"/{c.name} {c.takes}".rstrip(), c.does) for c in COMMANDS])
+        self._section(
+            table, "Commands", [(f"/{c.name} {c.takes}".rstrip(), c.does) for c in COMMANDS]
+        )
         return table
 
     def _section(self, table: Table, name: str, rows: Sequence[tuple[str, str]]) -> None:

@@ -1,4 +1,5 @@
-"""From facts and pieces to the blocks of the screen. The order of messages is the transcript's own."""
+"""From facts and pieces to the blocks of the screen. The order of messages is the transcript's
+own."""
 
 from collections.abc import Iterable
 
@@ -111,7 +112,11 @@ class Folded(Struct):
                 call.started, call.began_ms = seq, record.at_ms
             case ToolSettled():
                 call = self._call(fact.step, fact.call)
-                call.settled, call.ended_ms, call.outcome = fact.started or seq, record.at_ms, fact.outcome
+                call.settled, call.ended_ms, call.outcome = (
+                    fact.started or seq,
+                    record.at_ms,
+                    fact.outcome,
+                )
                 self._forget(fact.started)
             case ApprovalAsked():
                 call = self._call(fact.step, fact.call)
@@ -121,15 +126,25 @@ class Folded(Struct):
                     call.decided = call.decided or call.asked == fact.asked
             case StepSealed() | StepLost():
                 self._forget(fact.step)
-                self._cut = fact.step if isinstance(fact, StepSealed) and fact.ended == "interrupted" else None
+                self._cut = (
+                    fact.step
+                    if isinstance(fact, StepSealed) and fact.ended == "interrupted"
+                    else None
+                )
             case StepStarted() if self._notices and self._notices[-1].text == BROKE_OFF:
-                self._notices[-1] = replace(self._notices[-1], text=f"{BROKE_OFF}; the model is asked to go on")
+                self._notices[-1] = replace(
+                    self._notices[-1], text=f"{BROKE_OFF}; the model is asked to go on"
+                )
             case TurnEnded():
                 self._cut = None
             case _:
                 pass
         if (notice := self._notice(record)) is not None:
-            if isinstance(fact, TurnEnded) and self._notices and self._notices[-1].text == wording.lost(fact):
+            if (
+                isinstance(fact, TurnEnded)
+                and self._notices
+                and self._notices[-1].text == wording.lost(fact)
+            ):
                 self._notices.pop()  # why the turn failed is not said twice
             self._notices.append(notice)
 
@@ -168,11 +183,15 @@ class Folded(Struct):
         """The inputs that nobody has taken yet, the oldest first."""
         waiting = [message for message in self.transcript.messages if message.state == "pending"]
         steering = {seq for seq, input in self.state.pending.items() if input.mode == "steer"}
-        return [replace(_said(message, False), steers=message.seq in steering) for message in waiting]
+        return [
+            replace(_said(message, False), steers=message.seq in steering) for message in waiting
+        ]
 
     def asked(self) -> list[Call]:
         """The calls that a person must decide about."""
-        return [block for block in self.blocks() if isinstance(block, Call) and block.state == "asked"]
+        return [
+            block for block in self.blocks() if isinstance(block, Call) and block.state == "asked"
+        ]
 
     def _message(self, message: Message, undone: bool) -> list[Block]:
         match message.role:
@@ -185,7 +204,12 @@ class Folded(Struct):
             case "assistant":
                 found: list[Block] = []
                 reasoning = reasoning_of(message.parts)
-                if message.text or reasoning or message.state != "complete" or not message.tool_calls:
+                if (
+                    message.text
+                    or reasoning
+                    or message.state != "complete"
+                    or not message.tool_calls
+                ):
                     found.append(
                         Answer(
                             f"a{message.seq}",
@@ -207,9 +231,15 @@ class Folded(Struct):
             output = said_in(outcome_text(known.outcome))
         elif known.started is not None:
             output = self.streaming(Stream(known.started, "output"))
-        measured = known.outcome is not None and not isinstance(known.outcome, Unknown) and known.began_ms
+        measured = (
+            known.outcome is not None and not isinstance(known.outcome, Unknown) and known.began_ms
+        )
         took_ms = known.ended_ms - known.began_ms if measured else None
-        asks = known.asked if known.outcome is None and not known.decided and known.started is None else None
+        asks = (
+            known.asked
+            if known.outcome is None and not known.decided and known.started is None
+            else None
+        )
         return Call(
             f"c{message.seq}.{call.id}",
             known.settled or known.started or 0,
@@ -254,21 +284,38 @@ class Folded(Struct):
             case StepSealed(ended="incomplete"):
                 return Notice(key, BROKE_OFF, "warn", seq)
             case StepSealed(ended="length"):
-                return Notice(key, "the answer was cut at the length limit; what there is of it is kept", "warn", seq)
+                return Notice(
+                    key,
+                    "the answer was cut at the length limit; what there is of it is kept",
+                    "warn",
+                    seq,
+                )
             case StepStarted() if fact.takes and self._cut is not None:
-                return Notice(key, "cut off by the next message; what was shown is kept", "quiet", self._cut)
+                return Notice(
+                    key, "cut off by the next message; what was shown is kept", "quiet", self._cut
+                )
             case TurnStarted(origin=Continues()):
                 return Notice(key, "taken up where it was cut off", "quiet", seq)
             case Compacted():
-                return Notice(key, "summarised: the model is told a summary of everything above", "quiet", seq)
+                return Notice(
+                    key, "summarised: the model is told a summary of everything above", "quiet", seq
+                )
             case ThreadCompacted(runtime=runtime):
                 return Notice(
-                    key, f"{runtime} made its own thread shorter; only {runtime} knows what it says", "quiet", seq
+                    key,
+                    f"{runtime} made its own thread shorter; only {runtime} knows what it says",
+                    "quiet",
+                    seq,
                 )
             case HelperStarted(purpose="summary"):
                 return None
             case HelperEnded(outcome="failed"):
-                return Notice(key, f"a summary could not be made: {fact.detail or 'no reason given'}", "warn", seq)
+                return Notice(
+                    key,
+                    f"a summary could not be made: {fact.detail or 'no reason given'}",
+                    "warn",
+                    seq,
+                )
             case PlanUpdated():
                 return Notice(key, "\n".join((fact.title(), *fact.lines())), "quiet", seq)
             case SessionStarted(forked_from=point) if point is not None:
@@ -282,13 +329,22 @@ class Folded(Struct):
         before, model = self._models[-1] if self._models else "", context.model
         self._models.append(model)
         if context.instead_of and before != model:
-            return Notice(key, f"{model} answers the rest of this turn instead of {context.instead_of}", "warn", seq)
-        return Notice(key, f"{model} answers from here on", "quiet", seq) if before and before != model else None
+            return Notice(
+                key,
+                f"{model} answers the rest of this turn instead of {context.instead_of}",
+                "warn",
+                seq,
+            )
+        return (
+            Notice(key, f"{model} answers from here on", "quiet", seq)
+            if before and before != model
+            else None
+        )
 
 
 def earlier_blocks(page: Page, later: Iterable[Record], shown_later: frozenset[Seq]) -> list[Block]:
-    """A page before others: facts of the `later` ones may hide or undo what is in it. Inputs that waited at its end
-    stand in the later ones."""
+    """A page before others: facts of the `later` ones may hide or undo what is in it. Inputs that
+    waited at its end stand in the later ones."""
     folded = Folded.empty()
     folded.take([*page.waited, *page.records])
     folded.transcript.messages = [m for m in folded.transcript.messages if m.seq not in shown_later]

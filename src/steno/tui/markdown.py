@@ -1,6 +1,7 @@
 """Markdown as lines of a terminal, whole or while it grows.
 
-While an answer is being streamed only its last block can still change: everything before it is laid out once.
+While an answer is being streamed only its last block can still change: everything before it is laid
+out once.
 """
 
 import io
@@ -35,7 +36,8 @@ _parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 class Growing:
-    """Markdown to which text is added at the end, behind a margin. Lines that are settled stay the same objects."""
+    """Markdown to which text is added at the end, behind a margin. Lines that are settled stay the
+    same objects."""
 
     def __init__(self, palette: Palette, width: int, margin: int) -> None:
         self._painter = Painter(palette, width)
@@ -44,8 +46,8 @@ class Growing:
         self._upto = 0
 
     def lines(self, text: str) -> list[Line]:
-        """The lines of `text`, which begins with all that was given before. The last two blocks are not settled: what
-        follows a list can turn out to go on with it."""
+        """The lines of `text`, which begins with all that was given before. The last two blocks are
+        not settled: what follows a list can turn out to go on with it."""
         tail = text[self._upto :]
         tokens = _parser.parse(visible(tail))
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map is not None]
@@ -78,7 +80,9 @@ class Painter:
         root = SyntaxTreeNode(_parser.parse(visible(text)))
         return self._blocks(root.children, self._width)
 
-    def _blocks(self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False) -> list[Line]:
+    def _blocks(
+        self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False
+    ) -> list[Line]:
         found: list[Line] = []
         for node in nodes:
             if found and not tight:
@@ -95,7 +99,9 @@ class Painter:
                 weight = Style(bold=True, underline=node.tag == "h1", color=colours.heading)
                 return wrapped(self._inline(node.children[0], weight), width)
             case "fence" | "code_block":
-                return code(node.content, node.info.split()[0] if node.info.split() else "", width, colours)
+                return code(
+                    node.content, node.info.split()[0] if node.info.split() else "", width, colours
+                )
             case "bullet_list" | "ordered_list":
                 return self._list(node, width)
             case "blockquote":
@@ -110,18 +116,26 @@ class Painter:
 
     def _list(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         first = int(node.attrs.get("start", 1) or 1) if node.type == "ordered_list" else 0
-        signs = [f"{first + i}." if first or node.type == "ordered_list" else "•" for i in range(len(node.children))]
+        signs = [
+            f"{first + i}." if first or node.type == "ordered_list" else "•"
+            for i in range(len(node.children))
+        ]
         indent = max((len(sign) for sign in signs), default=1) + 1
         found: list[Line] = []
         loose = any(
-            child.type == "paragraph" and not _hidden(child) for item in node.children for child in item.children
+            child.type == "paragraph" and not _hidden(child)
+            for item in node.children
+            for child in item.children
         )
         for sign, item in zip(signs, node.children, strict=True):
             if found and loose:
                 found.append(BLANK)
             inner = self._blocks(item.children, max(width - indent, 8), tight=not loose) or [BLANK]
             mark = Segment(sign.rjust(indent - 1) + " ", Style(color=self._palette.accent))
-            found += [[mark, *inner[0]], *([Segment(" " * indent), *line] if line else line for line in inner[1:])]
+            found += [
+                [mark, *inner[0]],
+                *([Segment(" " * indent), *line] if line else line for line in inner[1:]),
+            ]
         return found
 
     def inline(self, node: SyntaxTreeNode, style: Style) -> Text:
@@ -139,7 +153,9 @@ class Painter:
             case "text" | "html_inline":
                 found.append(node.content, style)
             case "code_inline":
-                found.append(node.content, style + Style(color=colours.name, bgcolor=colours.raised))
+                found.append(
+                    node.content, style + Style(color=colours.name, bgcolor=colours.raised)
+                )
             case "softbreak" | "hardbreak":
                 found.append("\n")
             case "strong" | "em" | "s":
@@ -163,8 +179,8 @@ _BETWEEN = " │ "
 
 
 class _Table:
-    """Columns as wide as they need to be; if that is too wide, the widest give way. Where there are more columns than
-    fit at all, each row is a paragraph: nothing is cut off."""
+    """Columns as wide as they need to be; if that is too wide, the widest give way. Where there are
+    more columns than fit at all, each row is a paragraph: nothing is cut off."""
 
     def __init__(self, painter: Painter, palette: Palette) -> None:
         self._painter = painter
@@ -181,8 +197,12 @@ class _Table:
             between = Text(_BETWEEN, Style(color=self._palette.faint))
             return [line for row in rows for line in wrapped(between.join(row), width)]
         sides = [str(cell.attrs.get("style", "")) for cell in node.children[0].children[0].children]
-        widths = fitted([max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)], width - 1)
-        rule: Line = [Segment("─" * (sum(widths) + 3 * (len(widths) - 1)), Style(color=self._palette.faint))]
+        widths = fitted(
+            [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)], width - 1
+        )
+        rule: Line = [
+            Segment("─" * (sum(widths) + 3 * (len(widths) - 1)), Style(color=self._palette.faint))
+        ]
         found: list[Line] = []
         for i, row in enumerate(rows):
             found += self._row(row, widths, sides)
@@ -223,7 +243,9 @@ def fitted(wanted: list[int], width: int) -> list[int]:
 
 
 def _hidden(node: SyntaxTreeNode) -> bool:
-    opening: Token | None = node.nester_tokens.opening if node.nester_tokens is not None else node.token
+    opening: Token | None = (
+        node.nester_tokens.opening if node.nester_tokens is not None else node.token
+    )
     return opening is not None and opening.hidden
 
 
@@ -234,12 +256,15 @@ def wrapped(text: Text, width: int) -> list[Line]:
 
 def _segments(text: Text) -> Line:
     text.end = ""
-    base = text.style if isinstance(text.style, Style) else None  # a text without spans is rendered without its style
+    base = (
+        text.style if isinstance(text.style, Style) else None
+    )  # a text without spans is rendered without its style
     return [segment for segment in Segment.apply_style(text.render(_console), base) if segment.text]
 
 
 def code(source: str, language: str, width: int, palette: Palette) -> list[Line]:
-    """Code on a ground of its own. A line that is too long goes on in the next; nothing is cut off."""
+    """Code on a ground of its own. A line that is too long goes on in the next; nothing is cut
+    off."""
     ground = Style(bgcolor=palette.raised)
     found: list[Line] = []
     if language:
@@ -248,7 +273,13 @@ def code(source: str, language: str, width: int, palette: Palette) -> list[Line]
     for line in highlighted(source.rstrip("\n"), language, palette).split("\n", allow_blank=True):
         for part in wrapped(line, width - 2):
             room = max(width - 1 - Segment.get_line_length(part), 0)
-            found.append([Segment(" ", ground), *Segment.apply_style(part, ground), Segment(" " * room, ground)])
+            found.append(
+                [
+                    Segment(" ", ground),
+                    *Segment.apply_style(part, ground),
+                    Segment(" " * room, ground),
+                ]
+            )
     return found
 
 

@@ -16,7 +16,8 @@ from steno.tui.plain import one_line, output, visible
 
 MARGIN = 2
 OUTPUT_LINES = 6
-"""Shown of a call's output while it is folded: the first ones of one that returned, else the last: they say why."""
+"""Shown of a call's output while it is folded: the first ones of one that returned, else the last:
+they say why."""
 REASONING_LINES = 3
 OUTPUT_LINES_MAX = 2_000
 _LANGUAGES = {"shell": "bash"}
@@ -34,8 +35,8 @@ _SIGNS: dict[CallState, tuple[str, str]] = {
 
 
 class Look(Struct, frozen=True):
-    """How a block is painted. `opened`: a person has unfolded it. `plain`: nothing but its text. `first`: nothing is
-    above it."""
+    """How a block is painted. `opened`: a person has unfolded it. `plain`: nothing but its text.
+    `first`: nothing is above it."""
 
     palette: Palette
     width: int
@@ -63,7 +64,11 @@ def paint(block: Block, look: Look, growing: Growing | None = None) -> list[Line
             assert_never(unreachable)
     if block.undone or block.hidden:
         lines = [_dimmed(line, look.palette) for line in lines]
-        told = "undone: the model is not told this" if block.undone else "hidden: the model is not told this"
+        told = (
+            "undone: the model is not told this"
+            if block.undone
+            else "hidden: the model is not told this"
+        )
         lines.append(_beside(told, look))
     if look.chosen:
         lines = [_marked(line, look) for line in lines]
@@ -81,11 +86,22 @@ def _said(block: Said, look: Look) -> list[Line]:
     bar = Segment("▌", Style(color=colours.accent, bgcolor=colours.raised))
     text = Text(visible(block.text), Style(color=colours.text))
     lines = wrapped(text, width - 2) if block.text else []
-    lines += [[Segment(one_line(f"+ {name}", width - 2), Style(color=colours.link))] for name in block.files]
+    lines += [
+        [Segment(one_line(f"+ {name}", width - 2), Style(color=colours.link))]
+        for name in block.files
+    ]
     found: list[Line] = []
     for line in lines or [BLANK]:
         room = max(look.width - 3 - Segment.get_line_length(line), 0)
-        found.append([Segment(" "), bar, Segment(" ", ground), *_on(line, ground), Segment(" " * room, ground)])
+        found.append(
+            [
+                Segment(" "),
+                bar,
+                Segment(" ", ground),
+                *_on(line, ground),
+                Segment(" " * room, ground),
+            ]
+        )
     if block.state in ("failed", "interrupted", "withdrawn"):
         told = {"failed": "not answered", "interrupted": "not answered", "withdrawn": "taken back"}
         found.append(_beside(told[block.state], look))
@@ -125,10 +141,17 @@ def _reasoning(block: Answer, look: Look) -> list[Line]:
 
 def _card(block: Call, look: Look) -> list[Line]:
     colours = look.palette
-    tone = {"returned": colours.good, "failed": colours.bad, "unknown": colours.warn, "asked": colours.warn}
+    tone = {
+        "returned": colours.good,
+        "failed": colours.bad,
+        "unknown": colours.warn,
+        "asked": colours.warn,
+    }
     edge = Style(color=colours.warn if block.state == "asked" else colours.faint)
     sign, word = _SIGNS[block.state]
-    mark = Style(color=tone.get(block.state, colours.accent if block.state == "running" else colours.soft))
+    mark = Style(
+        color=tone.get(block.state, colours.accent if block.state == "running" else colours.soft)
+    )
     took = _took(block, look)
     right = " ".join(filter(None, (word, took, sign)))
     width = look.width - 2 * MARGIN
@@ -152,7 +175,9 @@ def _card(block: Call, look: Look) -> list[Line]:
     if told and cut and "command" not in block.given():
         body = wrapped(Text(visible(subject), Style(color=colours.text)), width - 4) + body
     if block.why and (look.opened or block.state == "asked"):
-        body += wrapped(Text(f"because: {visible(block.why)}", Style(color=colours.warn)), width - 4)
+        body += wrapped(
+            Text(f"because: {visible(block.why)}", Style(color=colours.warn)), width - 4
+        )
     body += _output(block, look, width - 4)
     if not body:
         return [_single(top)]
@@ -162,7 +187,11 @@ def _card(block: Call, look: Look) -> list[Line]:
 def _single(top: Line) -> Line:
     """A card with nothing in it is a line."""
     first, last = top[0], top[-1]
-    return [Segment(first.text.replace("╭", "─"), first.style), *top[1:-1], Segment(" ──", last.style)]
+    return [
+        Segment(first.text.replace("╭", "─"), first.style),
+        *top[1:-1],
+        Segment(" ──", last.style),
+    ]
 
 
 def _framed(line: Line, width: int, edge: Style) -> Line:
@@ -197,7 +226,9 @@ def _arguments(block: Call, look: Look, width: int) -> list[Line]:
         case {"path": str(path), "content": str(content), **rest} if not rest:
             return code(visible(content), path.rpartition(".")[2], width, colours)
         case {"path": str(), "old": str(old), "new": str(new), **rest} if not rest:
-            lines = [f"-{line}" for line in old.splitlines()] + [f"+{line}" for line in new.splitlines()]
+            lines = [f"-{line}" for line in old.splitlines()] + [
+                f"+{line}" for line in new.splitlines()
+            ]
             return code(visible("\n".join(lines)), "diff", width, colours)
         case _:
             pretty = json.dumps(given, indent=2, ensure_ascii=False) if given else block.arguments
@@ -231,7 +262,9 @@ def _notice(block: Notice, look: Look) -> list[Line]:
     colour = _tone(block.tone, look.palette)
     lines = wrapped(Text(visible(block.text), Style(color=colour)), inner_width(look.width) - 2)
     mark = Segment(" " * MARGIN + "─ ", Style(color=look.palette.faint))
-    return [[mark if i == 0 else Segment(" " * (MARGIN + 2)), *line] for i, line in enumerate(lines)]
+    return [
+        [mark if i == 0 else Segment(" " * (MARGIN + 2)), *line] for i, line in enumerate(lines)
+    ]
 
 
 def _beside(text: str, look: Look, tone: Tone = "quiet") -> Line:
@@ -239,7 +272,9 @@ def _beside(text: str, look: Look, tone: Tone = "quiet") -> Line:
 
 
 def _tone(tone: Tone, palette: Palette) -> str:
-    return {"quiet": palette.soft, "good": palette.good, "warn": palette.warn, "bad": palette.bad}[tone]
+    return {"quiet": palette.soft, "good": palette.good, "warn": palette.warn, "bad": palette.bad}[
+        tone
+    ]
 
 
 def _indented(line: Line) -> Line:
@@ -247,29 +282,38 @@ def _indented(line: Line) -> Line:
 
 
 def _on(line: Line, ground: Style) -> Line:
-    return [Segment(part.text, ground if part.style is None else ground + part.style) for part in line]
+    return [
+        Segment(part.text, ground if part.style is None else ground + part.style) for part in line
+    ]
 
 
 def _dimmed(line: Line, palette: Palette) -> Line:
     faded = Style(color=palette.comment)
-    return [Segment(part.text, faded if part.style is None else part.style + faded) for part in line]
+    return [
+        Segment(part.text, faded if part.style is None else part.style + faded) for part in line
+    ]
 
 
 def _marked(line: Line, look: Look) -> Line:
     """The message that is selected: another ground, and a sign for terminals without colours."""
     ground = Style(bgcolor=look.palette.chosen)
-    marked = [Segment(part.text, ground if part.style is None else part.style + ground) for part in line]
+    marked = [
+        Segment(part.text, ground if part.style is None else part.style + ground) for part in line
+    ]
     room = max(look.width - Segment.get_line_length(line), 0)
     text = "".join(part.text for part in marked[:1])
     if text.startswith(" "):
-        marked[0] = Segment("▸" + text[1:], (marked[0].style or ground) + Style(color=look.palette.accent))
+        marked[0] = Segment(
+            "▸" + text[1:], (marked[0].style or ground) + Style(color=look.palette.accent)
+        )
     elif not marked:
         return [Segment("▸" + " " * max(room - 1, 0), ground + Style(color=look.palette.accent))]
     return [*marked, Segment(" " * room, ground)]
 
 
 def _plain(block: Block, look: Look) -> list[Line]:
-    """Text as it is stored, with a word for who says it, and nothing that a copy would have to be cleaned of."""
+    """Text as it is stored, with a word for who says it, and nothing that a copy would have to be
+    cleaned of."""
     match block:
         case Said():
             head, text = "you:", block.text

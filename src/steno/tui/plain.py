@@ -1,10 +1,13 @@
-"""Text of models, tools and people as a terminal may be given it: nothing in it acts on the terminal."""
+"""Text of models, tools and people as a terminal may be given it: nothing in it acts on the
+terminal."""
 
 import re
 
 from rich.cells import cell_len, set_cell_size
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
+)
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 """What colours and moves in the output of commands."""
@@ -16,7 +19,8 @@ def visible(text: str) -> str:
 
 
 def output(text: str) -> str:
-    """The output of a command without its colours; of a line that is written over, what it says last."""
+    """The output of a command without its colours; of a line that is written over, what it says
+    last."""
     text = ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

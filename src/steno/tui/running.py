@@ -16,8 +16,8 @@ from steno.wiring import Wiring
 
 
 class Left(Struct, frozen=True):
-    """How the chat was left: its exit status, the session that was on the screen last, how many of its inputs nobody
-    answers, and what was typed and not sent."""
+    """How the chat was left: its exit status, the session that was on the screen last, how many of
+    its inputs nobody answers, and what was typed and not sent."""
 
     status: int
     session: str | None
@@ -42,11 +42,17 @@ async def run(service: Service, wiring: Wiring, session: str | None) -> Left:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
     last = chat.watched.id
-    return Left(1 if chat.left is None else chat.left, last, await _unanswered(service, last), visible(chat.unsent))
+    return Left(
+        1 if chat.left is None else chat.left,
+        last,
+        await _unanswered(service, last),
+        visible(chat.unsent),
+    )
 
 
 async def _unanswered(service: Service, session: str | None) -> int:
-    """How many inputs wait for nobody. If the store does not say, none: they are told when the session is resumed."""
+    """How many inputs wait for nobody. If the store does not say, none: they are told when the
+    session is resumed."""
     if session is None:
         return 0
     try:

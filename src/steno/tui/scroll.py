@@ -1,7 +1,9 @@
-"""The transcript on the screen. One widget that paints lines: of a long session only what is near the screen is ever
-laid out, and however far a person scrolls, no more than a bounded number of lines is held.
+"""The transcript on the screen. One widget that paints lines: of a long session only what is near
+the screen is ever laid out, and however far a person scrolls, no more than a bounded number of
+lines is held.
 
-A window of the blocks is laid out. It grows where the screen comes near its edge and gives way at the other one.
+A window of the blocks is laid out. It grows where the screen comes near its edge and gives way at
+the other one.
 """
 
 import time
@@ -212,14 +214,22 @@ class Scroll(ScrollView, can_focus=True):
             self._measure()
             self._shift(added)
             self._trim_bottom()
-        if self._hi < len(self._blocks) and self.scroll_y + height + ahead > self.virtual_size.height:
+        if (
+            self._hi < len(self._blocks)
+            and self.scroll_y + height + ahead > self.virtual_size.height
+        ):
             added = 0
             while self._hi < len(self._blocks) and added < ahead:
                 added += len(self._strips(self._blocks[self._hi]))
                 self._hi += 1
             self._measure()
             self._trim_top()
-        if self._lo == 0 and self.scroll_y < height and not self._asking_earlier and not self.following:
+        if (
+            self._lo == 0
+            and self.scroll_y < height
+            and not self._asking_earlier
+            and not self.following
+        ):
             self._asking_earlier = True
             self.post_message(self.WantsEarlier())
 
@@ -273,7 +283,9 @@ class Scroll(ScrollView, can_focus=True):
 
     def _block_at(self, line: int) -> int | None:
         """The block at a line, counted from the beginning of the window."""
-        return bisect_right(self._starts, line) - 1 if 0 <= line < self.virtual_size.height else None
+        return (
+            bisect_right(self._starts, line) - 1 if 0 <= line < self.virtual_size.height else None
+        )
 
     # --- painting
 
@@ -285,7 +297,9 @@ class Scroll(ScrollView, can_focus=True):
             return Strip.blank(self.size.width, base)
         strip = self._laid[at][line - self._starts[at]]
         strip = strip.crop_extend(0, self.size.width, base).apply_style(base)
-        if (selection := self.text_selection) is not None and (span := selection.get_span(line)) is not None:
+        if (selection := self.text_selection) is not None and (
+            span := selection.get_span(line)
+        ) is not None:
             strip = self._selected(strip, *span)
         return strip.apply_offsets(0, line)
 
@@ -310,7 +324,11 @@ class Scroll(ScrollView, can_focus=True):
 
     def tick(self) -> None:
         """Clocks of running calls go on."""
-        live = [b for b in self._blocks[self._lo : self._hi] if isinstance(b, Call) and b.state == "running"]
+        live = [
+            b
+            for b in self._blocks[self._lo : self._hi]
+            if isinstance(b, Call) and b.state == "running"
+        ]
         if live:
             self.show(self._blocks)
 
@@ -318,7 +336,9 @@ class Scroll(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.vertical_scrollbar.position = new_value  # also while it is not shown: nobody tells it when it comes
+        self.vertical_scrollbar.position = (
+            new_value  # also while it is not shown: nobody tells it when it comes
+        )
         if self.size.height and new_value != old_value:
             at_end = self._hi >= len(self._blocks) and new_value >= self.max_scroll_y
             self.following = at_end
@@ -341,7 +361,10 @@ class Scroll(ScrollView, can_focus=True):
         choosable = [i for i, block in enumerate(self._blocks) if not isinstance(block, Notice)]
         if not choosable:
             return
-        now = next((n for n, i in enumerate(choosable) if self._blocks[i].key == self._chosen), len(choosable) - 1)
+        now = next(
+            (n for n, i in enumerate(choosable) if self._blocks[i].key == self._chosen),
+            len(choosable) - 1,
+        )
         if now + by >= len(choosable):
             self.action_bottom()
             return
@@ -365,12 +388,19 @@ class Scroll(ScrollView, can_focus=True):
         if start < top or height >= self.size.height:
             self.scroll_to(y=start, animate=False, immediate=True, force=True)
         elif start + height > bottom:
-            self.scroll_to(y=start + height - self.size.height, animate=False, immediate=True, force=True)
+            self.scroll_to(
+                y=start + height - self.size.height, animate=False, immediate=True, force=True
+            )
         self._extend()
         self.refresh()
 
     def action_screens(self, by: int) -> None:
-        self.scroll_to(y=self.scroll_y + by * max(self.size.height - 2, 1), animate=False, immediate=True, force=True)
+        self.scroll_to(
+            y=self.scroll_y + by * max(self.size.height - 2, 1),
+            animate=False,
+            immediate=True,
+            force=True,
+        )
 
     def action_top(self) -> None:
         self.following = False

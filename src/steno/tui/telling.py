@@ -15,9 +15,12 @@ from steno.tui.folding import Folded
 from steno.tui.wording import size
 from steno.wiring import Wiring
 
-WELCOME = "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
+WELCOME = (
+    "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
+)
 LOCAL = (
-    "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this machine: quick, private and "
+    "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this "
+    "machine: quick, private and "
     "often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or edit {config}."
 )
 
@@ -40,7 +43,11 @@ def state(state: State, owner: str | None, driving: bool, compacting: bool) -> D
     turn = state.turn
     elsewhere = "" if owner is None or is_ours(owner) else f" in {runner(owner)}"
     if turn is None:
-        return Doing("starting", True) if driving and state.pending else Doing("ready", hint=_to_go_on(state, owner))
+        return (
+            Doing("starting", True)
+            if driving and state.pending
+            else Doing("ready", hint=_to_go_on(state, owner))
+        )
     if waits_for_you(state):
         return Doing("waits for your answer", False)
     if turn.interrupted is not None:
@@ -66,7 +73,10 @@ def waits_for_you(state: State) -> bool:
     turn = state.turn
     if turn is None or not turn.calls:
         return False
-    return all(call.asked and call.started is None and call.decision is None for call in turn.calls.values())
+    return all(
+        call.asked and call.started is None and call.decision is None
+        for call in turn.calls.values()
+    )
 
 
 def is_ours(owner: str) -> bool:
@@ -84,16 +94,32 @@ def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[
     found: list[tuple[str, Tone]] = []
     state = folded.state
     if owner is not None and not is_ours(owner):
-        found.append((f"{runner(owner)} runs this session; you follow it live, and what you say goes there", "warn"))
+        found.append(
+            (
+                (
+                    f"{runner(owner)} runs this session; you follow it live, and what you say "
+                    "goes there"
+                ),
+                "warn",
+            )
+        )
     elif waits_for_you(state):
         found.append(("a tool call waits for your answer: y or n", "warn"))
     elif state.cut_off is not None and state.cut_off.waits():
         found.append(
-            ("the last turn was cut off: /continue takes it up, /retry runs it again, /undo forgets it", "warn")
+            (
+                (
+                    "the last turn was cut off: /continue takes it up, /retry runs it again, "
+                    "/undo forgets it"
+                ),
+                "warn",
+            )
         )
     if row.pending and owner is None:
         many = "an input waits" if len(row.pending) == 1 else f"{len(row.pending)} inputs wait"
-        found.append((f"{many} unanswered: /continue runs what waits, ↑ takes the last one back", "warn"))
+        found.append(
+            (f"{many} unanswered: /continue runs what waits, ↑ takes the last one back", "warn")
+        )
     if not found:
         found.append((f"resumed; last used {ago(row.updated_ms, time.time())}", "quiet"))
     return found
@@ -122,4 +148,8 @@ def attached(attachment: Attachment) -> str:
 
 def about_model(model: str, wiring: Wiring) -> str:
     """What a person must know of the model that answers."""
-    return LOCAL.format(config=wiring.where.config) if wiring.is_demo() and model.startswith("local:") else ""
+    return (
+        LOCAL.format(config=wiring.where.config)
+        if wiring.is_demo() and model.startswith("local:")
+        else ""
+    )

@@ -1,7 +1,8 @@
-"""The terminal itself: what is asked of it before the chat starts, and writing to one that may stop reading or go away.
+"""The terminal itself: what is asked of it before the chat starts, and writing to one that may stop
+reading or go away.
 
-A terminal that takes no more output must not keep a turn from going on. So what it does not take in time is dropped,
-and painted again when it takes output again.
+A terminal that takes no more output must not keep a turn from going on. So what it does not take in
+time is dropped, and painted again when it takes output again.
 """
 
 import contextlib
@@ -60,7 +61,9 @@ class Output:
             return False
         if not self._takes_output(STALL_S):
             self._stalled = True
-            threading.Thread(target=self._wait_until_ready, name="terminal-stalled", daemon=True).start()
+            threading.Thread(
+                target=self._wait_until_ready, name="terminal-stalled", daemon=True
+            ).start()
         return not self._stalled
 
     def _wait_until_ready(self) -> None:
@@ -93,7 +96,9 @@ class Terminal(LinuxDriver):
     def __init__(self, app: App[Any], **settings: Any) -> None:
         super().__init__(app, **settings)
         self._file = Output(1, self._paint_again)  # type: ignore[assignment]
-        threading.Thread(target=self._watch_for_hang_up, name="terminal-hang-up", daemon=True).start()
+        threading.Thread(
+            target=self._watch_for_hang_up, name="terminal-hang-up", daemon=True
+        ).start()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """What the terminal says now, not what a variable said when the program was started."""
@@ -139,7 +144,8 @@ class Restorer:
 
     def __init__(self) -> None:
         self.done = False
-        """Whether that has been done already: a second time would put the cursor where it was at the start."""
+        """Whether that has been done already: a second time would put the cursor where it was at
+        the start."""
         self._before: list[Any] | None = None
         with contextlib.suppress(termios.error):
             self._before = termios.tcgetattr(0)
@@ -161,7 +167,8 @@ class Answer(Struct, frozen=True):
 
 
 def ask(hints: TerminalHints) -> Answer:
-    """Whether the terminal is dark or light: it is asked; if it does not say, by what the environment says."""
+    """Whether the terminal is dark or light: it is asked; if it does not say, by what the
+    environment says."""
     found = _ask_ground().decode("utf-8", "replace")
     light = _lightness(found)
     said: Shade = "light" if hints.colours.rpartition(";")[2] in ("7", "15") else "dark"
@@ -172,8 +179,8 @@ def ask(hints: TerminalHints) -> Answer:
 
 
 def _ask_ground() -> bytes:
-    """All that comes in while the terminal answers. The question is followed by one that every terminal answers, so
-    that we wait no longer than needed where it does not know the first."""
+    """All that comes in while the terminal answers. The question is followed by one that every
+    terminal answers, so that we wait no longer than needed where it does not know the first."""
     try:
         before = termios.tcgetattr(0)
         tty.setcbreak(0, termios.TCSANOW)

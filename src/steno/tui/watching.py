@@ -1,6 +1,8 @@
-"""A session while a terminal shows it: follows it whoever runs it, runs it if nobody else does, and says what changed.
+"""A session while a terminal shows it: follows it whoever runs it, runs it if nobody else does, and
+says what changed.
 
-What is shown comes from the service as it is stored. Nothing that was typed is shown as said before it is accepted.
+What is shown comes from the service as it is stored. Nothing that was typed is shown as said before
+it is accepted.
 """
 
 import asyncio
@@ -22,13 +24,17 @@ from steno.tui.telling import is_ours, problem
 
 OWNER_LOOK_S = 0.5
 LOOKS_ALONE = 2
-"""So often in a row nobody runs an open turn before it counts as left behind: whoever runs it may just begin."""
+"""So often in a row nobody runs an open turn before it counts as left behind: whoever runs it may
+just begin."""
 
 
 class Watched:
-    """`changed` is called when there is something else to see, `failed` with what a person must be told."""
+    """`changed` is called when there is something else to see, `failed` with what a person must be
+    told."""
 
-    def __init__(self, service: Service, changed: Callable[[], None], failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, service: Service, changed: Callable[[], None], failed: Callable[[str], None]
+    ) -> None:
         self.id: str | None = None
         self.folded = Folded.empty()
         self.row = ListingRow()
@@ -77,9 +83,13 @@ class Watched:
         return task
 
     def _report(self, task: "asyncio.Task[None]") -> None:
-        """What nobody foresaw is said too: a chat that stands still in silence looks as if it worked."""
+        """What nobody foresaw is said too: a chat that stands still in silence looks as if it
+        worked."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(f"something went wrong here ({type(error).__name__}: {error}); what was stored is kept")
+            self._failed(
+                f"something went wrong here ({type(error).__name__}: {error}); what was stored is "
+                "kept"
+            )
 
     # --- what there is to see
 
@@ -127,17 +137,22 @@ class Watched:
                 if await self._follow_while_run(session):
                     return
                 since = self._end.page.first
-                self._take_end(await self._service.views.end(session, max(self._end.head - since + 2, 1)))
+                self._take_end(
+                    await self._service.views.end(session, max(self._end.head - since + 2, 1))
+                )
                 self._changed()
         except UnknownSession:
             self.deleted = True
-            self._failed("this session was deleted; Ctrl-N begins another one, Ctrl-O lists those that there are")
+            self._failed(
+                "this session was deleted; Ctrl-N begins another one, Ctrl-O lists those that "
+                "there are"
+            )
         except StoreError as error:
             self._failed(f"{error}; what comes now is not shown")
 
     async def _follow_while_run(self, session: str) -> bool:
-        """Take in what comes. False if the end must be read anew, also because whoever ran the turn is gone: no fact
-        says so yet."""
+        """Take in what comes. False if the end must be read anew, also because whoever ran the turn
+        is gone: no fact says so yet."""
         self._left_behind.clear()
         following = asyncio.ensure_future(self._follow_from(session))
         left_behind = asyncio.ensure_future(self._left_behind.wait())
@@ -150,7 +165,8 @@ class Watched:
             await asyncio.gather(following, left_behind, return_exceptions=True)
 
     async def _follow_from(self, session: str) -> bool:
-        """Take in what comes. False if the end must be read anew: somebody has closed what was open."""
+        """Take in what comes. False if the end must be read anew: somebody has closed what was
+        open."""
         async with contextlib.aclosing(self._service.turns.watch(session, self._end)) as events:  # type: ignore[type-var]
             async for event in events:
                 if self._provisional and isinstance(event, Record):
@@ -189,11 +205,17 @@ class Watched:
                     self._changed()
                 self._look_whether_alone()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._looking.wait(), OWNER_LOOK_S if self.turn() is not None else 2.0)
+                await asyncio.wait_for(
+                    self._looking.wait(), OWNER_LOOK_S if self.turn() is not None else 2.0
+                )
             self._looking.clear()
 
     def _look_whether_alone(self) -> None:
-        run = self.driving or self._provisional or (self.owner is not None and not is_ours(self.owner))
+        run = (
+            self.driving
+            or self._provisional
+            or (self.owner is not None and not is_ours(self.owner))
+        )
         self._alone = 0 if run or self.turn() is None or self.asked() else self._alone + 1
         if self._alone == LOOKS_ALONE:
             self._left_behind.set()
@@ -202,9 +224,14 @@ class Watched:
     # --- acting
 
     async def say(
-        self, text: str, mode: Literal["queue", "steer"], model: str, attachments: Sequence[Attachment] = ()
+        self,
+        text: str,
+        mode: Literal["queue", "steer"],
+        model: str,
+        attachments: Sequence[Attachment] = (),
     ) -> None:
-        """Have an input accepted, then run the session. A new session begins with its first input."""
+        """Have an input accepted, then run the session. A new session begins with its first
+        input."""
         admitted = await self._service.admit(text, self.id, None, None, model, mode, attachments)
         if self.id is None:
             await self.open(admitted.session)
@@ -257,12 +284,15 @@ class Watched:
         return await self._service.turns.interrupt(self.id, turn=turn) is not None
 
     async def decide(self, call: Call, answer: str) -> bool:
-        """Answer a question about a call: allow, deny, or always in this session. False if somebody else was first."""
+        """Answer a question about a call: allow, deny, or always in this session. False if somebody
+        else was first."""
         if self.id is None or call.asked is None:
             return False
         approvals = self._service.approvals
         rules = always(await approvals.choose(self.id, call.asked)) if answer == "always" else ()
-        first = await approvals.decide(self.id, call.asked, "deny" if answer == "deny" else "allow", rules=rules)
+        first = await approvals.decide(
+            self.id, call.asked, "deny" if answer == "deny" else "allow", rules=rules
+        )
         self.run()
         return first
 

@@ -1,4 +1,5 @@
-"""What is said to a person in the chat, in few words: what happened, what was kept, what to do next."""
+"""What is said to a person in the chat, in few words: what happened, what was kept, what to do
+next."""
 
 from steno.journal.facts import StepLost, TurnEnded
 from steno.tui.blocks import Tone
@@ -32,14 +33,22 @@ MENDS = {
 
 
 def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
-    """A turn that is not done. What to do about a key of codex's own, and about a prompt or a thread that is too long
-    for it, its detail says."""
+    """A turn that is not done. What to do about a key of codex's own, and about a prompt or a
+    thread that is too long for it, its detail says."""
     if ended.outcome == "failed":
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        mend = "" if by_codex and ended.cause in ("no_key", "too_long") else MENDS.get(ended.cause, "")
-        return f"failed: {said.removesuffix('.')}. Everything is kept; {mend or '/retry runs it again'}", "bad"
+        mend = (
+            "" if by_codex and ended.cause in ("no_key", "too_long") else MENDS.get(ended.cause, "")
+        )
+        return (
+            (
+                f"failed: {said.removesuffix('.')}. Everything is kept; "
+                f"{mend or '/retry runs it again'}"
+            ),
+            "bad",
+        )
     match ended.cause:
         case "user":
             return "stopped by you; what was shown is kept", "warn"
@@ -55,13 +64,19 @@ def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
 
 def lost(fact: StepLost | TurnEnded) -> str:
     what = CAUSES.get(fact.cause, fact.cause)
-    return f"no answer: {what}" + (f" ({fact.detail})" if fact.detail and fact.detail not in what else "")
+    return f"no answer: {what}" + (
+        f" ({fact.detail})" if fact.detail and fact.detail not in what else ""
+    )
 
 
 def size(bytes_count: int) -> str:
     if bytes_count < 1_000:
         return f"{bytes_count} B"
-    return f"{bytes_count / 1_000:.0f} kB" if bytes_count < 1_000_000 else f"{bytes_count / 1_000_000:.1f} MB"
+    return (
+        f"{bytes_count / 1_000:.0f} kB"
+        if bytes_count < 1_000_000
+        else f"{bytes_count / 1_000_000:.1f} MB"
+    )
 
 
 def count(number: int) -> str:

@@ -1,4 +1,5 @@
-"""What is to be stored and shown of a turn of codex: what its notifications mean to us. Pure values."""
+"""What is to be stored and shown of a turn of codex: what its notifications mean to us. Pure
+values."""
 
 from typing import Literal
 
@@ -77,8 +78,9 @@ class Compacted(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """The turn is over. Everything open was closed by the acts before. `unheard`: codex did not say so, and may be at
-    it still. `unanswered`: codex took an input that steers when it had said its last word, and said nothing to it."""
+    """The turn is over. Everything open was closed by the acts before. `unheard`: codex did not say
+    so, and may be at it still. `unanswered`: codex took an input that steers when it had said its
+    last word, and said nothing to it."""
 
     status: Literal["completed", "interrupted", "failed"]
     cause: str = ""
@@ -93,7 +95,21 @@ class Skip(Struct, frozen=True):
     method: str
 
 
-Act = OpenStep | Write | Seal | Lose | Start | Output | Settle | Late | Report | Plan | Compacted | End | Skip
+Act = (
+    OpenStep
+    | Write
+    | Seal
+    | Lose
+    | Start
+    | Output
+    | Settle
+    | Late
+    | Report
+    | Plan
+    | Compacted
+    | End
+    | Skip
+)
 
 
 def joined(acts: list[Act]) -> list[Act]:

@@ -9,12 +9,15 @@ from pathlib import Path
 from steno.tools.child import Command
 
 MISSING = (
-    "codex is not installed: pip install 'steno[codex]' brings it, or path under [codex] in {config} names one that is "
+    "codex is not installed: pip install 'steno[codex]' brings it, or path under [codex] in "
+    "{config} names one that is "
     "there; --runtime native answers without it. Nothing was stored"
 )
 ELSEWHERE = (
-    "there is no codex at {path}, which STENO_CODEX_PATH or path under [codex] in {config} names: correct it, or take "
-    "it out and have the one that pip install 'steno[codex]' brings; --runtime native answers without codex. Nothing "
+    "there is no codex at {path}, which STENO_CODEX_PATH or path under [codex] in {config} names: "
+    "correct it, or take "
+    "it out and have the one that pip install 'steno[codex]' brings; --runtime native answers "
+    "without codex. Nothing "
     "was stored"
 )
 
@@ -25,11 +28,15 @@ def missing(path: str, config: Path) -> str:
 
 
 def by_hand(command: Command) -> str:
-    """How a person calls the codex that steno runs: the one of the package is not on PATH, and a home that only steno
-    is told of must be named."""
+    """How a person calls the codex that steno runs: the one of the package is not on PATH, and a
+    home that only steno is told of must be named."""
     program, home = str(command.words[0]), command.environment.get("CODEX_HOME", "")
     called = "codex" if shutil.which("codex") == program else shlex.quote(program)
-    return called if home == os.environ.get("CODEX_HOME", "") else f"CODEX_HOME={shlex.quote(home)} {called}"
+    return (
+        called
+        if home == os.environ.get("CODEX_HOME", "")
+        else f"CODEX_HOME={shlex.quote(home)} {called}"
+    )
 
 
 def find(path: str) -> Path | None:

@@ -1,15 +1,17 @@
-"""Stands before what codex would do unasked: what its sandbox allows, commands that its own rules files allow, tools of
-its own MCP servers.
+"""Stands before what codex would do unasked: what its sandbox allows, commands that its own rules
+files allow, tools of its own MCP servers.
 
-No setting of a thread makes codex ask about all of that, but codex runs hooks: before each call a program of ours tells
-us of it and waits for our word. So where there is a sandbox, or such files or servers, our question comes first.
+No setting of a thread makes codex ask about all of that, but codex runs hooks: before each call a
+program of ours tells us of it and waits for our word. So where there is a sandbox, or such files or
+servers, our question comes first.
 
-- Without our word a call does not run: whoever cannot ask us says no.
-- Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone.
-- A hook that answers what codex would ask us is no person's word here: for our threads it is turned off.
-- A question is taken up when codex has announced its hook: then all that came before it was heard.
-- Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of each.
-- A killed process leaves its gate behind. The next one that opens a gate removes those at which nobody listens.
+- Without our word a call does not run: whoever cannot ask us says no. - Codex runs only hooks that
+somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone. - A hook
+that answers what codex would ask us is no person's word here: for our threads it is turned off. - A
+question is taken up when codex has announced its hook: then all that came before it was heard. -
+Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of
+each. - A killed process leaves its gate behind. The next one that opens a gate removes those at
+which nobody listens.
 """
 
 import asyncio
@@ -56,19 +58,26 @@ cat > "$0.$$" || rm -f "$0.$$"
 
 def codex_home(environment: Mapping[str, str]) -> Path:
     """Where codex keeps what is its own."""
-    return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".codex")
+    return Path(
+        environment.get("CODEX_HOME")
+        or Path(environment.get("HOME") or "~").expanduser() / ".codex"
+    )
 
 
 Need = Literal["none", "some", "all"]
-"""How much depends on it. "some": a login can bring tools, but without the gate codex does little with them unasked."""
+"""How much depends on it. "some": a login can bring tools, but without the gate codex does little
+with them unasked."""
 
 
 def needed(home: Path, folder: Path) -> Need:
-    """Whether codex has rules or servers of its own for a thread in this folder; whether it trusts a project does not
-    matter."""
+    """Whether codex has rules or servers of its own for a thread in this folder; whether it trusts
+    a project does not matter."""
     here = folder.resolve()
     places = (SYSTEM, home, *(above / ".codex" for above in (here, *here.parents)))
-    if any(any((place / "rules").glob("*.rules")) or _has_servers(place / "config.toml") for place in places):
+    if any(
+        any((place / "rules").glob("*.rules")) or _has_servers(place / "config.toml")
+        for place in places
+    ):
         return "all"
     return "some" if (home / "auth.json").exists() else "none"
 
@@ -85,8 +94,13 @@ def _has_servers(config: Path) -> bool:
 
 
 def silenced(listed: HooksListed) -> dict[str, Any]:
-    """What is said of hooks that answer codex's questions before we are asked: for our threads they are off."""
-    return {hook.key: {"enabled": False} for hook in listed.hooks() if hook.event_name == "permissionRequest"}
+    """What is said of hooks that answer codex's questions before we are asked: for our threads they
+    are off."""
+    return {
+        hook.key: {"enabled": False}
+        for hook in listed.hooks()
+        if hook.event_name == "permissionRequest"
+    }
 
 
 def sweep() -> None:
@@ -140,14 +154,24 @@ class Gate:
         words = (sys.executable, "-I", "-S", waiting.__file__, str(address))
         (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
         (self._folder / "over").write_text(_OVER)
-        self._server = await asyncio.start_unix_server(self._hear, address, limit=_QUESTION_BYTES_MAX)
+        self._server = await asyncio.start_unix_server(
+            self._hear, address, limit=_QUESTION_BYTES_MAX
+        )
         before = _hook("PreToolUse", "^(Bash|apply_patch|mcp__.*)$", self._command)
         return "-c", before, "-c", _hook("PostToolUse", "^Bash$", self._after)
 
     def trust(self, listed: HooksListed) -> dict[str, Any] | None:
         """What is said of our hooks, so that codex runs them; None if it does not know of them."""
-        ours = [hook for hook in listed.hooks() if hook.command in (self._command, self._after) and hook.enabled]
-        return {hook.key: {"trusted_hash": hook.current_hash} for hook in ours} if len(ours) == 2 else None
+        ours = [
+            hook
+            for hook in listed.hooks()
+            if hook.command in (self._command, self._after) and hook.enabled
+        ]
+        return (
+            {hook.key: {"trusted_hash": hook.current_hash} for hook in ours}
+            if len(ours) == 2
+            else None
+        )
 
     def announced(self, run: str) -> None:
         self._runs.add(run)

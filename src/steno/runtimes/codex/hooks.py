@@ -1,4 +1,5 @@
-"""What codex says of hooks, and what our own tell us: of a call that waits, and of a command that is over."""
+"""What codex says of hooks, and what our own tell us: of a call that waits, and of a command that
+is over."""
 
 import msgspec
 from msgspec import Raw, Struct
@@ -43,8 +44,8 @@ class HooksListed(Read, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A call that waits at our gate: codex has not told of it yet. `tool` and `input` are codex's words for it. `path`
-    is the file that it keeps of the thread."""
+    """A call that waits at our gate: codex has not told of it yet. `tool` and `input` are codex's
+    words for it. `path` is the file that it keeps of the thread."""
 
     call: str = msgspec.field(name="tool_use_id")
     turn: str = msgspec.field(name="turn_id")

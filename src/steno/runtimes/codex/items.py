@@ -148,7 +148,9 @@ _ITEMS: Mapping[str, type[Any]] = {
 }
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _ITEMS.items()}
 """Made when the module is loaded: msgspec crashes when two threads first meet a type at once."""
-_OTHER_CALLS = frozenset(("imageView", "imageGeneration", "sleep", "collabAgentToolCall", "subAgentActivity"))
+_OTHER_CALLS = frozenset(
+    ("imageView", "imageGeneration", "sleep", "collabAgentToolCall", "subAgentActivity")
+)
 
 
 class _Header(Read, frozen=True):

@@ -1,4 +1,5 @@
-"""From codex's notifications to what we store and show. Pure: a turn is folded message by message into acts.
+"""From codex's notifications to what we store and show. Pure: a turn is folded message by message
+into acts.
 
     a message of the agent, its reasoning   drafts of the open step; the step is sealed when something else begins
     a command, a file change, a call        the step is sealed with the call in it, and the call is started with it
@@ -7,8 +8,9 @@
     an input of ours                        recognised by its id; one that steers ends the step and begins the next
     the end of the turn                     whatever is open is closed as the turn ended
 
-Steps and calls are opened and closed by facts that the runtime stores; here they have no seqs. An act names a call by
-its id. Output beyond what is shown is collected up to a bound, and settled with the rest.
+Steps and calls are opened and closed by facts that the runtime stores; here they have no seqs. An
+act names a call by its id. Output beyond what is shown is collected up to a bound, and settled with
+the rest.
 """
 
 from typing import Literal
@@ -16,7 +18,17 @@ from typing import Literal
 from msgspec.structs import replace
 
 from steno.journal.facts import PlanStep, PlanUpdated, StepEnding, Usage
-from steno.journal.parts import Content, Failed, Interrupted, Opaque, Outcome, Refused, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Interrupted,
+    Opaque,
+    Outcome,
+    Refused,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex import protocol as p
@@ -38,7 +50,15 @@ from steno.runtimes.codex.acts import (
 )
 from steno.runtimes.codex.hooks import Over
 from steno.runtimes.codex.rights import STOPPED
-from steno.runtimes.codex.underway import Bounds, Promised, Running, Speech, beside, collected, part_of
+from steno.runtimes.codex.underway import (
+    Bounds,
+    Promised,
+    Running,
+    Speech,
+    beside,
+    collected,
+    part_of,
+)
 from steno.runtimes.codex.wording import (
     REPLACED,
     UNHEARD,
@@ -55,8 +75,8 @@ _WAITS = "waitingOnApproval"
 
 
 class TurnMap:
-    """`turn` is codex's id of it, once it is known; `steers` are the ids of inputs that may come back while it runs.
-    The first step is open when it begins."""
+    """`turn` is codex's id of it, once it is known; `steers` are the ids of inputs that may come
+    back while it runs. The first step is open when it begins."""
 
     def __init__(self, bounds: Bounds = Bounds(), promised: tuple[Promised, ...] = ()) -> None:  # noqa: B008 - frozen
         self.turn = ""
@@ -108,13 +128,15 @@ class TurnMap:
         return acts
 
     def let_through(self, item: str) -> bool:
-        """Whether a call was approved at the gate and codex has not run it yet, as far as it told."""
+        """Whether a call was approved at the gate and codex has not run it yet, as far as it
+        told."""
         call = self.call_of(item)
         return call in self._gated and call in self._calls and self._calls[call].started
 
     def answered(self, item: str, explained: bool, leaves: bool) -> bool:
-        """Whether the yes at the gate is also the answer to codex's own question; to one that says why, or is to leave
-        the sandbox, if that was approved before. It counts once: codex tells of the call from then on."""
+        """Whether the yes at the gate is also the answer to codex's own question; to one that says
+        why, or is to leave the sandbox, if that was approved before. It counts once: codex tells of
+        the call from then on."""
         call = self.call_of(item)
         kept = self._kept.get(call)
         known = kept is not None and kept.explained >= explained and kept.leaves >= leaves
@@ -125,12 +147,14 @@ class TurnMap:
         return True
 
     def let_through_for(self, server: str) -> bool:
-        """The same for any tool of a server: codex's question does not say about which call it is."""
+        """The same for any tool of a server: codex's question does not say about which call it
+        is."""
         names = ((id, running.call.name) for id, running in self._calls.items())
         return any(name.startswith(f"{server}__") and self.let_through(id) for id, name in names)
 
     def refuse(self, call: str, reason: str) -> list[Act]:
-        """A call was not approved. Codex will say that it was declined, unless it was at the gate."""
+        """A call was not approved. Codex will say that it was declined, unless it was at the
+        gate."""
         self._refused[call] = reason
         if call not in self._gated or call not in self._calls:
             return []
@@ -138,8 +162,9 @@ class TurnMap:
         return [Settle(call, Refused(reason))]
 
     def asked(self, item: str, unrun: str = "") -> list[Act]:
-        """Codex wants to know whether a call may run: it does not run yet. If it did run, or was let through the gate,
-        it is another call from here on; `unrun` says what came of the first one, if codex did not."""
+        """Codex wants to know whether a call may run: it does not run yet. If it did run, or was
+        let through the gate, it is another call from here on; `unrun` says what came of the first
+        one, if codex did not."""
         call = self.call_of(item)
         if self._announced == call:
             self._announced = ""
@@ -152,7 +177,8 @@ class TurnMap:
         return acts
 
     def _again(self, item: str, as_told: ToolCall, said: str, started: bool = False) -> list[Act]:
-        """What codex told of as one call is another one from here on; `said` is what came of the first."""
+        """What codex told of as one call is another one from here on; `said` is what came of the
+        first."""
         call = self.call_of(item)
         self.settled(call)
         outcome = Failed((Text(said),) if said else ())
@@ -173,11 +199,18 @@ class TurnMap:
         self._settled.add(call)
 
     def saying(self) -> str:
-        """What was shown of an answer that is not complete. Of inputs that steer together the first cuts it off."""
+        """What was shown of an answer that is not complete. Of inputs that steer together the first
+        cuts it off."""
         told = len(self.steers) > 1
-        return "" if told else "".join(one.shown for one in self._said if one.kind == "text" and one.text is None)
+        return (
+            ""
+            if told
+            else "".join(one.shown for one in self._said if one.kind == "text" and one.text is None)
+        )
 
-    def close(self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = "") -> list[Act]:
+    def close(
+        self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = ""
+    ) -> list[Act]:
         """End the turn without codex: it was told to and does not answer, or it is gone."""
         return [*self._finish(status), End(status, cause, detail, unheard=True)]
 
@@ -190,7 +223,8 @@ class TurnMap:
         return [*self._begun(note), *self._applied(note)]
 
     def _begun(self, note: p.Notification) -> list[Act]:
-        """Codex tells of a file change first and asks then. If the next message is no question, it was not asked."""
+        """Codex tells of a file change first and asks then. If the next message is no question, it
+        was not asked."""
         call, self._announced = self._announced, ""
         waits = isinstance(note, p.StatusChanged) and _WAITS in note.status.active_flags
         return [] if not call or waits else self.begin(call)
@@ -259,7 +293,9 @@ class TurnMap:
                 self._announced = self.call_of(item.id)
                 return acts
             case i.CommandExecution():
-                acts = self._call(item.id, call_of(item), started=item.process_id is not None or not self._asks)
+                acts = self._call(
+                    item.id, call_of(item), started=item.process_id is not None or not self._asks
+                )
                 if item.process_id is not None:
                     self._gated.discard(self.call_of(item.id))
                 return acts
@@ -273,7 +309,9 @@ class TurnMap:
             case i.AgentMessage() | i.PlanText():
                 return self._whole(item.id, "text", item.text)
             case i.ReasoningItem():
-                return self._whole(item.id, "reasoning", "\n\n".join((*item.summary, *item.content)))
+                return self._whole(
+                    item.id, "reasoning", "\n\n".join((*item.summary, *item.content))
+                )
             case i.ContextCompaction():
                 return [Compacted()]
             case i.UnknownItem():
@@ -292,7 +330,9 @@ class TurnMap:
 
     def _speak(self, id: str) -> list[Act]:
         """Another message of the agent has a step of its own."""
-        if any(said.kind == "text" for said in self._said) and not any(said.id == id for said in self._said):
+        if any(said.kind == "text" for said in self._said) and not any(
+            said.id == id for said in self._said
+        ):
             return self._seal("complete")
         return []
 
@@ -305,8 +345,8 @@ class TurnMap:
         return [*acts, Write(kind, text)] if text else acts
 
     def _whole(self, id: str, kind: Literal["text", "reasoning"], text: str) -> list[Act]:
-        """What was not streamed is shown now. What was streamed otherwise stays, beside the truth. What an earlier step
-        has is not said again."""
+        """What was not streamed is shown now. What was streamed otherwise stays, beside the truth.
+        What an earlier step has is not said again."""
         text = text.removeprefix(self._cut.pop(id, ""))
         said = next((said for said in self._said if said.id == id), None)
         if said is None and not text:
@@ -330,21 +370,34 @@ class TurnMap:
         if not self._open or not (said or more):
             return []
         self._open, self._steered, self._said, self._usage = False, False, [], None
-        self._cut |= {one.id: self._cut.get(one.id, "") + one.shown for one in said if one.text is None}
-        truth = tuple(part for one in said if (part := part_of(one.kind, one.shown if one.text is None else one.text)))
+        self._cut |= {
+            one.id: self._cut.get(one.id, "") + one.shown for one in said if one.text is None
+        }
+        truth = tuple(
+            part
+            for one in said
+            if (part := part_of(one.kind, one.shown if one.text is None else one.text))
+        )
         shown = tuple(part for one in said if (part := part_of(one.kind, one.shown)))
         return [Seal(truth + more, ended, None if shown == truth else shown, usage, started)]
 
     # --- calls
 
-    def _call(self, id: str, call: ToolCall, started: bool = False, ours: bool = False) -> list[Act]:
+    def _call(
+        self, id: str, call: ToolCall, started: bool = False, ours: bool = False
+    ) -> list[Act]:
         known = self.call_of(id)
         if known in self._calls:
             if known in self._gated and not same_call(self._calls[known].call, call):
                 return self._again(id, call, REPLACED, started)
             return self.begin(known) if started else []
         promised = next(
-            (one for one in self._promised if (one.name, one.arguments) == (call.name, call.arguments)), None
+            (
+                one
+                for one in self._promised
+                if (one.name, one.arguments) == (call.name, call.arguments)
+            ),
+            None,
         )
         if promised is not None:
             self._promised.remove(promised)
@@ -372,11 +425,17 @@ class TurnMap:
         return [*acts, Output(call, shown)]
 
     def _over(self, note: Over) -> list[Act]:
-        """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does not; its hook does. Of
-        one that codex asked about it tells only when it is over, so that is waited for."""
+        """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does
+        not; its hook does. Of one that codex asked about it tells only when it is over, so that is
+        waited for."""
         call = self.call_of(note.call)
         running = self._calls.get(call)
-        if call in self._questioned and running is not None and running.started and not running.shown:
+        if (
+            call in self._questioned
+            and running is not None
+            and running.started
+            and not running.shown
+        ):
             self._overs[call] = note.said()
             return []
         return self._stopped(call, note.said()) if self.let_through(note.call) else []
@@ -384,14 +443,20 @@ class TurnMap:
     def _untold(self) -> list[Act]:
         """When codex begins something else, what it has not told of by then was stopped."""
         overs, self._overs = self._overs, {}
-        return [act for call, said in overs.items() if call in self._calls for act in self._stopped(call, said)]
+        return [
+            act
+            for call, said in overs.items()
+            if call in self._calls
+            for act in self._stopped(call, said)
+        ]
 
     def _stopped(self, call: str, said: str) -> list[Act]:
         self.settled(call)
         return [Settle(call, Failed((Text(said),) if said else ()))]
 
     def _typed(self, note: p.Typed) -> list[Act]:
-        """Codex tells of what it types afterwards: it is a call that is over, whether it asked first or not."""
+        """Codex tells of what it types afterwards: it is a call that is over, whether it asked
+        first or not."""
         if not note.stdin:
             return []
         typed = typing_call("", self.call_of(note.item_id), note.stdin)
@@ -400,9 +465,15 @@ class TurnMap:
                 self.settled(id)
                 return [Settle(id, Returned(()))]
         self._typings += 1
-        call = typing_call(f"{note.item_id}/typed{self._typings}", self.call_of(note.item_id), note.stdin)
+        call = typing_call(
+            f"{note.item_id}/typed{self._typings}", self.call_of(note.item_id), note.stdin
+        )
         acts = [*(self._seal("complete") if self._said else []), *self._ready()]
-        return [*acts, *self._seal("complete", call, started=call.id), Settle(call.id, Returned(()))]
+        return [
+            *acts,
+            *self._seal("complete", call, started=call.id),
+            Settle(call.id, Returned(())),
+        ]
 
     def _settle(self, item: i.Item) -> list[Act]:
         id = self.call_of(item.id)
@@ -440,7 +511,10 @@ class TurnMap:
         if not (tokens.input_tokens or tokens.output_tokens):
             return []
         usage = Usage(
-            tokens.input_tokens, tokens.output_tokens, tokens.cached_input_tokens, tokens.reasoning_output_tokens
+            tokens.input_tokens,
+            tokens.output_tokens,
+            tokens.cached_input_tokens,
+            tokens.reasoning_output_tokens,
         )
         if self._open and self._said:
             self._usage = usage
@@ -473,13 +547,25 @@ class TurnMap:
     def _finish(self, status: Literal["completed", "interrupted", "failed"]) -> list[Act]:
         ended: StepEnding = "interrupted" if status == "interrupted" else "incomplete"
         whole = all(said.text is not None for said in self._said)
-        acts = [*self._untold(), *self._seal("complete" if whole or status == "completed" else ended)]
+        acts = [
+            *self._untold(),
+            *self._seal("complete" if whole or status == "completed" else ended),
+        ]
         for item in self._unknown.values():
             acts += [*self._ready(), *self._seal(ended, Opaque(RUNTIME, item.kind, item.json))]
         if self._open:
             self._open = False
-            cause = {"interrupted": "stopped", "failed": cause_of(self._failure), "completed": "empty"}[status]
-            acts.append(Lose(cause, TOO_LATE if status == "completed" and self._steered else self._failure.message))
+            cause = {
+                "interrupted": "stopped",
+                "failed": cause_of(self._failure),
+                "completed": "empty",
+            }[status]
+            acts.append(
+                Lose(
+                    cause,
+                    TOO_LATE if status == "completed" and self._steered else self._failure.message,
+                )
+            )
         unheard = {id for id in self._calls if status == "completed" and self.let_through(id)}
         for id, running in list(self._calls.items()):
             if running.ours:
@@ -489,7 +575,9 @@ class TurnMap:
             acts.append(Settle(id, outcome, beside(outcome, running.shown)))
         return acts
 
-    def _left(self, id: str, running: Running, status: Literal["completed", "interrupted", "failed"]) -> Outcome:
+    def _left(
+        self, id: str, running: Running, status: Literal["completed", "interrupted", "failed"]
+    ) -> Outcome:
         if not running.started:
             return Refused(self._refused.get(id, UNRUN[status]))
         said = collected(running)

@@ -10,8 +10,8 @@ _TOGETHER = "+"
 
 
 def client_id(session: str, said: Said) -> str:
-    """The id that an input has in codex's thread. In a copy of a session, or in a store that was restored, another
-    input can have the same seq: so the id also tells what was said."""
+    """The id that an input has in codex's thread. In a copy of a session, or in a store that was
+    restored, another input can have the same seq: so the id also tells what was said."""
     hashes = "".join(part.hash for part in said.parts if isinstance(part, Image | File))
     digest = sha256((text_of(said.parts) + hashes).encode("utf-8", "surrogatepass")).hexdigest()
     return f"steno/{session}/{said.seq}/{digest[:12]}"

@@ -6,10 +6,11 @@
     *** Update File: PATH      *** Move to: PATH and changed lines follow
     *** End Patch
 
-A patch comes alone, to codex's own tool for it; or as what is given to a command `apply_patch`, which codex takes for
-the same. Whoever reads it otherwise than codex would have the wrong files approved: what is not plain is no patch here.
-So codex may take for a patch what is none here, and the other way round: what a shell would expand in a patch, it would
-run if codex took it for a command.
+A patch comes alone, to codex's own tool for it; or as what is given to a command `apply_patch`,
+which codex takes for the same. Whoever reads it otherwise than codex would have the wrong files
+approved: what is not plain is no patch here. So codex may take for a patch what is none here, and
+the other way round: what a shell would expand in a patch, it would run if codex took it for a
+command.
 """
 
 import posixpath
@@ -39,7 +40,8 @@ def is_patch(held: Held) -> bool:
 
 
 def may_be_patch(held: Held) -> bool:
-    """Whether codex could take a call for a change of files, though it may be none that can be read here."""
+    """Whether codex could take a call for a change of files, though it may be none that can be read
+    here."""
     if is_patch(held):
         return True
     command = held.command() or ""
@@ -50,8 +52,9 @@ def may_be_patch(held: Held) -> bool:
 
 
 def changes_held(held: Held, within: str | None) -> ToolCall | None:
-    """A held call as the change of files that it is. None if it is none that can be read, or if nobody knows in which
-    folder a command would make it: `within` is the one that was asked for with it, "" for the thread's own."""
+    """A held call as the change of files that it is. None if it is none that can be read, or if
+    nobody knows in which folder a command would make it: `within` is the one that was asked for
+    with it, "" for the thread's own."""
     patch, folder = held.patch(), held.folder
     if patch is None:
         given = _given(held.command() or "")
@@ -64,8 +67,9 @@ def changes_held(held: Held, within: str | None) -> ToolCall | None:
 
 
 def _given(command: str) -> tuple[str, str] | None:
-    """The folder that a command goes to first, and the patch that it gives to `apply_patch`, if that is all it does.
-    Codex takes the end of it also where more stands before or after the mark."""
+    """The folder that a command goes to first, and the patch that it gives to `apply_patch`, if
+    that is all it does. Codex takes the end of it also where more stands before or after the
+    mark."""
     if (found := _COMMAND.fullmatch(command)) is None:
         return None
     *to, quote, mark, text = found.groups()
@@ -79,7 +83,8 @@ def _given(command: str) -> tuple[str, str] | None:
 
 
 def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
-    """The files of a patch. Codex finds a header also where blanks stand before it, but not among changed lines."""
+    """The files of a patch. Codex finds a header also where blanks stand before it, but not among
+    changed lines."""
     lines = patch.strip().split("\n")
     if (lines[0].strip(), lines[-1].strip()) != ("*** Begin Patch", "*** End Patch"):
         return None
@@ -88,7 +93,9 @@ def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
         updates = bool(changes) and changes[-1]["kind"] == "update"
         head = line.rstrip() if updates else line.strip()
         header = next((one for one in _HEADERS if head.startswith(one)), None)
-        if (header is not None or head.startswith(_MOVE)) and _BLANK_HERE_ALONE.search(line) is not None:
+        if (header is not None or head.startswith(_MOVE)) and _BLANK_HERE_ALONE.search(
+            line
+        ) is not None:
             return None
         if header is not None:
             changes.append(_change(folder, head.removeprefix(header), _HEADERS[header]))
@@ -97,7 +104,9 @@ def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
         elif not changes:
             return None
         else:
-            changes[-1]["diff"] += f"{line.removeprefix('+') if changes[-1]['kind'] == 'add' else line}\n"
+            changes[-1]["diff"] += (
+                f"{line.removeprefix('+') if changes[-1]['kind'] == 'add' else line}\n"
+            )
     return changes or None
 
 

@@ -1,4 +1,5 @@
-"""An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole group.
+"""An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole
+group.
 
 CodexError
   Unguarded     it would do things unasked, and does not let us stand before them
@@ -27,12 +28,13 @@ from steno.tools.child import Child, Command, Unread
 
 INBOX_MAX = 10_000
 LINE_BYTES_MAX = 128 * 1024 * 1024
-"""Codex says what was said to it back in one line, images and all, and lists several of those in one."""
+"""Codex says what was said to it back in one line, images and all, and lists several of those in
+one."""
 _OFF = ("multi_agent", "multi_agent_v2", "goals", "unbounded_connection_retries")
 ALONE = {f"features.{one}": False for one in _OFF} | {"agents.enabled": False}
-"""Codex does what it is asked to, and that is in the session. Agents that it starts have threads of their own; for a
-goal of its own it begins turns that nobody asked for. Where the provider cannot be reached it would try again without
-end; without that the turn fails, and says so."""
+"""Codex does what it is asked to, and that is in the session. Agents that it starts have threads of
+their own; for a goal of its own it begins turns that nobody asked for. Where the provider cannot be
+reached it would try again without end; without that the turn fails, and says so."""
 _SILENCE_S = 1.0
 _TRIED = re.compile(r"/0\.16[3-9]\.")
 
@@ -81,8 +83,8 @@ class Patience(Struct, frozen=True):
 
 
 class Server:
-    """`arrived` is set when there is something to take, or nothing more will come. `opening` is what each thread is
-    opened with."""
+    """`arrived` is set when there is something to take, or nothing more will come. `opening` is
+    what each thread is opened with."""
 
     def __init__(self, child: Child, patience: Patience, gate: Gate | None = None) -> None:
         self.arrived = asyncio.Event()
@@ -102,18 +104,25 @@ class Server:
         self._watcher = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, command: Command, patience: Patience, version: str, need: Need = "none") -> "Server":
-        """Raises `Unstartable` or `Unguarded`. `version` is ours. `need`: whether a gate stands before its calls."""
+    async def start(
+        cls, command: Command, patience: Patience, version: str, need: Need = "none"
+    ) -> "Server":
+        """Raises `Unstartable` or `Unguarded`. `version` is ours. `need`: whether a gate stands
+        before its calls."""
         gate = None
         try:
             gate = None if need == "none" else Gate()
             words = () if gate is None else await gate.open()
-            command = replace(command, words=(*command.words, *words), line_bytes_max=LINE_BYTES_MAX)
+            command = replace(
+                command, words=(*command.words, *words), line_bytes_max=LINE_BYTES_MAX
+            )
             server = cls(await Child.spawn(command), patience, gate)
         except OSError as error:
             if gate is not None:
                 gate.close()
-            raise Unstartable(f"{command.words[0]} cannot be run: {error.strerror or error}") from error
+            raise Unstartable(
+                f"{command.words[0]} cannot be run: {error.strerror or error}"
+            ) from error
         try:
             await server._greet(version)
             await server._guard(str(command.folder), need)
@@ -130,7 +139,9 @@ class Server:
         server._child.forget()
         return server
 
-    async def ask(self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None) -> Read:
+    async def ask(
+        self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None
+    ) -> Read:
         """A request and its answer. Raises `Gone`, `Silent`, `Declined` or `Unreadable`."""
         if self._over:
             raise Gone(self._last_words())
@@ -151,10 +162,13 @@ class Server:
         try:
             return msgspec.json.decode(answered.result, type=kind)
         except msgspec.ValidationError as error:
-            raise Unreadable(f"answered to {method} in a way that steno does not understand: {error}") from error
+            raise Unreadable(
+                f"answered to {method} in a way that steno does not understand: {error}"
+            ) from error
 
     def reply(self, request: int | str, result: dict[str, Any]) -> None:
-        """Not waited for, as nothing that we answer is: a codex that does not read can still be stopped."""
+        """Not waited for, as nothing that we answer is: a codex that does not read can still be
+        stopped."""
         self._answer({"id": request, "result": result})
 
     def decide(self, request: int | str, refusal: str = "") -> None:
@@ -166,7 +180,8 @@ class Server:
         self._answer({"id": request, "error": {"code": -32601, "message": message}})
 
     def take(self) -> list[Message]:
-        """Everything that came since the last time. Raises `Gone` when nothing is left and nothing will come."""
+        """Everything that came since the last time. Raises `Gone` when nothing is left and nothing
+        will come."""
         self.arrived.clear()
         taken = list(self._inbox)
         self._inbox.clear()
@@ -233,8 +248,8 @@ class Server:
             self._leave()
 
     async def _watch(self) -> None:
-        """Whoever codex started can hold its output open. Once it has ended, the end of that is not waited for: only
-        what it had still said."""
+        """Whoever codex started can hold its output open. Once it has ended, the end of that is not
+        waited for: only what it had still said."""
         await self._child.exited()
         heard = -1
         while heard != self._lines or len(self._inbox) >= INBOX_MAX:
@@ -247,14 +262,20 @@ class Server:
             message = p.line(line)
         except (msgspec.DecodeError, RecursionError):
             if not self._garbled:
-                log().warning("codex wrote a line that is no message, and maybe more of them: %r", line[:200])
+                log().warning(
+                    "codex wrote a line that is no message, and maybe more of them: %r", line[:200]
+                )
             self._garbled = True
             return
         if isinstance(message, p.HookStarted | p.HookCompleted):
             self._hear_hook(message)
         elif not isinstance(message, p.Answer):
             self._deliver(message)
-        elif isinstance(message.id, int) and (wait := self._waits.get(message.id)) is not None and not wait.done():
+        elif (
+            isinstance(message.id, int)
+            and (wait := self._waits.get(message.id)) is not None
+            and not wait.done()
+        ):
             wait.set_result(message)
 
     def _hear_hook(self, note: p.HookStarted | p.HookCompleted) -> None:

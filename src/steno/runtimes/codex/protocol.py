@@ -1,7 +1,9 @@
-"""The messages of codex's app-server, as far as we read or write them: JSON, one a line, without `jsonrpc`.
+"""The messages of codex's app-server, as far as we read or write them: JSON, one a line, without
+`jsonrpc`.
 
-Reading is lenient in what it skips and strict in what it understands: an unknown field is skipped, an unknown
-notification is a `Skipped`, an unknown item is an `UnknownItem` with its JSON. Nothing is guessed.
+Reading is lenient in what it skips and strict in what it understands: an unknown field is skipped,
+an unknown notification is a `Skipped`, an unknown item is an `UnknownItem` with its JSON. Nothing
+is guessed.
 """
 
 import json
@@ -19,7 +21,7 @@ VERSIONS = "0.163 to 0.169"
 """Those that were tried. Another one is used all the same, and a log says so."""
 
 
-# --- notifications ----------------------------------------------------------------------------------------------
+# --- notifications --------------------------------------------------------------------------------
 
 
 class ItemStarted(Struct, frozen=True):
@@ -270,20 +272,23 @@ _ended_notes = msgspec.json.Decoder(_EndedNote)
 
 
 def _ended(params: Raw) -> TurnCompleted:
-    """The end of a turn counts even if it says more than we can read, or less. One that does not say which turn is over
-    is about the one that runs: a thread has no other."""
+    """The end of a turn counts even if it says more than we can read, or less. One that does not
+    say which turn is over is about the one that runs: a thread has no other."""
     try:
         turn = _ended_notes.decode(params).turn
     except msgspec.ValidationError:
         turn = _Ended()
-    return TurnCompleted(Turn(turn.id, turn.status, Failure("it ended in a way that steno cannot read")))
+    return TurnCompleted(
+        Turn(turn.id, turn.status, Failure("it ended in a way that steno cannot read"))
+    )
 
 
-# --- requests of the server -------------------------------------------------------------------------------------
+# --- requests of the server -----------------------------------------------------------------------
 
 
 class CommandApproval(Read, frozen=True):
-    """`kind` "writeStdin" asks about what is to be typed into a command that runs, and `item_id` is that command."""
+    """`kind` "writeStdin" asks about what is to be typed into a command that runs, and `item_id` is
+    that command."""
 
     item_id: str
     reason: str | None = None
@@ -310,7 +315,8 @@ class _Approves(Read, frozen=True):
 
 
 class Elicited(Read, frozen=True):
-    """A server of MCP wants something from a person; or codex itself asks whether one of its tools may run."""
+    """A server of MCP wants something from a person; or codex itself asks whether one of its tools
+    may run."""
 
     server_name: str
     meta: _Approves | None = msgspec.field(default=None, name="_meta")
@@ -352,7 +358,7 @@ def server_request(id: int | str, method: str, params: Raw) -> ServerRequest:
     return ServerRequest(id, asked)
 
 
-# --- lines ------------------------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------
 
 
 class Refusal(Struct, frozen=True):
@@ -404,7 +410,7 @@ def written(message: dict[str, Any]) -> bytes:
     return encode(message) + b"\n"
 
 
-# --- answers that we read ---------------------------------------------------------------------------------------
+# --- answers that we read -------------------------------------------------------------------------
 
 
 class Initialized(Read, frozen=True):
@@ -446,7 +452,9 @@ class ItemsListed(Read, frozen=True):
     def said(self) -> frozenset[str]:
         """The ids that came with what was said."""
         items = (item(listed.item) for listed in self.data)
-        return frozenset(one.client_id for one in items if isinstance(one, UserMessage) and one.client_id)
+        return frozenset(
+            one.client_id for one in items if isinstance(one, UserMessage) and one.client_id
+        )
 
     def answer(self) -> str:
         """The first answer that is listed."""

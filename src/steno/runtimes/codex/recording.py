@@ -1,4 +1,5 @@
-"""What became of a turn of codex, as facts and drafts of our journal: acts carried out, in order."""
+"""What became of a turn of codex, as facts and drafts of our journal: acts carried out, in
+order."""
 
 from functools import cache
 from typing import assert_never
@@ -28,7 +29,8 @@ from steno.tools.output import kept
 
 
 class Recording:
-    """`step` is the open one. `started` are the calls that run or ran in this turn, each with its fact."""
+    """`step` is the open one. `started` are the calls that run or ran in this turn, each with its
+    fact."""
 
     def __init__(self, held: HeldSession, means: Means, step: Seq) -> None:
         self.started: dict[str, Seq] = {}
@@ -43,13 +45,22 @@ class Recording:
             self._steps[call.call.id] = call.step
 
     async def do(self, acts: list[a.Act]) -> a.End | None:
-        """Carry acts out in order; the end of the turn, if it is among them. Pieces of one stream go out together, and
-        so do facts that need not wait."""
+        """Carry acts out in order; the end of the turn, if it is among them. Pieces of one stream
+        go out together, and so do facts that need not wait."""
         facts: list[TurnFact] = []
         together = a.joined(acts)
         for at, act in enumerate(together):
             match act:
-                case a.Seal() | a.Lose() | a.Report() | a.Plan() | a.Compacted() | a.Settle() | a.Start() | a.Late():
+                case (
+                    a.Seal()
+                    | a.Lose()
+                    | a.Report()
+                    | a.Plan()
+                    | a.Compacted()
+                    | a.Settle()
+                    | a.Start()
+                    | a.Late()
+                ):
                     if isinstance(act, a.Settle | a.Late) and act.call not in self.started:
                         await self._store(facts)
                     facts += await self._facts(act)
@@ -67,7 +78,9 @@ class Recording:
                 case a.Skip():
                     skip(act.method)
                 case a.End():
-                    await self.keep_late([late for late in together[at + 1 :] if isinstance(late, a.Late)])
+                    await self.keep_late(
+                        [late for late in together[at + 1 :] if isinstance(late, a.Late)]
+                    )
                     return act
                 case unreachable:
                     assert_never(unreachable)
@@ -96,7 +109,9 @@ class Recording:
             case a.Seal():
                 step, self._step = self._open_step(), None
                 self._last_step = step
-                facts: list[TurnFact] = [StepSealed(step, act.parts, act.ended, act.usage, act.shown)]
+                facts: list[TurnFact] = [
+                    StepSealed(step, act.parts, act.ended, act.usage, act.shown)
+                ]
                 self._steps |= {part.id: step for part in act.parts if isinstance(part, ToolCall)}
                 if act.started is not None:
                     facts.append(ToolStarted(step, act.started, self._means.server.group))
@@ -126,7 +141,8 @@ class Recording:
                 return []
 
     def _notice(self, part: Content) -> None:
-        """Codex runs no command unasked, unless a rules file came to be while it ran, or the gate failed."""
+        """Codex runs no command unasked, unless a rules file came to be while it ran, or the gate
+        failed."""
         if isinstance(part, ToolCall) and part.name == w.SHELL:
             log().warning("codex runs a command without asking: %s", part.arguments)
 

@@ -1,7 +1,9 @@
-"""Whether a command that codex asks about is to leave its sandbox, and what a person is told of that. Pure.
+"""Whether a command that codex asks about is to leave its sandbox, and what a person is told of
+that. Pure.
 
-Codex asks in the same words about a command that it takes for dangerous, one that its own rules files want to be asked
-about, and one that is to leave the sandbox. Only what its model called the command with tells them apart.
+Codex asks in the same words about a command that it takes for dangerous, one that its own rules
+files want to be asked about, and one that is to leave the sandbox. Only what its model called the
+command with tells them apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +22,17 @@ INSIDE = "it stays in the sandbox"
 
 
 def leaves(calls: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether a command that was called with one of these may want more than the sandbox gives it. None if nobody
-    knows."""
-    given = [value for arguments in calls for name, value in arguments.items() if "permission" in name]
+    """Whether a command that was called with one of these may want more than the sandbox gives it.
+    None if nobody knows."""
+    given = [
+        value for arguments in calls for name, value in arguments.items() if "permission" in name
+    ]
     return any(value not in (None, "use_default") for value in given) if calls else None
 
 
 def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> str:
-    """What came of a call that was let through the gate. Only where codex has begun with a change of files it gives a
-    reason for it."""
+    """What came of a call that was let through the gate. Only where codex has begun with a change
+    of files it gives a reason for it."""
     if isinstance(asked, FileApproval):
         return MORE_RIGHTS if asked.reason is None else STOPPED
     return MORE_RIGHTS if leaves else ONCE_MORE

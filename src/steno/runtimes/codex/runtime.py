@@ -1,6 +1,8 @@
-"""Drives a held session by codex. What to do next is our engine's decision; what a turn does is codex's.
+"""Drives a held session by codex. What to do next is our engine's decision; what a turn does is
+codex's.
 
-The child lives as long as we hold the session: codex lets nobody else have a thread while a process of its has it open.
+The child lives as long as we hold the session: codex lets nobody else have a thread while a process
+of its has it open.
 """
 
 import asyncio
@@ -82,7 +84,8 @@ T = TypeVar("T")
 
 
 class CodexAgent(Struct, frozen=True, kw_only=True):
-    """Who answers in a session, by codex. `context.model` is `codex:NAME`, or `codex:` for its own choice."""
+    """Who answers in a session, by codex. `context.model` is `codex:NAME`, or `codex:` for its own
+    choice."""
 
     command: Command
     version: str
@@ -136,7 +139,9 @@ class Codex:
 class _Driven:
     """A session while codex drives it."""
 
-    def __init__(self, store: Store, held: HeldSession, agent: CodexAgent, excerpts: Excerpts) -> None:
+    def __init__(
+        self, store: Store, held: HeldSession, agent: CodexAgent, excerpts: Excerpts
+    ) -> None:
         self._store = store
         self._held = held
         self._agent = agent
@@ -176,20 +181,23 @@ class _Driven:
                 case Finish(facts=facts):
                     await held.record(*facts)
                 case Compact() | FallBack():
-                    raise AssertionError("codex looks after the length of its thread, and has no fallback")
+                    raise AssertionError(
+                        "codex looks after the length of its thread, and has no fallback"
+                    )
                 case unreachable:
                     assert_never(unreachable)
 
     async def _let_go(self) -> None:
-        """How the turn ended is stored at once: whoever leaves does not wait long. Then the child goes, before the
-        lease does: whoever takes the session next finds the thread free."""
+        """How the turn ended is stored at once: whoever leaves does not wait long. Then the child
+        goes, before the lease does: whoever takes the session next finds the thread free."""
         await end_turn(self._held)
         await self.close()
         await let_go(self._held)
 
     def _next(self) -> Action:
-        """A call that was decided about and can only be run by codex does not stand in the way. An input that codex
-        took and did not answer to is one more thing to ask, unless the turn was stopped."""
+        """A call that was decided about and can only be run by codex does not stand in the way. An
+        input that codex took and did not answer to is one more thing to ask, unless the turn was
+        stopped."""
         turn = self._held.state.turn
         action = next_action(self._held.state, self._agent.limits, spent=self._held.spent)
         if isinstance(action, RunTools) and self._promised:
@@ -210,7 +218,9 @@ class _Driven:
             await self._fail(error, None)
             return
         server, thread = self._both()
-        told = await consult(held, "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt})
+        told = await consult(
+            held, "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt}
+        )
         await held.catch_up()
         notes = [*await self._set_context(thread), *(note for _, note in told)]
         if held.asked_to_stop() or held.state.turn is None:
@@ -219,7 +229,9 @@ class _Driven:
         asked = await self._request(held.state.turn, ask, thread, promised, notes)
         digest = sha256(encode(asked)).hexdigest()[:32]
         model = f"{RUNTIME}:{thread.model}"
-        step = await held.record(StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges))
+        step = await held.record(
+            StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges)
+        )
         map = TurnMap(self._agent.bounds, promised)
         try:
             answer = await self._unless_stopped(server.ask("turn/start", asked, p.TurnAnswer))
@@ -227,20 +239,31 @@ class _Driven:
             await self._fail(error, step)
             return
         map.turn, thread.fresh, thread.answered = answer.turn.id, False, ""
-        await self._end(await RunningTurn(held, self._means(server, thread, model), map, step).run())
+        await self._end(
+            await RunningTurn(held, self._means(server, thread, model), map, step).run()
+        )
 
     async def _request(
-        self, turn: OpenTurn, ask: Ask, thread: Thread, promised: tuple[Promised, ...], added: list[str]
+        self,
+        turn: OpenTurn,
+        ask: Ask,
+        thread: Thread,
+        promised: tuple[Promised, ...],
+        added: list[str],
     ) -> dict[str, Any]:
-        """What the thread does not have is said in one message: codex has all of it or nothing, and answers to all of
-        it. An input that it has already is not said again: a note asks for what is to be done about it."""
+        """What the thread does not have is said in one message: codex has all of it or nothing, and
+        answers to all of it. An input that it has already is not said again: a note asks for what
+        is to be done about it."""
         held = self._held
         entries = held.history.entries()
         notes = ["" if thread.fresh else lost_note(entries, turn.seq, thread.answered), *added]
         if ask.acknowledges is not None and held.state.cut_off is not None:
             notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
         notes += [
-            f"The user has approved this call of {one.name}, which was not run: {one.arguments}. Run it now."
+            (
+                f"The user has approved this call of {one.name}, which was not run: "
+                f"{one.arguments}. Run it now."
+            )
             for one in promised
         ]
         if inputs := unsaid(entries, thread, held.id):
@@ -250,8 +273,12 @@ class _Driven:
             }
             asked |= context("\n\n".join(filter(None, notes)))
         else:
-            note = "\n\n".join(filter(None, (*notes, "" if promised or ask.acknowledges else AGAIN)))
-            asked = {"input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]}
+            note = "\n\n".join(
+                filter(None, (*notes, "" if promised or ask.acknowledges else AGAIN))
+            )
+            asked = {
+                "input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]
+            }
         return {"threadId": thread.id, **asked}
 
     async def _input(self, inputs: Sequence[Said]) -> list[dict[str, Any]]:
@@ -279,21 +306,31 @@ class _Driven:
             await held.record(*finish(turn, "interrupted", cause).facts)
         elif ending.status == "failed":
             await held.record(
-                *finish(turn, "failed", ending.cause, advice.on_failure(ending, self._agent.command)).facts
+                *finish(
+                    turn, "failed", ending.cause, advice.on_failure(ending, self._agent.command)
+                ).facts
             )
             await self.close()
         elif ending.unanswered:
             self._unanswered = True
         elif turn.last is None or (turn.last_lost is not None and turn.last_lost.cause == "empty"):
-            await held.record(*finish(turn, "failed", "empty", "codex ended the turn without an answer").facts)
+            await held.record(
+                *finish(turn, "failed", "empty", "codex ended the turn without an answer").facts
+            )
         else:
             unrun = [call for call in turn.calls.values() if call.started is None]
             settled = [ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun]
-            ended = finish(replace(turn, calls={id: one for id, one in turn.calls.items() if one not in unrun}), "done")
+            ended = finish(
+                replace(
+                    turn, calls={id: one for id, one in turn.calls.items() if one not in unrun}
+                ),
+                "done",
+            )
             await held.record(*settled, *ended.facts)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """What codex takes long over need not be waited for. Raises `Stopped` if a stop is asked for first."""
+        """What codex takes long over need not be waited for. Raises `Stopped` if a stop is asked
+        for first."""
         doing, stop = asyncio.create_task(work), asyncio.create_task(self._held.stopped.wait())
         try:
             await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -306,7 +343,8 @@ class _Driven:
             await asyncio.gather(doing, stop, return_exceptions=True)
 
     async def _give_up(self, step: Seq | None) -> None:
-        """A stop came before codex had begun. The turn is ended by whoever asked for the stop, or for want of time."""
+        """A stop came before codex had begun. The turn is ended by whoever asked for the stop, or
+        for want of time."""
         held = self._held
         await self.close()
         await held.catch_up()
@@ -333,7 +371,8 @@ class _Driven:
     # --- approvals that outlived a process
 
     async def _decide(self, calls: tuple[OpenCall, ...]) -> None:
-        """Codex forgot what it asked when it ended. Our question stands until somebody answers it."""
+        """Codex forgot what it asked when it ended. Our question stands until somebody answers
+        it."""
         promised: list[Promised] = []
         asking = Calls(self._held, {}, self._agent.approval, self._agent.policy)
         for call in calls:
@@ -342,7 +381,9 @@ class _Driven:
                 await asking.settle(call, permission)
             elif permission == "given":
                 one = call.call
-                promised.append(Promised(one.id, one.name, one.arguments, bool(call.why), lets_leave(call.why)))
+                promised.append(
+                    Promised(one.id, one.name, one.arguments, bool(call.why), lets_leave(call.why))
+                )
         self._promised = tuple(promised)
 
     # --- the child and its thread
@@ -353,11 +394,19 @@ class _Driven:
         if self._server is None:
             home = gate.codex_home(command.environment)
             need = "all" if confined(self._agent.sandbox) else gate.needed(home, command.folder)
-            self._server = await Server.start(command, self._agent.patience, self._agent.version, need)
+            self._server = await Server.start(
+                command, self._agent.patience, self._agent.version, need
+            )
         if self._thread is not None and RUNTIME not in held.state.behind:
             return
-        tools = None if self._agent.session_tools is None else await tools_of(held, self._agent.session_tools)
-        self._tools = {name: tool for name, tool in (tools or {}).items() if name not in self._agent.own_tools}
+        tools = (
+            None
+            if self._agent.session_tools is None
+            else await tools_of(held, self._agent.session_tools)
+        )
+        self._tools = {
+            name: tool for name, tool in (tools or {}).items() if name not in self._agent.own_tools
+        }
         turn, self._goal = held.state.turn, held.state.goal
         entries = held.history.entries()
         shape = Shape(
@@ -373,18 +422,28 @@ class _Driven:
         self._thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
 
     async def _set_context(self, thread: Thread) -> list[str]:
-        """Store what shapes this turn, if it changed. A thread has the tools and instructions that it was begun with,
-        so it is told of a goal that was set since."""
+        """Store what shapes this turn, if it changed. A thread has the tools and instructions that
+        it was begun with, so it is told of a goal that was set since."""
         held, before = self._held, self._held.history.context
         kept = before is not None and before.model.partition(":")[0] == RUNTIME and not thread.fresh
-        tools = before.tools if kept and before is not None else tuple(tool.spec for tool in self._tools.values())
+        tools = (
+            before.tools
+            if kept and before is not None
+            else tuple(tool.spec for tool in self._tools.values())
+        )
         goal = held.state.goal
-        context = replace(self._agent.context, model=f"{RUNTIME}:{thread.model}", tools=tools, goal=goal)
+        context = replace(
+            self._agent.context, model=f"{RUNTIME}:{thread.model}", tools=tools, goal=goal
+        )
         if before == context:
             return []
         await held.record(context)
         changed = goal != (before.goal if kept and before is not None else self._goal)
-        return [f"The goal of this session is now: {goal}" if goal else "This session has no goal any more."] * changed
+        return [
+            f"The goal of this session is now: {goal}"
+            if goal
+            else "This session has no goal any more."
+        ] * changed
 
     def _both(self) -> tuple[Server, Thread]:
         if self._server is None or self._thread is None:
@@ -430,7 +489,9 @@ class _Driven:
         if done.outcome == "done":
             await held.record(HelperEnded(started, "done"), ThreadCompacted(RUNTIME, thread.id))
         else:
-            ended: Literal["failed", "stopped"] = "stopped" if done.outcome == "stopped" else "failed"
+            ended: Literal["failed", "stopped"] = (
+                "stopped" if done.outcome == "stopped" else "failed"
+            )
             await held.record(HelperEnded(started, ended, done.detail, sent="unknown"))
         return done
 
@@ -443,7 +504,9 @@ class _Driven:
                     case p.TurnCompleted(turn=p.Turn(status="completed")):
                         return Compaction("done", "codex made its own thread shorter")
                     case p.TurnCompleted(turn=turn):
-                        return Compaction("failed", "" if turn.error is None else turn.error.message)
+                        return Compaction(
+                            "failed", "" if turn.error is None else turn.error.message
+                        )
                     case _:
                         pass
             await server.arrived.wait()

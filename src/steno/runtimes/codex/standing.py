@@ -13,7 +13,8 @@ def waits(turn: OpenTurn | None) -> bool:
 
 
 def only_waits(turn: OpenTurn | None) -> bool:
-    """Whether nothing is under way but a question to a person, which the end of codex does not answer."""
+    """Whether nothing is under way but a question to a person, which the end of codex does not
+    answer."""
     if turn is None or turn.step is not None or not waits_for_approval(turn):
         return False
     return all(call.started is None for call in turn.calls.values())

@@ -1,8 +1,9 @@
 """Which thread of codex a session has, and what that thread is told of the session.
 
-A thread that knows all that counts is resumed. One that fell behind (another model answered since, or the history was
-edited) is left, and a new one is begun from our history: that follows from what a person did. A thread that cannot be
-resumed is said to be lost, and a new one is begun only where that was asked for.
+A thread that knows all that counts is resumed. One that fell behind (another model answered since,
+or the history was edited) is left, and a new one is begun from our history: that follows from what
+a person did. A thread that cannot be resumed is said to be lost, and a new one is begun only where
+that was asked for.
 
     ThreadLost   codex does not have the thread any more, or not all of it, or it is another copy's by now; the message
                  says how to begin a new one
@@ -46,9 +47,11 @@ from steno.store.protocol import Store
 INJECTED_MAX = 200
 """Items in one request."""
 KNOWN_MAX = 400
-"""How many items back we look for inputs that the thread has, at the most: the last answer is nearly always near."""
+"""How many items back we look for inputs that the thread has, at the most: the last answer is
+nearly always near."""
 LISTED_MAX = 4
-"""Items in one answer: each can hold as many images as an input may have, and all of them come in one line."""
+"""Items in one answer: each can hold as many images as an input may have, and all of them come in
+one line."""
 SAID_CHARS_MAX = 1 << 20
 """Codex takes no more text than this in one message."""
 LOST_CHARS_MAX = 20_000
@@ -82,10 +85,11 @@ def confined(sandbox: str) -> bool:
 
 
 class Thread(Struct):
-    """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was opened, each with
-    its fact: any of them may say more after its turn. `fresh`: it was just told our history, and lost nothing of it.
-    `answered` is the last answer that it had when it was resumed, until it has another turn. `path` is codex's file.
-    `empty`: it has nothing; `seen`: back to an input that was answered, or to its beginning, we know what it has."""
+    """`known` are the ids of inputs that it has; `ran` are the calls that were started since it was
+    opened, each with its fact: any of them may say more after its turn. `fresh`: it was just told
+    our history, and lost nothing of it. `answered` is the last answer that it had when it was
+    resumed, until it has another turn. `path` is codex's file. `empty`: it has nothing; `seen`:
+    back to an input that was answered, or to its beginning, we know what it has."""
 
     id: str
     model: str
@@ -99,7 +103,12 @@ class Thread(Struct):
 
 
 async def open_thread(
-    server: Server, store: Store, held: HeldSession, shape: Shape, payloads: Mapping[Hash, bytes], inputs: Sequence[Seq]
+    server: Server,
+    store: Store,
+    held: HeldSession,
+    shape: Shape,
+    payloads: Mapping[Hash, bytes],
+    inputs: Sequence[Seq],
 ) -> Thread:
     """The thread of a session, ready for a turn with these inputs."""
     bound = held.state.threads.get(RUNTIME)
@@ -114,7 +123,10 @@ async def open_thread(
             elif _takes(unsaid(held.history.entries(), thread, held.id), payloads):
                 return thread
             else:
-                log().warning("codex lost more inputs than it takes in one message; it is told all in a new thread")
+                log().warning(
+                    "codex lost more inputs than it takes in one message; it is told all in a new "
+                    "thread"
+                )
         except Declined as error:
             if entries and not shape.begin_anew:
                 raise ThreadLost(f"cannot resume thread {bound}: {error}") from error
@@ -126,7 +138,13 @@ async def open_thread(
 
 async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[str]) -> Thread:
     """A process that was killed a moment ago may still hold it."""
-    asked = {"threadId": id, "excludeTurns": True, "cwd": shape.folder, **_policy(shape), **server.opening}
+    asked = {
+        "threadId": id,
+        "excludeTurns": True,
+        "cwd": shape.folder,
+        **_policy(shape),
+        **server.opening,
+    }
     deadline_s = time.monotonic() + _WRITER_WAIT_S
     opened: p.ThreadOpened | None = None
     while opened is None:
@@ -144,7 +162,8 @@ async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[st
 
 
 async def _read(server: Server, thread: Thread, answered: frozenset[str]) -> None:
-    """Take in the ids of what was said last in a thread, back to an input that was answered; and its last answer."""
+    """Take in the ids of what was said last in a thread, back to an input that was answered; and
+    its last answer."""
     listing: dict[str, Any] = {"threadId": thread.id, "limit": LISTED_MAX, "sortDirection": "desc"}
     thread.empty = True
     for _ in range(0, KNOWN_MAX, LISTED_MAX):
@@ -159,8 +178,8 @@ async def _read(server: Server, thread: Thread, answered: frozenset[str]) -> Non
 
 
 async def _look_closer(thread: Thread, held: HeldSession, payloads: Mapping[Hash, bytes]) -> None:
-    """If the last turn was cut off, codex may have been told what it does not list: also an input that steered, which
-    for us still waits, and one that a later turn took up and answered."""
+    """If the last turn was cut off, codex may have been told what it does not list: also an input
+    that steered, which for us still waits, and one that a later turn took up and answered."""
     last, entries = held.state.last_turn, held.history.entries()
     missed = _missed(thread, held)
     if last is None or (last.ending.outcome == "done" and not missed) or not thread.path:
@@ -172,7 +191,8 @@ async def _look_closer(thread: Thread, held: HeldSession, payloads: Mapping[Hash
 
 
 def _missed(thread: Thread, held: HeldSession) -> list[Said]:
-    """The last input that was both said and answered since the thread was bound, if it does not list that."""
+    """The last input that was both said and answered since the thread was bound, if it does not
+    list that."""
     said = said_since(held.history.entries(), held.state.bound[RUNTIME])[-1:]
     return [one for one in said if thread.seen and client_id(held.id, one) not in thread.known]
 
@@ -185,20 +205,32 @@ def pending(held: HeldSession) -> list[Said]:
 async def _unlike(thread: Thread, store: Store, held: HeldSession) -> str:
     """How a thread differs from this session, if it does: then it is not gone on with."""
     if await _knows_more(thread, store, held):
-        return f"was told things in thread {thread.id} that this session does not have, by a copy of it"
+        return (
+            f"was told things in thread {thread.id} that this session does not have, by a copy of "
+            "it"
+        )
     entries, bound = held.history.entries(), held.state.bound[RUNTIME]
-    if _missed(thread, held) or (thread.empty and any(_is_whole(one) and one.seq > bound for one in entries)):
+    if _missed(thread, held) or (
+        thread.empty and any(_is_whole(one) and one.seq > bound for one in entries)
+    ):
         return f"has lost the end of thread {thread.id}, or all of it"
     return ""
 
 
 async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
-    """Whether something was said in it under the name of this session that is not in our journal."""
-    ours = {client_id(held.id, entry) for entry in held.history.entries() if isinstance(entry, Said)}
+    """Whether something was said in it under the name of this session that is not in our
+    journal."""
+    ours = {
+        client_id(held.id, entry) for entry in held.history.entries() if isinstance(entry, Said)
+    }
     for id in thread.known - ours:
         if (seq := seq_in(id, held.id)) is None:
             continue
-        inputs = [one.fact for one in await store.read(held.id, seq - 1, 1) if isinstance(one.fact, InputAdmitted)]
+        inputs = [
+            one.fact
+            for one in await store.read(held.id, seq - 1, 1)
+            if isinstance(one.fact, InputAdmitted)
+        ]
         if not any(id == client_id(held.id, Said(seq, input.parts)) for input in inputs):
             return True
     return False
@@ -206,10 +238,20 @@ async def _knows_more(thread: Thread, store: Store, held: HeldSession) -> bool:
 
 async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> Thread:
     tools = [
-        {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": schema(tool)}
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "inputSchema": schema(tool),
+        }
         for tool in shape.tools
     ]
-    asked: dict[str, Any] = {"cwd": shape.folder, "dynamicTools": tools, **_policy(shape), **server.opening}
+    asked: dict[str, Any] = {
+        "cwd": shape.folder,
+        "dynamicTools": tools,
+        **_policy(shape),
+        **server.opening,
+    }
     if shape.instructions:
         asked["developerInstructions"] = shape.instructions
     opened = await server.ask("thread/start", asked, p.ThreadOpened)
@@ -220,15 +262,16 @@ async def _begun(server: Server, shape: Shape, items: list[dict[str, Any]]) -> T
 
 
 def _policy(shape: Shape) -> dict[str, Any]:
-    """Without a sandbox codex asks about everything but what its own rules files allow. With one it must not: what was
-    approved, and what the sandbox stops, it would run once more outside. So it asks only about what is to leave the
-    sandbox, and the gate stands before everything. We answer."""
+    """Without a sandbox codex asks about everything but what its own rules files allow. With one it
+    must not: what was approved, and what the sandbox stops, it would run once more outside. So it
+    asks only about what is to leave the sandbox, and the gate stands before everything. We
+    answer."""
     policy = "on-request" if confined(shape.sandbox) else "untrusted"
     asked = {"approvalPolicy": policy, "approvalsReviewer": "user", "sandbox": shape.sandbox}
     return asked | ({"model": shape.model} if shape.model else {})
 
 
-# --- what it is told; pure ----------------------------------------------------------------------------------------
+# --- what it is told; pure ------------------------------------------------------------------------
 
 
 def before(entries: Sequence[Entry], inputs: Sequence[Seq]) -> list[Entry]:
@@ -252,10 +295,16 @@ def told(entries: Sequence[Entry], payloads: Mapping[Hash, bytes]) -> list[dict[
             case FromUser():
                 items.append(_message("user", [_block(block) for block in message.shown]))
             case FromModel():
-                items += [_answered(block) for block in message.blocks if not isinstance(block, Thought)]
+                items += [
+                    _answered(block) for block in message.blocks if not isinstance(block, Thought)
+                ]
             case FromTools():
                 items += [
-                    {"type": "function_call_output", "call_id": one.call, "output": shown_text(one.shown)}
+                    {
+                        "type": "function_call_output",
+                        "call_id": one.call,
+                        "output": shown_text(one.shown),
+                    }
                     for one in message.results
                 ]
             case unreachable:
@@ -276,13 +325,20 @@ def _block(block: Any) -> dict[str, Any]:
 def _answered(block: Any) -> dict[str, Any]:
     if isinstance(block, Words):
         return _message("assistant", [{"type": "output_text", "text": block.text}])
-    return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
+    return {
+        "type": "function_call",
+        "call_id": block.id,
+        "name": block.name,
+        "arguments": block.arguments,
+    }
 
 
 def said_to(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
     """Inputs as codex takes them in one message, and where each but the first begins."""
     items: list[dict[str, Any]] = []
-    for message in conversation(Request("", "", (), tuple(inputs), ""), payloads, "", CALL_ID).lasting:
+    for message in conversation(
+        Request("", "", (), tuple(inputs), ""), payloads, "", CALL_ID
+    ).lasting:
         items += [{"type": "text", "text": NEXT}] * bool(items)
         items += [
             {"type": "text", "text": block.text}
@@ -306,25 +362,46 @@ def _shown(message: Message) -> Shown:
 
 
 def _takes(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> bool:
-    """Whether codex takes these in one message. What a single input is too long for is said when it is sent."""
-    return len(inputs) < 2 or sum(len(item.get("text", "")) for item in said_to(inputs, payloads)) <= SAID_CHARS_MAX
+    """Whether codex takes these in one message. What a single input is too long for is said when it
+    is sent."""
+    return (
+        len(inputs) < 2
+        or sum(len(item.get("text", "")) for item in said_to(inputs, payloads)) <= SAID_CHARS_MAX
+    )
 
 
 def answered(entries: Sequence[Entry], session: str) -> frozenset[str]:
     """The ids of inputs that stand before a whole answer."""
-    whole = [at for at, entry in enumerate(entries) if isinstance(entry, Answered) and entry.ended == "complete"]
-    return frozenset(client_id(session, one) for one in entries[: whole[-1] if whole else 0] if isinstance(one, Said))
+    whole = [
+        at
+        for at, entry in enumerate(entries)
+        if isinstance(entry, Answered) and entry.ended == "complete"
+    ]
+    return frozenset(
+        client_id(session, one)
+        for one in entries[: whole[-1] if whole else 0]
+        if isinstance(one, Said)
+    )
 
 
 def said_since(entries: Sequence[Entry], bound: Seq) -> list[Said]:
-    """The inputs that stand before a whole answer and came after the thread was bound. One that it was bound for may
-    have been told without its id."""
-    whole = [at for at, entry in enumerate(entries) if isinstance(entry, Answered) and entry.ended == "complete"]
-    return [one for one in entries[: whole[-1] if whole else 0] if isinstance(one, Said) and one.seq > bound]
+    """The inputs that stand before a whole answer and came after the thread was bound. One that it
+    was bound for may have been told without its id."""
+    whole = [
+        at
+        for at, entry in enumerate(entries)
+        if isinstance(entry, Answered) and entry.ended == "complete"
+    ]
+    return [
+        one
+        for one in entries[: whole[-1] if whole else 0]
+        if isinstance(one, Said) and one.seq > bound
+    ]
 
 
 def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]:
-    """What was said since the last whole answer and is not in the thread: it must be sent, again if need be."""
+    """What was said since the last whole answer and is not in the thread: it must be sent, again if
+    need be."""
     found: list[Said] = []
     for entry in reversed(entries):
         if isinstance(entry, Answered) and entry.ended == "complete":
@@ -334,8 +411,11 @@ def unsaid(entries: Sequence[Entry], thread: Thread, session: str) -> list[Said]
     return found[::-1]
 
 
-def told_in(messages: Sequence[list[str]], inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[Said]:
-    """Those of the inputs that these messages say, alone or several together. They come in the same order."""
+def told_in(
+    messages: Sequence[list[str]], inputs: Sequence[Said], payloads: Mapping[Hash, bytes]
+) -> list[Said]:
+    """Those of the inputs that these messages say, alone or several together. They come in the same
+    order."""
     found: list[Said] = []
     left = list(inputs)
     for texts in messages:
@@ -352,16 +432,20 @@ def context(note: str) -> dict[str, Any]:
 
 
 def cut_note(shown: str) -> str:
-    """What is told with an input that steers: codex keeps nothing of the answer that this cuts off. Whether it comes in
-    time for that is not known yet."""
-    return f"When the user said this, so much of your answer was shown:\n{shown[-LOST_CHARS_MAX:]}" if shown else ""
+    """What is told with an input that steers: codex keeps nothing of the answer that this cuts off.
+    Whether it comes in time for that is not known yet."""
+    return (
+        f"When the user said this, so much of your answer was shown:\n{shown[-LOST_CHARS_MAX:]}"
+        if shown
+        else ""
+    )
 
 
 def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
-    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did not complete. `turn`
-    is the one under way. `answered` is the last answer in its thread, "" if it was not resumed: it may have completed
-    one that we were killed before the end of. A command that it left running at the end of a turn ended with the
-    process that it resumes."""
+    """What codex lost of the end of the last turn, because it keeps nothing of an item that it did
+    not complete. `turn` is the one under way. `answered` is the last answer in its thread, "" if it
+    was not resumed: it may have completed one that we were killed before the end of. A command that
+    it left running at the end of a turn ended with the process that it resumes."""
     lines: list[str] = []
     end = max((at for at, one in enumerate(entries, start=1) if _is_whole(one)), default=0)
     whole = next((text_of(one.parts) for one in reversed(entries) if _is_whole(one)), "")
@@ -370,24 +454,32 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
         match entry:
             case Answered() if kept and kept.startswith(text_of(entry.parts)):
                 shown = len(text_of(entry.parts))
-                lines.append(f"Of your last message the user was shown {shown} characters." * (shown < len(kept)))
+                lines.append(
+                    f"Of your last message the user was shown {shown} characters."
+                    * (shown < len(kept))
+                )
                 kept = ""
             case Answered():
                 text = text_of(entry.parts)[-LOST_CHARS_MAX:]
                 if text:
-                    lines.append(f"You had said, and the user was shown:\n{text}\n{wording.ending(entry.ended)}")
+                    lines.append(
+                        "You had said, and the user was "
+                        f"shown:\n{text}\n{wording.ending(entry.ended)}"
+                    )
             case Settled(outcome=Interrupted() | Unknown()):
                 lines.append(_lost_call(entry))
             case Closed():
                 lines.append(wording.closing(entry))
             case _:
                 pass
-    return "\n\n".join(filter(None, (*_lost_beside(entries, end, turn, bool(answered)), *reversed(lines))))
+    return "\n\n".join(
+        filter(None, (*_lost_beside(entries, end, turn, bool(answered)), *reversed(lines)))
+    )
 
 
 def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq, resumed: bool) -> list[str]:
-    """Calls that ran beside the last whole answer, which ends there, and were cut off with its turn; or while that
-    waited for a person, and still does; or that it left running."""
+    """Calls that ran beside the last whole answer, which ends there, and were cut off with its
+    turn; or while that waited for a person, and still does; or that it left running."""
     closed = next((entry for entry in entries[end:] if isinstance(entry, Closed)), None)
     since, lost = (turn, Unknown) if closed is None else (closed.seq, Interrupted | Unknown)
     said = max((at for at, entry in enumerate(entries[:end]) if isinstance(entry, Said)), default=0)
@@ -404,7 +496,9 @@ def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq, resumed: bool) -
 
 def _lost_call(call: Settled) -> str:
     output = text_of(outcome_parts(call.outcome))[-LOST_CHARS_MAX:]
-    return f"Call {call.call}: {wording.verdict(call.outcome)}\nIts output so far:\n{output}".rstrip()
+    return (
+        f"Call {call.call}: {wording.verdict(call.outcome)}\nIts output so far:\n{output}".rstrip()
+    )
 
 
 def _is_whole(entry: Entry) -> TypeGuard[Answered]:

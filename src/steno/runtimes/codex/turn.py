@@ -1,7 +1,8 @@
-"""One turn of codex under way: what it tells becomes facts and drafts, in order, each before it is seen.
+"""One turn of codex under way: what it tells becomes facts and drafts, in order, each before it is
+seen.
 
-Only this loop changes what is open. Whoever else has something to say about the turn (a person's decision, the outcome
-of one of our own tools) puts it into the same queue.
+Only this loop changes what is open. Whoever else has something to say about the turn (a person's
+decision, the outcome of one of our own tools) puts it into the same queue.
 """
 
 import asyncio
@@ -37,8 +38,12 @@ LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""
 
 UNKNOWN_CALL = Refused("not run: nobody knows of this call")
-TWIN = Refused("not run: another call with the same id is under way, and codex could not tell them apart")
-UNREADABLE = Refused("not run: steno cannot read this patch, so no rule for files can be applied to it")
+TWIN = Refused(
+    "not run: another call with the same id is under way, and codex could not tell them apart"
+)
+UNREADABLE = Refused(
+    "not run: steno cannot read this patch, so no rule for files can be applied to it"
+)
 
 Ending = a.End | Literal["left"]
 """How a turn ended; "left": we let go of a session whose turn waits for a person."""
@@ -115,7 +120,9 @@ class RunningTurn:
                 if (ending := await self._do(acts)) is not None:
                     return ending
                 acts = []
-                with contextlib.suppress(Gone):  # there is nobody left to answer, and the next look says so
+                with contextlib.suppress(
+                    Gone
+                ):  # there is nobody left to answer, and the next look says so
                     await self._serve(message)
             else:
                 self._hear_echo(message)
@@ -126,27 +133,38 @@ class RunningTurn:
             if (ending := await self._heed(word)) is not None:
                 return ending
         self._doubt_login(messages)
-        self._spent = self._spent or standing.budget_reached(self._held.state, self._means.limits, self._held.spent)
+        self._spent = self._spent or standing.budget_reached(
+            self._held.state, self._means.limits, self._held.spent
+        )
         if self._held.asked_to_stop() or self._spent:
             return await self._stop()
         return None
 
     def _hear_echo(self, note: p.Notification) -> None:
         """What codex says back to us is in its thread. What it only took may be lost."""
-        if isinstance(note, p.ItemStarted) and isinstance(note.item, UserMessage) and note.item.client_id:
+        if (
+            isinstance(note, p.ItemStarted)
+            and isinstance(note.item, UserMessage)
+            and note.item.client_id
+        ):
             self._means.thread.known.update(client_ids(note.item.client_id))
 
     def _with_budget(self, ending: Ending) -> Ending:
-        """A turn that we stopped for its budget failed of that, unless a person stopped it first."""
+        """A turn that we stopped for its budget failed of that, unless a person stopped it
+        first."""
         turn = self._held.state.turn
-        stopped = ending != "left" and ending.status == "interrupted" and not self._held.letting_go()
+        stopped = (
+            ending != "left" and ending.status == "interrupted" and not self._held.letting_go()
+        )
         if not self._spent or not stopped or turn is None or turn.interrupted is not None:
             return ending
         return a.End("failed", "budget", self._spent)
 
     def _doubt_login(self, messages: list[Message]) -> None:
         """Codex tries again for long, or without end, also where nobody signed in."""
-        again = next((one.error for one in messages if isinstance(one, p.ErrorNote) and one.will_retry), None)
+        again = next(
+            (one.error for one in messages if isinstance(one, p.ErrorNote) and one.will_retry), None
+        )
         if again is not None and not self._doubted:
             self._doubted = True
             self._spawn(self._check_login(again))
@@ -175,7 +193,9 @@ class RunningTurn:
     def _patience(self) -> float | None:
         if self._interrupted_s is None:
             return None
-        return max(self._interrupted_s + self._means.server.patience.interrupt_s - time.monotonic(), 0.01)
+        return max(
+            self._interrupted_s + self._means.server.patience.interrupt_s - time.monotonic(), 0.01
+        )
 
     async def _stop(self) -> Ending | None:
         """Ask codex to stop; if it does not in time, the turn ends all the same."""
@@ -197,8 +217,8 @@ class RunningTurn:
         return None
 
     async def _steer(self) -> None:
-        """Send inputs that steer, one by one. They are facts already; they are taken when codex has them. The turn does
-        not wait for that: a codex that does not answer can still be stopped."""
+        """Send inputs that steer, one by one. They are facts already; they are taken when codex has
+        them. The turn does not wait for that: a codex that does not answer can still be stopped."""
         while self._interrupted_s is None:
             self._held.said.clear()
             await self._held.catch_up()
@@ -208,7 +228,11 @@ class RunningTurn:
                 await self._send(said, client_id(self._held.id, said))
 
     def _unsent(self) -> Said | None:
-        inputs = (Said(seq, one.parts) for seq, one in self._held.state.pending.items() if one.mode == "steer")
+        inputs = (
+            Said(seq, one.parts)
+            for seq, one in self._held.state.pending.items()
+            if one.mode == "steer"
+        )
         sent = self._map.steers | self._means.thread.known
         return next((said for said in inputs if client_id(self._held.id, said) not in sent), None)
 
@@ -238,28 +262,39 @@ class RunningTurn:
                 await self._ask_typing(request.id, typing)
             case p.Elicited() as elicited if elicited.approves():
                 through = self._map.let_through_for(elicited.server_name)
-                server.reply(request.id, {"action": "accept" if through else "decline", "content": {}})
+                server.reply(
+                    request.id, {"action": "accept" if through else "decline", "content": {}}
+                )
             case p.CommandApproval() | p.FileApproval():
                 await self._ask_again(request.id, request.asked)
             case p.ToolCallAsked():
                 self._spawn(self._called(request.id, self._map.call_of(request.asked.call_id)))
             case p.Elicited(server_name=server_name):
-                log().warning("the MCP server %s of codex asks for something, which steno does not do", server_name)
+                log().warning(
+                    "the MCP server %s of codex asks for something, which steno does not do",
+                    server_name,
+                )
                 server.reply(request.id, {"action": "decline"})
             case p.Unserved():
                 log().warning("codex asks for %s, which steno does not do", request.asked.method)
                 server.refuse(request.id, "steno does not do this")
 
-    async def _ask_again(self, request: int | str, asked: p.CommandApproval | p.FileApproval) -> None:
+    async def _ask_again(
+        self, request: int | str, asked: p.CommandApproval | p.FileApproval
+    ) -> None:
         """The yes at the gate is also the answer to codex's own question, unless that says more."""
         item, confined, leaves = asked.item_id, self._means.confined, None
         if isinstance(asked, p.CommandApproval) and self._map.let_through(item):
-            leaves = rights.leaves(await asyncio.to_thread(arguments_of, self._means.thread.path, item))
+            leaves = rights.leaves(
+                await asyncio.to_thread(arguments_of, self._means.thread.path, item)
+            )
         if self._map.answered(item, asked.reason is not None, confined and leaves is not False):
             self._means.server.decide(request)
             return
         await self._do(self._map.asked(item, rights.unrun(asked, leaves)))
-        self._spawn(self._permitted(request, self._map.call_of(item), rights.why(asked, leaves, confined)))
+        self._spawn(
+            self._permitted(request, self._map.call_of(item), rights.why(asked, leaves, confined))
+        )
 
     async def _hold(self, request: int | str, held: Held) -> None:
         """A call at the gate. Without a sandbox codex asks by itself about a change of files."""
@@ -279,7 +314,8 @@ class RunningTurn:
             self._spawn(self._permitted(request, self._map.call_of(call.id)))
 
     async def _ask_typing(self, request: int | str, asked: p.CommandApproval) -> None:
-        """Codex would type into a command that runs outside its sandbox. That one runs on, whatever is decided."""
+        """Codex would type into a command that runs outside its sandbox. That one runs on, whatever
+        is decided."""
         text = w.typed_in(asked)
         if text is None or not asked.approval_id:
             log().warning("codex asks to type something that steno cannot read: %s", asked.command)
@@ -296,7 +332,8 @@ class RunningTurn:
         task.add_done_callback(self._over)
 
     def _over(self, task: "asyncio.Task[None]") -> None:
-        """What could not be stored ends the turn as it would have in the loop: codex would wait for its answer."""
+        """What could not be stored ends the turn as it would have in the loop: codex would wait for
+        its answer."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._broken = error
@@ -308,7 +345,9 @@ class RunningTurn:
         if open_call is None:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
-        permission = await self._means.calls.permission(open_call, "ask", w.edits_in(open_call.call), why)
+        permission = await self._means.calls.permission(
+            open_call, "ask", w.edits_in(open_call.call), why
+        )
         self._tell(_Decided(request, call, permission))
 
     async def _called(self, request: int | str, call: str) -> None:
@@ -335,7 +374,9 @@ class RunningTurn:
                 content = [{"type": "inputText", "text": text}]
                 self._answer(word.request, {"success": success, "contentItems": content})
             case _SignedOut():
-                return await self._do(self._map.close("failed", "no_key", f"codex is not signed in: {word.reason}"))
+                return await self._do(
+                    self._map.close("failed", "no_key", f"codex is not signed in: {word.reason}")
+                )
             case _Decided(permission="left"):
                 return "left"
             case _Decided(permission="given"):
@@ -368,13 +409,16 @@ class RunningTurn:
         return end
 
     async def _listen_on(self, end: a.End) -> None:
-        """Codex lets commands run on when their turn was interrupted. They are ended; what they still say is kept, as
-        late. Whoever lets go ends codex, and they end with it."""
+        """Codex lets commands run on when their turn was interrupted. They are ended; what they
+        still say is kept, as late. Whoever lets go ends codex, and they end with it."""
         if end.status != "interrupted" or not self._recording.started or self._held.letting_go():
             return
         try:
             await self._means.server.ask(
-                "thread/backgroundTerminals/clean", {"threadId": self._means.thread.id}, dict, LATE_S
+                "thread/backgroundTerminals/clean",
+                {"threadId": self._means.thread.id},
+                dict,
+                LATE_S,
             )
         except CodexError as error:
             log().info("codex %s", error)
@@ -384,4 +428,6 @@ class RunningTurn:
         except Gone:
             return
         late = [note for note in messages if isinstance(note, p.OutputDelta)]
-        await self._recording.keep_late([a.Late(self._map.call_of(note.item_id), note.delta) for note in late])
+        await self._recording.keep_late(
+            [a.Late(self._map.call_of(note.item_id), note.delta) for note in late]
+        )

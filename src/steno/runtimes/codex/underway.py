@@ -17,7 +17,8 @@ class Speech(Struct):
 
 
 class Running(Struct):
-    """A call without an outcome. `rest` is output beyond what is shown. `ours`: our own tools settle it."""
+    """A call without an outcome. `rest` is output beyond what is shown. `ours`: our own tools
+    settle it."""
 
     call: ToolCall
     started: bool
@@ -33,8 +34,9 @@ class Bounds(Struct, frozen=True):
 
 
 class Promised(Struct, frozen=True):
-    """A call that a person approved before it could be run: when codex comes with the same one, it is this one.
-    `explained`: codex had said why it asks. `leaves`: it was approved to leave the sandbox."""
+    """A call that a person approved before it could be run: when codex comes with the same one, it
+    is this one. `explained`: codex had said why it asks. `leaves`: it was approved to leave the
+    sandbox."""
 
     id: str
     name: str

@@ -7,7 +7,17 @@ import shlex
 import msgspec
 from msgspec import Raw
 
-from steno.journal.parts import Content, Failed, Outcome, Refused, Returned, Text, ToolCall, outcome_parts, text_of
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Outcome,
+    Refused,
+    Returned,
+    Text,
+    ToolCall,
+    outcome_parts,
+    text_of,
+)
 from steno.models import wording as words
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
@@ -58,7 +68,8 @@ def typing_call(id: str, into: str, text: str) -> ToolCall:
 
 
 def typed_in(asked: CommandApproval) -> str | None:
-    """What codex asks to type. It says it as words of a command: `write_stdin --session-id N TEXT`."""
+    """What codex asks to type. It says it as words of a command: `write_stdin --session-id N
+    TEXT`."""
     try:
         words = shlex.split(asked.command or "")
     except ValueError:
@@ -73,7 +84,8 @@ def held_call(held: Held) -> ToolCall:
 
 
 def same_call(held: ToolCall, told: ToolCall) -> bool:
-    """Whether codex runs what was held at the gate: a hook of somebody else can change it on the way."""
+    """Whether codex runs what was held at the gate: a hook of somebody else can change it on the
+    way."""
     if held.name == told.name == PATCH:
         return _places(held) == _places(told)
     return held.name == told.name and json.loads(held.arguments) == json.loads(told.arguments)
@@ -110,8 +122,8 @@ def outcome_of(item: i.Item, collected: str) -> Outcome:
 
 
 def of_the_sandbox(outcome: Outcome) -> bool:
-    """Whether it failed because codex's sandbox could not be built: bubblewrap or codex says so in place of the
-    command."""
+    """Whether it failed because codex's sandbox could not be built: bubblewrap or codex says so in
+    place of the command."""
     said = text_of(outcome.parts) if isinstance(outcome, Failed) else ""
     return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
 
@@ -131,12 +143,17 @@ def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
 
 
 def plain_command(command: str) -> str:
-    """The script inside `/bin/bash -lc '…'`, which is what a person and a rule mean by the command."""
+    """The script inside `/bin/bash -lc '…'`, which is what a person and a rule mean by the
+    command."""
     try:
         words = shlex.split(command)
     except ValueError:
         return command
-    shell = len(words) == 3 and words[0].rpartition("/")[2] in ("bash", "zsh", "sh") and words[1] in ("-lc", "-c")
+    shell = (
+        len(words) == 3
+        and words[0].rpartition("/")[2] in ("bash", "zsh", "sh")
+        and words[1] in ("-lc", "-c")
+    )
     return words[2] if shell else command
 
 
@@ -179,7 +196,11 @@ _BY_NAME = {
 
 def _changes(change: i.Change) -> list[dict[str, str]]:
     """To move a file is to make another one, and the rules for that one count, too."""
-    moved = [] if change.kind.move_path is None else [{"path": change.kind.move_path, "kind": "move", "diff": ""}]
+    moved = (
+        []
+        if change.kind.move_path is None
+        else [{"path": change.kind.move_path, "kind": "move", "diff": ""}]
+    )
     return [{"path": change.path, "kind": change.kind.type, "diff": change.diff}, *moved]
 
 

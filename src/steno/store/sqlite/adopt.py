@@ -1,10 +1,10 @@
 """Takes a store back that another program has written to.
 
-Plain SQLite knows nothing of the checksums in our pages. It is enough that somebody reads the store with it after a
-kill: SQLite then copies the log into the database when it leaves, and the copied pages fail our check although what
-they hold is right. So after a kill whose log is gone, every page is looked at. If some fail, everything in them is
-verified by its own checksums, numbers and links; if all of it is whole, the store is written anew; else it is
-damage.
+Plain SQLite knows nothing of the checksums in our pages. It is enough that somebody reads the store
+with it after a kill: SQLite then copies the log into the database when it leaves, and the copied
+pages fail our check although what they hold is right. So after a kill whose log is gone, every page
+is looked at. If some fail, everything in them is verified by its own checksums, numbers and links;
+if all of it is whole, the store is written anew; else it is damage.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ def adopt_closed(path: Path, settings: Settings) -> bool:
 
 
 def adopt(path: Path, settings: Settings) -> bool:
-    """Write the checksums of all pages anew if some are wrong and everything in the store is right; whether it was
-    needed. Only while nobody else has the store open."""
+    """Write the checksums of all pages anew if some are wrong and everything in the store is right;
+    whether it was needed. Only while nobody else has the store open."""
     if _pages_match(path, settings):
         return False
     with (
@@ -59,14 +59,22 @@ def adopt(path: Path, settings: Settings) -> bool:
             raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
         connection.execute("vacuum").fetchall()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    log.warn("another program has written to %s; everything in it was verified, and it was written anew", path)
+    log.warn(
+        "another program has written to %s; everything in it was verified, and it was written anew",
+        path,
+    )
     return True
 
 
 def _pages_match(path: Path, settings: Settings) -> bool:
     """Whether every page has the checksum it should have; so it is where pages have none."""
     try:
-        with contextlib.closing(database.connect(path, settings)) as connection, translated(f"cannot read {path}"):
-            return not database.has_checksums(connection) or bool(connection.execute("pragma quick_check(1)").get)
+        with (
+            contextlib.closing(database.connect(path, settings)) as connection,
+            translated(f"cannot read {path}"),
+        ):
+            return not database.has_checksums(connection) or bool(
+                connection.execute("pragma quick_check(1)").get
+            )
     except PageDamaged:
         return False

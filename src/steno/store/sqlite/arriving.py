@@ -5,8 +5,8 @@
     finish   one commit makes it a session
     fail     what was staged is to be swept; the next process does that for one that was killed
 
-Nothing that comes is trusted. `Arrival` refuses what no store could have held: a gap, a payload that is missing, text
-that is streamed to nothing that is open.
+Nothing that comes is trusted. `Arrival` refuses what no store could have held: a gap, a payload
+that is missing, text that is streamed to nothing that is open.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from steno.journal.codec import encode, escape
 from steno.journal.drafts import Draft, Stream, sealed_by
-from steno.journal.facts import InputAdmitted, Record, SessionStarted, StepStarted, ToolStarted, payloads_of
+from steno.journal.facts import (
+    InputAdmitted,
+    Record,
+    SessionStarted,
+    StepStarted,
+    ToolStarted,
+    payloads_of,
+)
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import KeyReused, NotAllowed
@@ -45,7 +52,8 @@ class Batch(Struct):
 
 
 class Arrival:
-    """A session as far as it has come. Facts up to `base` are those of the sessions that it was forked from."""
+    """A session as far as it has come. Facts up to `base` are those of the sessions that it was
+    forked from."""
 
     def __init__(self, id: str, base: Seq, payload_bytes_max: int) -> None:
         self.id, self.base = id, base
@@ -68,7 +76,9 @@ class Arrival:
                 yield batch
                 batch = Batch()
         if self._started != self.base + 1:
-            raise NotAllowed(f"session {self.id!r} should begin with fact {self.base + 1}; nothing was stored")
+            raise NotAllowed(
+                f"session {self.id!r} should begin with fact {self.base + 1}; nothing was stored"
+            )
         yield batch
 
     def _take(self, one: Carried, batch: Batch) -> None:
@@ -86,7 +96,9 @@ class Arrival:
 
     def _payload(self, body: bytes, batch: Batch) -> None:
         if len(body) > self._payload_bytes_max:
-            raise NotAllowed(f"a payload may have {self._payload_bytes_max} bytes at most; nothing was stored")
+            raise NotAllowed(
+                f"a payload may have {self._payload_bytes_max} bytes at most; nothing was stored"
+            )
         hash = sha256(body).hexdigest()
         self._brought.add(hash)
         batch.payloads[hash] = body
@@ -95,15 +107,24 @@ class Arrival:
     def _fact(self, record: Record, batch: Batch) -> None:
         fact = record.fact
         if self._after_facts or record.seq != self.head + 1 or record.seq > SEQ_MAX:
-            raise NotAllowed(f"fact {record.seq} does not follow fact {self.head}; nothing was stored")
+            raise NotAllowed(
+                f"fact {record.seq} does not follow fact {self.head}; nothing was stored"
+            )
         if not _INT_MIN <= record.at_ms <= _INT_MAX:
-            raise NotAllowed(f"fact {record.seq} has no time that can be stored; nothing was stored")
+            raise NotAllowed(
+                f"fact {record.seq} has no time that can be stored; nothing was stored"
+            )
         body, hashes = encode(fact), payloads_of(fact)
         if len(body) > FACT_BYTES_MAX:
-            raise NotAllowed(f"fact {record.seq} has more than {FACT_BYTES_MAX >> 20} MiB; nothing was stored")
+            raise NotAllowed(
+                f"fact {record.seq} has more than {FACT_BYTES_MAX >> 20} MiB; nothing was stored"
+            )
         missing = [hash for hash in hashes if hash not in self._brought]
         if missing:
-            raise NotAllowed(f"fact {record.seq} names payload {missing[0]}, which did not come; nothing was stored")
+            raise NotAllowed(
+                f"fact {record.seq} names payload {missing[0]}, which did not come; nothing was "
+                "stored"
+            )
         self.head = record.seq
         self._note(record)
         self.listing.apply(record)
@@ -131,16 +152,24 @@ class Arrival:
     def _draft(self, draft: Draft, batch: Batch) -> None:
         started = draft.stream.started
         if self._open.get(started) != (draft.stream.kind == "output"):
-            raise NotAllowed(f"no {draft.stream.kind} is open at fact {started}; nothing was stored")
+            raise NotAllowed(
+                f"no {draft.stream.kind} is open at fact {started}; nothing was stored"
+            )
         if not 0 < len(draft.text) <= STREAM_CHARS_MAX or draft.stream in self._streams:
-            raise NotAllowed(f"the {draft.stream.kind} of fact {started} cannot be stored; nothing was stored")
+            raise NotAllowed(
+                f"the {draft.stream.kind} of fact {started} cannot be stored; nothing was stored"
+            )
         self._streams.add(draft.stream)
         batch.drafts.append(draft)
         batch.size += len(draft.text)
 
     def _key(self, source: str, keyed: Keyed, batch: Batch) -> None:
-        own = self.base < keyed.seq and keyed.count >= 1 and keyed.seq + keyed.count - 1 <= self.head
-        fits = 0 < len(keyed.key) <= KEY_LEN_MAX and len(source) <= KEY_LEN_MAX + len(RESERVED_SOURCE)
+        own = (
+            self.base < keyed.seq and keyed.count >= 1 and keyed.seq + keyed.count - 1 <= self.head
+        )
+        fits = 0 < len(keyed.key) <= KEY_LEN_MAX and len(source) <= KEY_LEN_MAX + len(
+            RESERVED_SOURCE
+        )
         if not own or not fits:
             raise NotAllowed(f"the key of fact {keyed.seq} cannot be stored; nothing was stored")
         self.keys += 1
@@ -164,7 +193,8 @@ def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> int:
     for source, key, seq, _ in batch.keys:
         if (taken := tx.one("key", (escape(source), escape(key)))) is not None:
             raise KeyReused(
-                f"fact {seq} has the key {key!r} of {source!r}, which session {taken[1]!r} has used here; "
+                f"fact {seq} has the key {key!r} of {source!r}, which session {taken[1]!r} has "
+                "used here; "
                 "nothing was stored"
             )
     for hash, body in batch.payloads.items():
@@ -178,7 +208,8 @@ def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> int:
 
 
 def finish(tx: Transaction, n: int, owner: str, arrival: Arrival, touched: int) -> None:
-    """Make it a session. A key that somebody used meanwhile is not ours any more, so they are counted."""
+    """Make it a session. A key that somebody used meanwhile is not ours any more, so they are
+    counted."""
     _check(tx, n, owner)
     name = arrival.listing.name
     if tx.exists(arrival.id):
@@ -187,7 +218,8 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival, touched: int) 
         raise KeyReused(f"the name {name!r} is bound to session {other!r} here; nothing was stored")
     if tx.one("keys_held", (n,)) != (arrival.keys,):
         raise KeyReused(
-            f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing was stored"
+            f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing "
+            "was stored"
         )
     tx.place_session(n, arrival.id, arrival.head, touched, arrival.listing)
     tx.run("import_done", (arrival.head, n))

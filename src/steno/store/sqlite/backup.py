@@ -12,7 +12,8 @@ from steno.store.sqlite.database import sync_folder, translated
 
 
 def backup(connection: apsw.Connection, to: Path) -> None:
-    """Everything acknowledged before this call is in the copy. The name appears when the copy is complete."""
+    """Everything acknowledged before this call is in the copy. The name appears when the copy is
+    complete."""
     if to.exists():
         raise NotAllowed(f"{to} exists already; a backup never overwrites")
     partial = to.with_name(to.name + ".partial")

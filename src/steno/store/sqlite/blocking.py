@@ -1,4 +1,5 @@
-"""The SQLite store for callers that may block: scripts, other frameworks' threads. The async store sits on it."""
+"""The SQLite store for callers that may block: scripts, other frameworks' threads. The async store
+sits on it."""
 
 import contextlib
 import os
@@ -54,7 +55,8 @@ T = TypeVar("T")
 
 _FOLLOW_PAUSE_S = 0.01
 _IMPORT_MS_MAX = 24 * 3_600_000
-"""Where nobody can tell whether a process is alive, an import that takes longer counts as given up."""
+"""Where nobody can tell whether a process is alive, an import that takes longer counts as given
+up."""
 
 
 class BlockingStore:
@@ -74,7 +76,9 @@ class BlockingStore:
         self._remains = self._place.remains(self._writer, self.pipeline)
         _close_in_forks(self.locks)
         try:
-            with contextlib.suppress(StoreUnwritable, OutcomeUnknown):  # a full disk is no reason not to read
+            with contextlib.suppress(
+                StoreUnwritable, OutcomeUnknown
+            ):  # a full disk is no reason not to read
                 self._sweep()
         except BaseException:
             self.close()
@@ -108,7 +112,9 @@ class BlockingStore:
         listing = ListingRow()
         for record in self.read_all(session, upto=at):
             listing.apply(record)
-        return self.pipeline.run(lambda tx: operations.fork(tx, session, at, started, listing, self.moment()))
+        return self.pipeline.run(
+            lambda tx: operations.fork(tx, session, at, started, listing, self.moment())
+        )
 
     def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
         return self.pipeline.run(lambda tx: operations.add(tx, session, facts, key, self.moment()))
@@ -127,8 +133,8 @@ class BlockingStore:
                 return lease
 
     def _take(self, session: str, token: int) -> Lease | None:
-        """The lease is known to be ours before anybody can read that it is taken: else another thread of this process,
-        finding an owner that vouches for nothing, would take it from us."""
+        """The lease is known to be ours before anybody can read that it is taken: else another
+        thread of this process, finding an owner that vouches for nothing, would take it from us."""
         expires_ms = self.now_ms() + self.settings.lease_ms
 
         def verb(tx: Transaction) -> Lease | None:
@@ -144,7 +150,8 @@ class BlockingStore:
             raise
 
     def abandon(self, lease: Lease) -> None:
-        """Give a lease up without storing that: for when the store cannot be written. The session is free again."""
+        """Give a lease up without storing that: for when the store cannot be written. The session
+        is free again."""
         self._leases.discard((lease.session, lease.token))
 
     def holds(self, session: str, token: int) -> bool:
@@ -158,7 +165,8 @@ class BlockingStore:
         return row.owner if self._is_held(row) else None
 
     def _is_held(self, row: reading.SessionRow) -> bool:
-        """The OS lock decides: it dies with its process. Where that cannot be trusted, the lease's term does."""
+        """The OS lock decides: it dies with its process. Where that cannot be trusted, the lease's
+        term does."""
         if row.owner is None:
             return False
         if row.owner == self.locks.owner:
@@ -226,7 +234,9 @@ class BlockingStore:
         with self.reader() as connection, reading.snapshot(connection):
             return reading.drafts(connection, reading.session(connection, session))
 
-    def since(self, session: str, cursor: Cursor, drafts: bool = True) -> tuple[list[Event], Cursor]:
+    def since(
+        self, session: str, cursor: Cursor, drafts: bool = True
+    ) -> tuple[list[Event], Cursor]:
         with self.reader() as connection:
             return reading.since(connection, session, cursor, reading.PAGE, drafts)
 
@@ -246,7 +256,8 @@ class BlockingStore:
             return reading.bound(connection, name)
 
     def due(self, limit: int = 10) -> list[Listed]:
-        """Sessions of which enough was said since their last distillate, the most recently changed first."""
+        """Sessions of which enough was said since their last distillate, the most recently changed
+        first."""
         with self.reader() as connection, reading.snapshot(connection):
             return reading.due(connection, limit)
 
@@ -256,7 +267,8 @@ class BlockingStore:
             return reading.remembered(connection, limit, before)
 
     def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
-        """Sessions that owe something to somebody outside them, by number. Ask the next page with the last `mark`."""
+        """Sessions that owe something to somebody outside them, by number. Ask the next page with
+        the last `mark`."""
         with self.reader() as connection, reading.snapshot(connection):
             found = reading.owing(connection, limit, after)
         return self._with_runners(found)
@@ -278,7 +290,9 @@ class BlockingStore:
             return reading.edits(connection, reading.session(connection, session), after)
 
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
-        return [one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found]
+        return [
+            one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found
+        ]
 
     def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
         with self.reader() as connection, reading.snapshot(connection):
@@ -286,8 +300,8 @@ class BlockingStore:
         return self._with_runners(found)
 
     def alive(self, owner: str) -> bool:
-        """Whether the process behind an owner still runs. Where file locks cannot be trusted, nobody can tell, and
-        every owner counts as alive."""
+        """Whether the process behind an owner still runs. Where file locks cannot be trusted,
+        nobody can tell, and every owner counts as alive."""
         return self.settings.allow_network_file_system or self.locks.alive(owner)
 
     # --- payloads
@@ -304,14 +318,18 @@ class BlockingStore:
     # --- bringing a session from another store
 
     def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
-        """Store a session of another store, whole or not at all, under the id that it had there. Facts up to `base` are
-        those of the sessions that it was forked from. What `carried` raises ends it, and nothing is stored."""
+        """Store a session of another store, whole or not at all, under the id that it had there.
+        Facts up to `base` are those of the sessions that it was forked from. What `carried` raises
+        ends it, and nothing is stored."""
         arrival = arriving.Arrival(session, base, self.settings.payload_bytes_max)
         n = self.pipeline.run(lambda tx: arriving.begin(tx, session, self.owner, self.moment()))
         try:
             touched = 0
             for batch in arrival.batches(carried):
-                touched = self.pipeline.run(partial(arriving.stage, n=n, owner=self.owner, batch=batch)) or touched
+                touched = (
+                    self.pipeline.run(partial(arriving.stage, n=n, owner=self.owner, batch=batch))
+                    or touched
+                )
             self.pipeline.run(lambda tx: arriving.finish(tx, n, self.owner, arrival, touched))
         except BaseException:
             with contextlib.suppress(StoreError):  # the next process sweeps it
@@ -329,7 +347,8 @@ class BlockingStore:
     # --- removing, checking, copying
 
     def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
-        """All sessions that have a fact of this one: the one that it was added to, and the forks of that."""
+        """All sessions that have a fact of this one: the one that it was added to, and the forks of
+        that."""
         with self.reader() as connection, reading.snapshot(connection):
             own = reading.holder(connection, reading.session(connection, session), seq)
             return tuple(row.id for row in reading.family(connection, own, seq))
@@ -338,14 +357,18 @@ class BlockingStore:
         with self.reader() as connection, reading.snapshot(connection):
             at = reading.redactable(connection, reading.session(connection, session), target)
         self._forget_text(*at)
-        seq = self.pipeline.run(lambda tx: operations.redact(tx, session, target, at, by, self.moment()))
+        seq = self.pipeline.run(
+            lambda tx: operations.redact(tx, session, target, at, by, self.moment())
+        )
         self._forget_text(*at)
         self._erase()
         return seq
 
     def delete(self, session: str, with_forks: bool = False) -> int:
         try:
-            count = self.pipeline.run(lambda tx: operations.delete(tx, session, with_forks, self.moment()))
+            count = self.pipeline.run(
+                lambda tx: operations.delete(tx, session, with_forks, self.moment())
+            )
         except UnknownSession:
             if self._was_deleted(session):
                 self._erase()
@@ -355,8 +378,9 @@ class BlockingStore:
         return count
 
     def _forget_text(self, holder: str, seq: Seq) -> None:
-        """Have other sessions forget what was distilled from a fact. Before it goes, so that a kill between the two
-        leaves no copy that nobody looks for; and after, for those who were told meanwhile."""
+        """Have other sessions forget what was distilled from a fact. Before it goes, so that a kill
+        between the two leaves no copy that nobody looks for; and after, for those who were told
+        meanwhile."""
         with self.reader() as connection, reading.snapshot(connection):
             family = reading.family(connection, reading.session(connection, holder), seq)
             doomed = {row.id: forgetting.covering(connection, row, seq) for row in family}
@@ -377,15 +401,19 @@ class BlockingStore:
             return reading.was_deleted(connection, session)
 
     def _erase(self) -> None:
-        """Leave nothing of what was removed in any file. If that fails, the same call again goes on from here."""
+        """Leave nothing of what was removed in any file. If that fails, the same call again goes on
+        from here."""
         try:
             self._sweep()
             self._remains.scrub()
         except (StoreUnwritable, OutcomeUnknown, OSError) as error:
-            raise OutcomeUnknown(f"removed from the journal, but not from every file yet: {error}") from error
+            raise OutcomeUnknown(
+                f"removed from the journal, but not from every file yet: {error}"
+            ) from error
 
     def vacuum(self) -> None:
-        """Write the store anew, without the room that removed facts left. Holds writers up meanwhile."""
+        """Write the store anew, without the room that removed facts left. Holds writers up
+        meanwhile."""
         self._remains.vacuum()
 
     def verify(self) -> Report:
@@ -413,7 +441,9 @@ class BlockingStore:
     # --- shared with the async store
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000 if self.settings.now_ms is None else self.settings.now_ms()
+        return (
+            time.time_ns() // 1_000_000 if self.settings.now_ms is None else self.settings.now_ms()
+        )
 
     def moment(self) -> Moment:
         return Moment(self.now_ms(), self.settings.new_id or new_id)
@@ -442,7 +472,8 @@ class BlockingStore:
             raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
 
     def listen(self, listener: Callable[[Changes], None]) -> None:
-        """Have a function called, from the committing thread, with what each commit of this process changed."""
+        """Have a function called, from the committing thread, with what each commit of this process
+        changed."""
         self._listeners.append(listener)
 
     def _committed(self, changes: Changes) -> None:
@@ -468,7 +499,8 @@ def log_fenced(error: LeaseLost) -> None:
 
 
 def new_id() -> str:
-    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to meet."""
+    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to
+    meet."""
     return b32encode(os.urandom(9)).decode().lower()[:13]
 
 

@@ -1,7 +1,8 @@
 """Moves committed pages from the log into the database, off the commit path.
 
-A thread copies in bulk while commits go on; only the few pages that came meanwhile are copied with commits held up, so
-that the log can start again from its beginning and does not grow for ever under steady writing.
+A thread copies in bulk while commits go on; only the few pages that came meanwhile are copied with
+commits held up, so that the log can start again from its beginning and does not grow for ever under
+steady writing.
 """
 
 import contextlib
@@ -23,7 +24,9 @@ _AGAIN_S = 1.0
 
 
 class Checkpointer:
-    def __init__(self, path: Path, settings: Settings, writer: apsw.Connection, pipeline: Pipeline) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, writer: apsw.Connection, pipeline: Pipeline
+    ) -> None:
         self._path = path
         self._settings = settings
         self._writer = writer
@@ -42,7 +45,9 @@ class Checkpointer:
     def _wake(self) -> None:
         self._due.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="steno-checkpoint", daemon=True)
+            self._thread = threading.Thread(
+                target=self._serve, name="steno-checkpoint", daemon=True
+            )
             self._thread.start()
 
     def _serve(self) -> None:
@@ -50,7 +55,8 @@ class Checkpointer:
             self._due.wait(_AGAIN_S if self._lingering else None)
             if self._is_closed():
                 return
-            # A full or busy disk, or a store that is being closed: the log keeps everything, try again later.
+            # A full or busy disk, or a store that is being closed: the log keeps everything, try
+            # again later.
             with contextlib.suppress(apsw.Error, StoreError):
                 if self._lingering:
                     self._lingering = not self._pipeline.exclusively(self._truncate)
@@ -71,13 +77,17 @@ class Checkpointer:
     def scrub(self) -> None:
         """Leave nothing of what was redacted or deleted in any file.
 
-        SQLite clears the rows it removes, but not the bytes that moved rows leave behind in their old pages. Writing
-        the database anew clears those. That holds writers up, so a large store is left to `vacuum`: a warning says so.
+        SQLite clears the rows it removes, but not the bytes that moved rows leave behind in their
+        old pages. Writing the database anew clears those. That holds writers up, so a large store
+        is left to `vacuum`: a warning says so.
         """
         if self._path.stat().st_size <= self._settings.scrub_bytes_max:
             self.vacuum()
         else:
-            log.warn("bytes of removed text may be left in unused parts of the store's pages until it is vacuumed")
+            log.warn(
+                "bytes of removed text may be left in unused parts of the store's pages until it "
+                "is vacuumed"
+            )
             self.empty_log()
 
     def vacuum(self) -> None:
@@ -88,13 +98,15 @@ class Checkpointer:
     def empty_log(self) -> None:
         """Leave nothing of the past in the log's file.
 
-        A reader that still looks at the past keeps it there. Then this is tried again in the background until it works,
-        and a warning says so.
+        A reader that still looks at the past keeps it there. Then this is tried again in the
+        background until it works, and a warning says so.
         """
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
         while not self._pipeline.exclusively(self._truncate):
             if time.monotonic() > deadline:
-                log.warn("removed text stays in the log until every reader of the store has moved on")
+                log.warn(
+                    "removed text stays in the log until every reader of the store has moved on"
+                )
                 self._lingering = True
                 self._wake()
                 return
@@ -104,7 +116,8 @@ class Checkpointer:
     def _truncate(self) -> bool:
         """One try, without waiting: to wait here would hold up every writer.
 
-        SQLite does not sync the log it has emptied; until somebody does, a power cut brings the old one back.
+        SQLite does not sync the log it has emptied; until somebody does, a power cut brings the old
+        one back.
         """
         self._writer.set_busy_handler(None)
         try:

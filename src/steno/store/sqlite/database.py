@@ -1,4 +1,5 @@
-"""Opens SQLite connections the way a journal needs them, and puts SQLite's errors into the store's words."""
+"""Opens SQLite connections the way a journal needs them, and puts SQLite's errors into the store's
+words."""
 
 import contextlib
 import errno
@@ -53,8 +54,8 @@ def connect(
     make: bool = False,
     unwritable: str = "",
 ) -> apsw.Connection:
-    """One connection to an existing store, or to one that this connection makes. `unwritable` is SQLite's word for how
-    to read one that cannot be written."""
+    """One connection to an existing store, or to one that this connection makes. `unwritable` is
+    SQLite's word for how to read one that cannot be written."""
     if settings.durability not in _SYNCHRONOUS:
         raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
     with translated(f"cannot open {path}"):
@@ -63,7 +64,10 @@ def connect(
         if unwritable:
             from urllib.parse import quote
 
-            name, flags = f"file:{quote(name)}?{unwritable}=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            name, flags = (
+                f"file:{quote(name)}?{unwritable}=1",
+                apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            )
         connection = apsw.Connection(name, flags=flags, vfs=settings.vfs or checked_pages())
         if not check_pages:
             connection.pragma("checksum_verification", False)
@@ -81,10 +85,11 @@ def connect(
 
 @functools.cache
 def checked_pages() -> str:
-    """The name of SQLite's file layer that keeps a checksum in every page and refuses one that does not match.
+    """The name of SQLite's file layer that keeps a checksum in every page and refuses one that does
+    not match.
 
-    It registers itself as everybody's default; that is put back, since other users of SQLite in this process did not
-    ask for it.
+    It registers itself as everybody's default; that is put back, since other users of SQLite in
+    this process did not ask for it.
     """
     default = apsw.vfs_names()[0]
     loader = apsw.Connection(":memory:")
@@ -101,8 +106,8 @@ def checked_pages() -> str:
 
 
 def _load_checksums(connection: apsw.Connection) -> None:
-    """From where apsw has it. To ask apsw takes longer than to open a store, so that is done only where it lies
-    elsewhere."""
+    """From where apsw has it. To ask apsw takes longer than to open a store, so that is done only
+    where it lies elsewhere."""
     for file in (Path(apsw.__file__).parent / "sqlite_extra_binaries").glob("cksumvfs.*"):
         connection.enable_load_extension(True)
         connection.load_extension(str(file))
@@ -116,7 +121,8 @@ def _load_checksums(connection: apsw.Connection) -> None:
 
 
 def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int, bool]:
-    """Make the file if there is none, check that it is a store; its version, and whether its pages have checksums."""
+    """Make the file if there is none, check that it is a store; its version, and whether its pages
+    have checksums."""
     if not settings.allow_network_file_system:
         refuse_network(path)
     made = path.with_name(path.name + "-locks") / "made"
@@ -124,7 +130,8 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int,
         made.unlink(missing_ok=True)
     elif path.stat().st_size == 0 and made.exists():
         raise NotAStore(
-            f"{path} is empty: everything in it is gone; restore a backup, or remove the file to begin anew"
+            f"{path} is empty: everything in it is gone; restore a backup, or remove the file to "
+            "begin anew"
         )
     connection = connect(path, settings)
     try:
@@ -142,7 +149,8 @@ def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int,
 
 
 def _make_file(path: Path) -> bool:
-    """Whether there was none. A new file is ours alone from its first moment, and its name survives a power cut."""
+    """Whether there was none. A new file is ours alone from its first moment, and its name survives
+    a power cut."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         sync_folder(path.parent)
@@ -151,7 +159,11 @@ def _make_file(path: Path) -> bool:
     except FileNotFoundError as error:
         raise StoreUnopenable(f"cannot make {path}: its folder does not exist") from error
     except OSError as error:
-        kind = StoreReadOnly if isinstance(error, PermissionError) or error.errno == errno.EROFS else StoreUnopenable
+        kind = (
+            StoreReadOnly
+            if isinstance(error, PermissionError) or error.errno == errno.EROFS
+            else StoreUnopenable
+        )
         raise kind(f"cannot make {path}: {error.strerror}") from error
     return True
 
@@ -167,7 +179,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
-    return connection.pragma("user_version") == 0 and not connection.execute("select 1 from sqlite_schema").get
+    return (
+        connection.pragma("user_version") == 0
+        and not connection.execute("select 1 from sqlite_schema").get
+    )
 
 
 def _create(connection: apsw.Connection, wait_ms: int) -> None:
@@ -177,7 +192,8 @@ def _create(connection: apsw.Connection, wait_ms: int) -> None:
 
 
 def _keep_a_log(connection: apsw.Connection, wait_ms: int) -> None:
-    """SQLite asks no busy handler about this: while another process does the same, it fails at once."""
+    """SQLite asks no busy handler about this: while another process does the same, it fails at
+    once."""
     busy = patience(wait_ms)
     for tries in itertools.count():
         try:
@@ -209,13 +225,15 @@ def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int
     version = int(connection.pragma("user_version"))
     if version > newest:
         raise StoreTooNew(
-            f"{path} was written by a newer steno (format {version}, this one knows {newest}); upgrade steno"
+            f"{path} was written by a newer steno (format {version}, this one knows {newest}); "
+            "upgrade steno"
         )
     return version
 
 
 def patience(wait_ms: int) -> Callable[[int], bool]:
-    """Short jittered pauses: SQLite's own back-off makes the unlucky wait for more than half a second."""
+    """Short jittered pauses: SQLite's own back-off makes the unlucky wait for more than half a
+    second."""
     waiting_since = 0.0
 
     def busy(tries: int) -> bool:
@@ -238,14 +256,18 @@ def translated(doing: str) -> Iterator[None]:
     except apsw.Error as error:
         raise translate(error, doing) from error
     except UnicodeDecodeError as error:
-        raise JournalCorrupt(f"{doing}: the database is damaged (text that is not text: {error})") from error
+        raise JournalCorrupt(
+            f"{doing}: the database is damaged (text that is not text: {error})"
+        ) from error
 
 
 def translate(error: apsw.Error, doing: str) -> StoreError:
     """SQLite's error in our words: what happened, and that nothing was stored."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            return StoreLocked(f"{doing}: another process has been writing to the store for too long")
+            return StoreLocked(
+                f"{doing}: another process has been writing to the store for too long"
+            )
         case apsw.FullError():
             return StoreFull(f"{doing}: the disk is full")
         case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
@@ -259,7 +281,8 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
         case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             return PageDamaged(
                 f"{doing}: the database is damaged (a page does not match its checksum); "
-                "if another program wrote to it, `steno verify --adopt` looks at everything and can put that right"
+                "if another program wrote to it, `steno verify --adopt` looks at everything and "
+                "can put that right"
             )
         case apsw.CantOpenError():
             return StoreUnopenable(f"{doing}: {error}")

@@ -1,8 +1,10 @@
-"""Where a removal must reach beyond the fact it names: what was distilled from it, and what others were told of that.
+"""Where a removal must reach beyond the fact it names: what was distilled from it, and what others
+were told of that.
 
-A distillate may repeat anything that it was made of, whatever it points at. So a redaction empties every distillate
-whose range has the message, and the contexts of sessions that were told its items lose those. A context or a distillate
-that is being written at that moment is refused, in the transaction that would store it.
+A distillate may repeat anything that it was made of, whatever it points at. So a redaction empties
+every distillate whose range has the message, and the contexts of sessions that were told its items
+lose those. A context or a distillate that is being written at that moment is refused, in the
+transaction that would store it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +35,8 @@ def covering(connection: apsw.Connection, row: SessionRow, seq: Seq) -> list[Rec
     return [
         record
         for record in reading.of_type(connection, row, "distilled")
-        if isinstance(record.fact, Distilled) and (record.seq == seq or record.fact.after < seq <= record.fact.upto)
+        if isinstance(record.fact, Distilled)
+        and (record.seq == seq or record.fact.after < seq <= record.fact.upto)
     ]
 
 
@@ -64,7 +67,12 @@ def forget_memories(tx: Transaction, id: str, gone: Gone) -> None:
 
 def has_memories(connection: apsw.Connection, row: SessionRow, gone: Gone) -> bool:
     contexts = (record.fact for record in reading.of_type(connection, row, "context.set"))
-    return any(gone(at) for context in contexts if isinstance(context, ContextSet) for at in context.recalled)
+    return any(
+        gone(at)
+        for context in contexts
+        if isinstance(context, ContextSet)
+        for at in context.recalled
+    )
 
 
 def replace_fact(tx: Transaction, session: Session, record: Record, by: AnyFact) -> None:
@@ -78,17 +86,23 @@ def check(tx: Transaction, id: str, facts: Sequence[AnyFact], foreign: Sequence[
     for fact in facts:
         match fact:
             case Distilled() if any(isinstance(record.fact, MessageRedacted) for record in foreign):
-                raise NotAllowed("a message was redacted since the distillate was asked for; nothing was stored")
+                raise NotAllowed(
+                    "a message was redacted since the distillate was asked for; nothing was stored"
+                )
             case ContextSet(memories=memories, recalled=recalled):
                 for text, at in zip(memories, recalled, strict=False):
                     if text == GONE or (text != _item(tx, at) and not _came_along(tx, id, at)):
-                        raise NotAllowed(f"what session {at.session!r} had to remember is gone; nothing was stored")
+                        raise NotAllowed(
+                            f"what session {at.session!r} had to remember is gone; nothing was "
+                            "stored"
+                        )
             case _:
                 pass
 
 
 def _came_along(tx: Transaction, id: str, at: ItemAt) -> bool:
-    """Whether a session that was imported was told of one that never was in this store: nothing was removed here."""
+    """Whether a session that was imported was told of one that never was in this store: nothing was
+    removed here."""
     if tx.exists(at.session) or reading.was_deleted(tx.connection, at.session):
         return False
     return tx.one("imported", (escape(id),)) is not None
@@ -100,7 +114,11 @@ def _item(tx: Transaction, at: ItemAt) -> str | None:
     except UnknownSession:
         return None
     tx.flush()
-    found = reading.records(tx.connection, session.row, at.seq - 1, 1) if 0 < at.seq <= session.row.head else []
+    found = (
+        reading.records(tx.connection, session.row, at.seq - 1, 1)
+        if 0 < at.seq <= session.row.head
+        else []
+    )
     fact = found[0].fact if found else None
     if not isinstance(fact, Distilled) or not 0 <= at.item < len(fact.items):
         return None

@@ -8,7 +8,8 @@ Beside the store `x.db` lies the folder `x.db-locks` with
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file is not held
                belongs to nobody any more.
 
-Probing takes a shared lock, so that two who probe a dead owner at once do not mistake each other for it.
+Probing takes a shared lock, so that two who probe a dead owner at once do not mistake each other
+for it.
 """
 
 import contextlib
@@ -26,7 +27,8 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(handle: int, exclusive: bool) -> bool:
-        # Windows has no shared byte lock here: probes may collide, and then the owner counts as alive.
+        # Windows has no shared byte lock here: probes may collide, and then the owner counts as
+        # alive.
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -56,10 +58,12 @@ _PROBE_PAUSE_S = 0.002
 
 
 class Locks:
-    """The locks of one open store. Not shared with a forked child: there they are closed. Where nothing can be written,
-    only locks of files that are there can be held; those hold as well."""
+    """The locks of one open store. Not shared with a forked child: there they are closed. Where
+    nothing can be written, only locks of files that are there can be held; those hold as well."""
 
-    def __init__(self, path: Path, owner: str, wait_ms: int = 5_000, can_write: bool = True) -> None:
+    def __init__(
+        self, path: Path, owner: str, wait_ms: int = 5_000, can_write: bool = True
+    ) -> None:
         self.owner = owner
         self._pid = os.getpid()
         self._folder = path.with_name(path.name + "-locks")
@@ -97,7 +101,8 @@ class Locks:
             os.close(handle)
 
     def alive(self, owner: str) -> bool:
-        """Whether the process behind an owner still runs. One that came with an import may be named anything."""
+        """Whether the process behind an owner still runs. One that came with an import may be named
+        anything."""
         if owner == self.owner:
             return True
         if _OWNER.fullmatch(owner) is None or owner in _NOT_OWNERS:
@@ -117,7 +122,11 @@ class Locks:
 
     def left_behind(self) -> bool:
         """Whether some owner died without closing the store, and nobody has swept up after it."""
-        return any(not self.alive(file.name) for file in self._folder.iterdir() if file.name not in _NOT_OWNERS)
+        return any(
+            not self.alive(file.name)
+            for file in self._folder.iterdir()
+            if file.name not in _NOT_OWNERS
+        )
 
     def close(self) -> None:
         self.turnstile.close()
@@ -141,14 +150,16 @@ class Locks:
             raise _refusal(error, f"cannot open the lock file {self._folder / name}") from error
 
     def _is_at(self, handle: int, name: str) -> bool:
-        """Whether a file opened by name is still the one of that name: a sweep may have come between."""
+        """Whether a file opened by name is still the one of that name: a sweep may have come
+        between."""
         try:
             return (self._folder / name).stat().st_ino == os.fstat(handle).st_ino
         except FileNotFoundError:
             return False
 
     def _sweep(self) -> None:
-        """Remove the files of owners that are gone, each under its own lock. An owner's name is never used again."""
+        """Remove the files of owners that are gone, each under its own lock. An owner's name is
+        never used again."""
         for file in self._folder.iterdir():
             if file.name in _NOT_OWNERS:
                 continue

@@ -1,10 +1,11 @@
 """Brings an older store up to this version, one step at a time.
 
-A step is a script that runs in one transaction together with the change of the version number: a kill leaves the store
-before the step or after it, readable by the steno that knows that version, and the next start goes on from there. With
-the step to the version that this code knows the rows for lists are made anew from the facts, since what they hold may
-have changed as well. Then the pages get room for their checksums if they have none, which SQLite does in one
-transaction too. All of it runs only while no other process has the store open.
+A step is a script that runs in one transaction together with the change of the version number: a
+kill leaves the store before the step or after it, readable by the steno that knows that version,
+and the next start goes on from there. With the step to the version that this code knows the rows
+for lists are made anew from the facts, since what they hold may have changed as well. Then the
+pages get room for their checksums if they have none, which SQLite does in one transaction too. All
+of it runs only while no other process has the store open.
 """
 
 from pathlib import Path
@@ -29,7 +30,11 @@ class Step(Struct, frozen=True):
     script: str
 
 
-STEPS: tuple[Step, ...] = (Step(2, text("to_2.sql")), Step(3, text("to_3.sql")), Step(4, text("to_4.sql")))
+STEPS: tuple[Step, ...] = (
+    Step(2, text("to_2.sql")),
+    Step(3, text("to_3.sql")),
+    Step(4, text("to_4.sql")),
+)
 """In order, without a gap, ending at `database.VERSION`."""
 
 
@@ -76,7 +81,10 @@ def _relist(connection: apsw.Connection) -> None:
             upto = page[-1].seq
         row.listing_raw, row.listed = codec.encode(listing), row.head
         due = row.memory & reading.DUE  # what was not due does not become so by being read again
-        row.owes, row.memory = int(listing.owes()), reading.memory_mark(listing) & ~reading.DUE | due
+        row.owes, row.memory = (
+            int(listing.owes()),
+            reading.memory_mark(listing) & ~reading.DUE | due,
+        )
         values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
         connection.execute(STATEMENTS["relist"], values).fetchall()
 

@@ -1,6 +1,7 @@
 """The verbs that write, each a function of a transaction: check everything, then add.
 
-Nothing here knows about threads, futures or commits; the pipeline runs many of these in one transaction.
+Nothing here knows about threads, futures or commits; the pipeline runs many of these in one
+transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +51,7 @@ class Moment(Struct, frozen=True, gc=False):
     new_id: Callable[[], str]
 
 
-# --- inputs and other facts that need no lease ------------------------------------------------------------------
+# --- inputs and other facts that need no lease ----------------------------------------------------
 
 
 def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
@@ -63,7 +64,11 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
     if before is not None:
         return _admitted_before(tx, before, said)
     id, started = _target(tx, admission, moment)
-    brought = {sha256(body).hexdigest(): body for body in admission.payloads} if admission.payloads else {}
+    brought = (
+        {sha256(body).hexdigest(): body for body in admission.payloads}
+        if admission.payloads
+        else {}
+    )
     came = () if admission.visit is None else (admission.visit,)
     at = (1 if started is not None else tx.session(id).row.head) + len(came) + 1
     owes = tuple(replace(owed, target=at) for owed in admission.owes)
@@ -78,7 +83,9 @@ def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
     return Admitted(id, at, True, first if came else None)
 
 
-def _target(tx: Transaction, admission: Admission, moment: Moment) -> tuple[str, SessionStarted | None]:
+def _target(
+    tx: Transaction, admission: Admission, moment: Moment
+) -> tuple[str, SessionStarted | None]:
     """The session an input goes to, and how to start it if it does not exist."""
     create = admission.create
     if admission.session is not None:
@@ -100,12 +107,18 @@ def bound(tx: Transaction, name: str) -> str | None:
     return reading.bound(tx.connection, name)
 
 
-def _admitted_before(tx: Transaction, before: tuple[str, Seq, int], said: InputAdmitted) -> Admitted:
+def _admitted_before(
+    tx: Transaction, before: tuple[str, Seq, int], said: InputAdmitted
+) -> Admitted:
     id, seq, _ = before
     stored = _record(tx, tx.session(id), seq).fact
-    same = isinstance(stored, InputAdmitted) and (stored.parts == said.parts or _is_redacted(stored))
+    same = isinstance(stored, InputAdmitted) and (
+        stored.parts == said.parts or _is_redacted(stored)
+    )
     if not same:
-        raise KeyReused(f"{said.source!r} sent {said.key!r} before, with other content; nothing was stored")
+        raise KeyReused(
+            f"{said.source!r} sent {said.key!r} before, with other content; nothing was stored"
+        )
     return Admitted(id, seq, False)
 
 
@@ -144,8 +157,16 @@ def _make(tx: Transaction, id: str, started: SessionStarted, at_ms: int) -> Sess
     return session
 
 
-def fork(tx: Transaction, parent: str, at: Seq, started: SessionStarted, listing: ListingRow, moment: Moment) -> str:
-    """`listing` is the parent's row as it was at `at`; it is folded outside, where it holds nobody up."""
+def fork(
+    tx: Transaction,
+    parent: str,
+    at: Seq,
+    started: SessionStarted,
+    listing: ListingRow,
+    moment: Moment,
+) -> str:
+    """`listing` is the parent's row as it was at `at`; it is folded outside, where it holds nobody
+    up."""
     row = tx.session(parent).row
     if not 1 <= at <= row.head:
         raise NotAllowed(f"session {parent!r} has no fact {at}")
@@ -165,19 +186,27 @@ def fork(tx: Transaction, parent: str, at: Seq, started: SessionStarted, listing
     return id
 
 
-def add(tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, moment: Moment) -> Appended:
+def add(
+    tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, moment: Moment
+) -> Appended:
     _check_kinds(facts, FREE_FACTS, "needs the session's lease")
     session = tx.session(id)
     source = RESERVED_SOURCE + id
     before = _by_key(tx, source, key)
     if before is not None:
         _, first, count = before
-        if count != len(facts) or [_record(tx, session, first + i).fact for i in range(count)] != list(facts):
-            raise KeyReused(f"key {key!r} was used before in {id!r}, with other facts; nothing was stored")
+        if count != len(facts) or [
+            _record(tx, session, first + i).fact for i in range(count)
+        ] != list(facts):
+            raise KeyReused(
+                f"key {key!r} was used before in {id!r}, with other facts; nothing was stored"
+            )
         return Appended(first, first + len(facts) - 1, ())
     for fact in facts:
         if isinstance(fact, InputWithdrawn) and not session.listing.waits(fact.input):
-            raise NotPending(f"input {fact.input} of session {id!r} does not wait any more; nothing was changed")
+            raise NotPending(
+                f"input {fact.input} of session {id!r} does not wait any more; nothing was changed"
+            )
     first = tx.insert(session, tx.written(facts), moment.now_ms)
     if key is not None:
         _keep_key(tx, source, key, session, first, len(facts))
@@ -194,7 +223,9 @@ def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq, in
     return None if row is None else (str(row[1]), int(row[0]), int(row[2]))  # type: ignore[arg-type]
 
 
-def _keep_key(tx: Transaction, source: str, key: str, session: Session, first: Seq, count: int) -> None:
+def _keep_key(
+    tx: Transaction, source: str, key: str, session: Session, first: Seq, count: int
+) -> None:
     tx.run("insert_key", (escape(source), escape(key), session.row.n, first, count))
 
 
@@ -211,11 +242,12 @@ def _check_kinds(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: 
             raise NotAllowed(f"{type(fact).__name__} {otherwise}")
 
 
-# --- leases and what they allow -----------------------------------------------------------------------------------
+# --- leases and what they allow -------------------------------------------------------------------
 
 
 def acquire(tx: Transaction, id: str, owner: str, token: int, expires_ms: int) -> Lease | None:
-    """Take the lease if its token is still the one that was found free; None if somebody was quicker."""
+    """Take the lease if its token is still the one that was found free; None if somebody was
+    quicker."""
     session = tx.session(id)
     if session.row.token != token:
         return None
@@ -241,11 +273,15 @@ def release(tx: Transaction, lease: Lease, head: Seq) -> Release:
     return Release(True, ())
 
 
-def append(tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, moment: Moment) -> Appended:
+def append(
+    tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, moment: Moment
+) -> Appended:
     session = tx.owned(lease)
     _check_kinds(facts, TURN_FACTS, "is not a turn fact")
     written = tx.written(facts)
-    sealed = [_sealable(tx, session, fact, at) for fact in facts if (at := sealed_by(fact)) is not None]
+    sealed = [
+        _sealable(tx, session, fact, at) for fact in facts if (at := sealed_by(fact)) is not None
+    ]
     foreign = tx.since(session, head)
     _refuse_withdrawn(id=session.row.id, facts=facts, foreign=foreign)
     forgetting.check(tx, session.row.id, facts, foreign)
@@ -260,34 +296,42 @@ def _refuse_withdrawn(id: str, facts: Sequence[TurnFact], foreign: Sequence[Reco
     taken = {seq for fact in facts for seq in taken_by(fact)}
     withdrawn = {record.fact.input for record in foreign if isinstance(record.fact, InputWithdrawn)}
     if taken & withdrawn:
-        raise NotPending(f"input {min(taken & withdrawn)} of session {id!r} was taken back; nothing was stored")
+        raise NotPending(
+            f"input {min(taken & withdrawn)} of session {id!r} was taken back; nothing was stored"
+        )
 
 
-def _sealable(tx: Transaction, session: Session, fact: TurnFact, started: Seq) -> tuple[Seq, list[Draft]]:
+def _sealable(
+    tx: Transaction, session: Session, fact: TurnFact, started: Seq
+) -> tuple[Seq, list[Draft]]:
     """The drafts that a fact seals, once it is sure that it keeps every character of them."""
     drafts = tx.drafts_at(session, started)
     for draft in drafts:
         if not keeps(fact, draft) and not _in_payload(tx, fact, draft):
             raise ShownTextDropped(
-                f"session {session.row.id!r}: sealing fact {started} would drop {draft.stream.kind} that was shown"
+                f"session {session.row.id!r}: sealing fact {started} would drop "
+                f"{draft.stream.kind} that was shown"
             )
     return started, drafts
 
 
 def _in_payload(tx: Transaction, fact: TurnFact, draft: Draft) -> bool:
-    """Whether a payload that stands for a tool's whole output begins with all that was shown of it."""
+    """Whether a payload that stands for a tool's whole output begins with all that was shown of
+    it."""
     if not isinstance(fact, ToolSettled) or draft.stream.kind != "output":
         return False
     shown = draft.text.encode("utf-8", "surrogatepass")
     files = [part.hash for part in outcome_parts(fact.outcome) if isinstance(part, File)]
-    return any((tx.one("payload_head", (len(shown), hash)) or (None,))[0] == shown for hash in files)
+    return any(
+        (tx.one("payload_head", (len(shown), hash)) or (None,))[0] == shown for hash in files
+    )
 
 
 def draft(tx: Transaction, lease: Lease, stream: Stream, text: str) -> int:
     return tx.draft(tx.owned(lease), stream, text)
 
 
-# --- payloads -------------------------------------------------------------------------------------------------------
+# --- payloads -------------------------------------------------------------------------------------
 
 
 def put(tx: Transaction, id: str, hash: Hash, body: bytes) -> Hash:
@@ -297,13 +341,16 @@ def put(tx: Transaction, id: str, hash: Hash, body: bytes) -> Hash:
     return hash
 
 
-# --- removing -------------------------------------------------------------------------------------------------------
+# --- removing -------------------------------------------------------------------------------------
 
 
-def redact(tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, moment: Moment) -> Seq:
+def redact(
+    tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, moment: Moment
+) -> Seq:
     """Take the text of one message out of the journal; the seq of the fact that says so.
 
-    `at` is the session and seq of the fact that holds the text, found outside, where looking holds nobody up.
+    `at` is the session and seq of the fact that holds the text, found outside, where looking holds
+    nobody up.
     """
     session, holder = tx.session(id), tx.session(at[0])
     source, key = RESERVED_SOURCE + id, f"redacted:{at[1]}"
@@ -329,23 +376,31 @@ def redact(tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, 
 
 
 def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> None:
-    """A title that was taken from the redacted text goes with it, as folding the facts again would have it."""
+    """A title that was taken from the redacted text goes with it, as folding the facts again would
+    have it."""
     listing = session.listing
     if isinstance(emptied, InputAdmitted):
-        lost = not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
+        lost = (
+            not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
+        )
     else:
         lost = isinstance(emptied, SessionRenamed) and seq == listing.titled
     if lost:
         listing.title, listing.titled = GONE, seq
-    tx.save(session)  # in any case: the row as it is stored may be behind, with the text as its title
+    tx.save(
+        session
+    )  # in any case: the row as it is stored may be behind, with the text as its title
 
 
 def _family(tx: Transaction, session: Session, seq: Seq = 0) -> list[Session]:
-    """A session and all forks that have its fact `seq`, however indirectly; parents before children."""
+    """A session and all forks that have its fact `seq`, however indirectly; parents before
+    children."""
     family = [session]
     for member in family:
         children = tx.connection.execute(STATEMENTS["children_of"], (member.row.n,)).fetchall()
-        family += [heir for (child,) in children if (heir := tx.session(str(child))).row.base >= seq]
+        family += [
+            heir for (child,) in children if (heir := tx.session(str(child))).row.base >= seq
+        ]
     return family
 
 
@@ -354,7 +409,9 @@ def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
     doomed = _family(tx, tx.session(id))
     if len(doomed) > 1 and not with_forks:
         names = ", ".join(repr(fork.row.id) for fork in doomed[1:])
-        raise ForksRemain(f"session {id!r} has forks that refer to it: {names}; delete them with it, or keep it")
+        raise ForksRemain(
+            f"session {id!r} has forks that refer to it: {names}; delete them with it, or keep it"
+        )
     tx.flush()
     for session in reversed(doomed):
         row = session.row
@@ -366,7 +423,8 @@ def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
 
 
 def sweep(tx: Transaction) -> bool:
-    """Remove a bounded part of what deleted sessions, or imports that failed, left; whether there is more."""
+    """Remove a bounded part of what deleted sessions, or imports that failed, left; whether there
+    is more."""
     found = tx.one("unswept")
     if found is None:
         return False
@@ -375,7 +433,10 @@ def sweep(tx: Transaction) -> bool:
     if first is not None:
         tx.run("delete_facts", (n, first[0], int(first[0]) + SWEEP_FACTS))
         return True
-    hashes = [str(hash) for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n, SWEEP_PAYLOADS))]
+    hashes = [
+        str(hash)
+        for (hash,) in tx.connection.execute(STATEMENTS["payloads_owned"], (n, SWEEP_PAYLOADS))
+    ]
     for hash in hashes:
         tx.run("disown_payload_at_once", (hash, n))
         tx.run("delete_payload_unowned", (hash,))

@@ -1,13 +1,15 @@
 """One commit at a time, and as many verbs in it as are waiting.
 
-Whoever holds the commit lock takes everything that has been queued by then, by all sessions and callers, and commits
-it as one transaction. What arrives meanwhile goes out with the next. A blocking caller becomes the committer itself,
-so it pays for no thread switch; async callers share one thread.
+Whoever holds the commit lock takes everything that has been queued by then, by all sessions and
+callers, and commits it as one transaction. What arrives meanwhile goes out with the next. A
+blocking caller becomes the committer itself, so it pays for no thread switch; async callers share
+one thread.
 
     queue  ->  [verb, verb, verb]  ->  begin · each verb · flush · commit  ->  answers
 
-Each verb stands alone: one that refuses (a stale token, a reused key) has added nothing, and the others go on. If the
-transaction itself fails, its verbs are tried one by one where that can help, so that the guilty one fails alone.
+Each verb stands alone: one that refuses (a stale token, a reused key) has added nothing, and the
+others go on. If the transaction itself fails, its verbs are tried one by one where that can help,
+so that the guilty one fails alone.
 """
 
 import contextlib
@@ -51,7 +53,11 @@ class Ticket(Generic[T]):
     __slots__ = ("answer", "done", "error", "future", "size", "verb", "waiter")
 
     def __init__(
-        self, verb: Callable[[Transaction], T], waiter: Waiter | None = None, size: int = 0, future: object = None
+        self,
+        verb: Callable[[Transaction], T],
+        waiter: Waiter | None = None,
+        size: int = 0,
+        future: object = None,
     ) -> None:
         self.verb = verb
         self.waiter = waiter
@@ -132,7 +138,8 @@ class Pipeline:
         self._thread.start()
 
     def _rouse(self) -> None:
-        """Wake the thread. It looks at the queue after each wake, and this comes after the queueing: none is missed."""
+        """Wake the thread. It looks at the queue after each wake, and this comes after the
+        queueing: none is missed."""
         if self._wake.locked():
             with contextlib.suppress(RuntimeError):
                 self._wake.release()
@@ -145,8 +152,9 @@ class Pipeline:
                     self._commit_queued()
 
     def _commit_queued(self) -> None:
-        """Commit what is queued. A Ctrl-C can strike between any two lines here: then everybody in the batch is told
-        that the outcome is unknown, and the next batch finds the transaction closed."""
+        """Commit what is queued. A Ctrl-C can strike between any two lines here: then everybody in
+        the batch is told that the outcome is unknown, and the next batch finds the transaction
+        closed."""
         batch: list[Ticket[object]] = []
         try:
             while self._queue and len(batch) < BATCH_MAX:
@@ -156,7 +164,12 @@ class Pipeline:
             self._commit_batch(batch)
         except BaseException:
             self._transaction.rollback()
-            _fail(batch, OutcomeUnknown("interrupted while storing; the same call with the same key settles it"))
+            _fail(
+                batch,
+                OutcomeUnknown(
+                    "interrupted while storing; the same call with the same key settles it"
+                ),
+            )
             raise
         finally:
             _answer(batch)
@@ -183,7 +196,12 @@ class Pipeline:
             _fail(batch, error)
         except UnicodeDecodeError as error:
             self._transaction.rollback()
-            _fail(batch, JournalCorrupt(f"{DOING}: the database is damaged (text that is not text: {error})"))
+            _fail(
+                batch,
+                JournalCorrupt(
+                    f"{DOING}: the database is damaged (text that is not text: {error})"
+                ),
+            )
         except Exception as error:  # noqa: BLE001 - a caller's mistake must reach that caller, not end the pipeline
             self._transaction.rollback()
             if len(batch) > 1:

@@ -1,8 +1,8 @@
 """Where a database lies: in a file that processes share, or in the memory of this process alone.
 
-The tables, the verbs and the checks are the same. What differs is who else may have it open, and what a removal leaves
-behind. A database in memory has no file of any kind, not even for a moment: no log, no lock, no page on its way to a
-disk. It lives as long as a connection to it.
+The tables, the verbs and the checks are the same. What differs is who else may have it open, and
+what a removal leaves behind. A database in memory has no file of any kind, not even for a moment:
+no log, no lock, no page on its way to a disk. It lives as long as a connection to it.
 """
 
 import itertools
@@ -12,7 +12,13 @@ from typing import Protocol
 import apsw
 from msgspec.structs import replace
 
-from steno.store.errors import StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable, StoreUnwritable
+from steno.store.errors import (
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreUnopenable,
+    StoreUnwritable,
+)
 from steno.store.protocol import Settings
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.checkpoint import Checkpointer
@@ -66,11 +72,12 @@ class OnDisk:
 
 
 class Unwritable:
-    """A file that cannot be written: the disk is full, or it is read-only. Nothing is written here, not even a lock.
+    """A file that cannot be written: the disk is full, or it is read-only. Nothing is written here,
+    not even a lock.
 
-    Where there is a log, SQLite reads it with an index in its own memory, or with the one that a live process keeps
-    (`readonly_shm`). Where there is none, the file alone is the store (`immutable`): that holds while nobody writes, so
-    others are kept out for as long as it is open.
+    Where there is a log, SQLite reads it with an index in its own memory, or with the one that a
+    live process keeps (`readonly_shm`). Where there is none, the file alone is the store
+    (`immutable`): that holds while nobody writes, so others are kept out for as long as it is open.
     """
 
     def __init__(self, path: Path, settings: Settings, owner: str, why: StoreUnwritable) -> None:
@@ -83,13 +90,18 @@ class Unwritable:
         self._why = why
 
     def open(self) -> apsw.Connection:
-        """A connection to read with. A store that has to be written before it can be read is refused."""
+        """A connection to read with. A store that has to be written before it can be read is
+        refused."""
         try:
             self._way = self._hold()
             connection = self.reader()
             with translated(f"cannot open {self.path} to read"):
-                if database.check(self.path, connection) < database.VERSION or not database.has_checksums(connection):
-                    raise StoreReadOnly(f"{self._why}; an older steno wrote this store, so it cannot be read either")
+                if database.check(
+                    self.path, connection
+                ) < database.VERSION or not database.has_checksums(connection):
+                    raise StoreReadOnly(
+                        f"{self._why}; an older steno wrote this store, so it cannot be read either"
+                    )
             return connection
         except BaseException:
             self._locks.close()
@@ -97,7 +109,9 @@ class Unwritable:
 
     def _hold(self) -> str:
         if self.path.with_name(self.path.name + ".restoring").exists():
-            raise StoreUnopenable(f"{self._why}; a restore was cut off, and goes on when the store can be written")
+            raise StoreUnopenable(
+                f"{self._why}; a restore was cut off, and goes on when the store can be written"
+            )
         try:
             self._locks.hold_open(exclusive=True)
             if not _has_log(self.path):
@@ -108,7 +122,9 @@ class Unwritable:
         self._locks.hold_open()
         if not self.path.with_name(self.path.name + "-shm").exists():
             name = self.path.name
-            raise StoreUnopenable(f"{self._why}; to read it, copy {name} and {name}-wal to where they can be written")
+            raise StoreUnopenable(
+                f"{self._why}; to read it, copy {name} and {name}-wal to where they can be written"
+            )
         return "readonly_shm"
 
     def reader(self) -> apsw.Connection:
@@ -143,14 +159,18 @@ class _Refusal:
 
 _numbers = itertools.count(1)
 _living: set[str] = set()
-"""The owners of all databases in memory: they are of this process, and live until they are closed."""
+"""The owners of all databases in memory: they are of this process, and live until they are
+closed."""
 
 
 class Memory:
-    """Names a database in the memory of this process. Two stores that are opened with one name share it."""
+    """Names a database in the memory of this process. Two stores that are opened with one name
+    share it."""
 
     def __init__(self) -> None:
-        self.path = Path(f"/steno-{next(_numbers)}")  # where the name begins with a slash, connections share it
+        self.path = Path(
+            f"/steno-{next(_numbers)}"
+        )  # where the name begins with a slash, connections share it
 
 
 class InMemory:
@@ -215,8 +235,8 @@ Place = OnDisk | Unwritable | InMemory
 
 
 def opened(where: Path | Memory, settings: Settings, owner: str) -> tuple[Place, apsw.Connection]:
-    """Where the database lies, and the connection to write with. One that cannot be written is opened all the same for
-    a caller that only reads."""
+    """Where the database lies, and the connection to write with. One that cannot be written is
+    opened all the same for a caller that only reads."""
     if isinstance(where, Memory):
         memory = InMemory(where, settings, owner)
         return memory, memory.open()

@@ -48,7 +48,10 @@ class SessionRow(Struct):
 
     def sum(self) -> int:
         """The checksum that the row should have."""
-        plain = f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.listed} {self.token} {self.owner}"
+        plain = (
+            f"{self.n} {self.id} {self.name} {self.parent} {self.base} {self.listed} {self.token} "
+            f"{self.owner}"
+        )
         marks = f"{self.expires_ms} {self.touched} {self.owes} {self.memory}"
         return crc32(self.listing_raw, crc32(f"{plain} {marks}".encode()))
 
@@ -56,7 +59,9 @@ class SessionRow(Struct):
         try:
             return codec.decode_listing(self.listing_raw)
         except codec.DecodeError as error:
-            raise JournalCorrupt(f"session {self.id!r}: its row for lists is damaged: {error}") from error
+            raise JournalCorrupt(
+                f"session {self.id!r}: its row for lists is damaged: {error}"
+            ) from error
 
 
 DUE, KEPT = 1, 2
@@ -90,8 +95,13 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
 def session(connection: apsw.Connection, id: str) -> SessionRow:
     row = connection.execute(STATEMENTS["session_by_id"], (codec.escape(id),)).fetchone()
     if row is None:
-        if connection.execute(STATEMENTS["session_without_index"], (codec.escape(id),)).fetchone() is not None:
-            raise JournalCorrupt(f"session {id!r} is there, but the index that should find it is damaged")
+        if (
+            connection.execute(STATEMENTS["session_without_index"], (codec.escape(id),)).fetchone()
+            is not None
+        ):
+            raise JournalCorrupt(
+                f"session {id!r} is there, but the index that should find it is damaged"
+            )
         raise UnknownSession(id)
     return checked(row)
 
@@ -120,16 +130,20 @@ def segments(connection: apsw.Connection, row: SessionRow) -> list[Segment]:
 
 
 def records(connection: apsw.Connection, row: SessionRow, after: Seq, limit: int) -> list[Record]:
-    """Facts after a seq, through the parents of a fork. A gap or a damaged row is an error. Rows are fetched whole: who
-    keeps an error must not keep a statement half read, and its connection in the past."""
+    """Facts after a seq, through the parents of a fork. A gap or a damaged row is an error. Rows
+    are fetched whole: who keeps an error must not keep a statement half read, and its connection in
+    the past."""
     found: list[Record] = []
-    pieces = [Segment(row.n, row.base + 1, row.head)] if after >= row.base else segments(connection, row)
+    pieces = (
+        [Segment(row.n, row.base + 1, row.head)] if after >= row.base else segments(connection, row)
+    )
     for piece in pieces:
         if piece.last <= after or len(found) >= limit:
             continue
         start = max(after, piece.first - 1)
         rows = connection.execute(
-            STATEMENTS["facts_between"], (piece.n, start, piece.last, min(limit - len(found), SEQ_MAX))
+            STATEMENTS["facts_between"],
+            (piece.n, start, piece.last, min(limit - len(found), SEQ_MAX)),
         )
         part = to_records(row.id, piece.n, start + 1, list(rows))
         if len(part) < min(piece.last - start, limit - len(found)):
@@ -150,13 +164,16 @@ def holder(connection: apsw.Connection, row: SessionRow, seq: Seq) -> SessionRow
 
 
 def redactable(connection: apsw.Connection, row: SessionRow, target: Seq) -> tuple[str, Seq]:
-    """The session and seq of the fact that holds the text of the message at `target`: that one, or its sealing fact."""
+    """The session and seq of the fact that holds the text of the message at `target`: that one, or
+    its sealing fact."""
     row = holder(connection, row, target)
     after = target - 1
     while 0 <= after < row.head:
         page = records(connection, row, after, PAGE)
         for record in page:
-            if (record.seq == target or sealed_by(record.fact) == target) and without_text(record.fact) is not None:
+            if (record.seq == target or sealed_by(record.fact) == target) and without_text(
+                record.fact
+            ) is not None:
                 return row.id, record.seq
         after = page[-1].seq
     raise NotAllowed(f"session {row.id!r} has no finished message at {target}")
@@ -169,7 +186,8 @@ def drafts(connection: apsw.Connection, row: SessionRow) -> list[Draft]:
 def since(
     connection: apsw.Connection, id: str, cursor: Cursor, limit: int, with_drafts: bool = True
 ) -> tuple[list[Event], Cursor]:
-    """What a follower at `cursor` has not seen yet, each piece of text once and before the fact that seals it."""
+    """What a follower at `cursor` has not seen yet, each piece of text once and before the fact
+    that seals it."""
     with snapshot(connection):
         row = session(connection, id)
         new = records(connection, row, cursor.seq, limit)
@@ -180,7 +198,11 @@ def since(
     for record in new:
         for whole in streams_of(record.fact) if with_drafts else ():
             events += _tail(whole, offsets.get(whole.stream, 0))
-        offsets = {stream: end for stream, end in offsets.items() if stream.started != sealed_by(record.fact)}
+        offsets = {
+            stream: end
+            for stream, end in offsets.items()
+            if stream.started != sealed_by(record.fact)
+        }
         events.append(record)
     for piece in pieces:
         offsets[piece.stream] = piece.offset + len(piece.text)
@@ -188,8 +210,11 @@ def since(
     return events, Cursor(new[-1].seq if new else cursor.seq, tuple(offsets.items()))
 
 
-def _draft_tails(connection: apsw.Connection, row: SessionRow, offsets: dict[Stream, int]) -> list[Piece]:
-    """What open streams hold beyond the offsets; the cost is that of what is new, not of the whole streams."""
+def _draft_tails(
+    connection: apsw.Connection, row: SessionRow, offsets: dict[Stream, int]
+) -> list[Piece]:
+    """What open streams hold beyond the offsets; the cost is that of what is new, not of the whole
+    streams."""
     found: list[Piece] = []
     at: tuple[int, str] = (0, "")
     while following := connection.execute(STATEMENTS["stream_after"], (row.n, *at)).fetchone():
@@ -204,9 +229,11 @@ def _draft_tails(connection: apsw.Connection, row: SessionRow, offsets: dict[Str
 
 
 def heads(connection: apsw.Connection, ids: list[str]) -> dict[str, tuple[Seq, int | None]]:
-    """The heads of some sessions, and the tokens of those that are not free. In one row: each row hands Python's lock
-    over."""
-    row = connection.execute(STATEMENTS["heads_of"], (msgspec.json.encode(ids).decode(),)).fetchone()
+    """The heads of some sessions, and the tokens of those that are not free. In one row: each row
+    hands Python's lock over."""
+    row = connection.execute(
+        STATEMENTS["heads_of"], (msgspec.json.encode(ids).decode(),)
+    ).fetchone()
     return _heads.decode(row[0])  # type: ignore[index]
 
 
@@ -216,7 +243,8 @@ def _tail(draft: Draft, seen: int) -> list[Piece]:
 
 
 def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[Listed]:
-    """Sessions, the most recently changed first: those with facts that are in no list row yet, then by their rows."""
+    """Sessions, the most recently changed first: those with facts that are in no list row yet, then
+    by their rows."""
     mark = (1 << 62) if before is None else before
     upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
     fresh: dict[str, int] = dict(connection.execute(STATEMENTS["sessions_since"], (upto,)))
@@ -235,7 +263,8 @@ def listed(connection: apsw.Connection, limit: int, before: int | None) -> list[
 
 
 def owing(connection: apsw.Connection, limit: int, after: int) -> list[Listed]:
-    """Sessions that owe something, by number: of those that are marked and those with facts that no row has yet."""
+    """Sessions that owe something, by number: of those that are marked and those with facts that no
+    row has yet."""
     found: list[Listed] = []
     while len(found) < limit and (rows := _may_owe(connection, limit, after)):
         listed = (_listed(connection, row, row.n) for row in rows)
@@ -246,7 +275,9 @@ def owing(connection: apsw.Connection, limit: int, after: int) -> list[Listed]:
 
 def _may_owe(connection: apsw.Connection, limit: int, after: int) -> list[SessionRow]:
     upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
-    marked = [checked(raw) for raw in connection.execute(STATEMENTS["sessions_owing"], (after, limit))]
+    marked = [
+        checked(raw) for raw in connection.execute(STATEMENTS["sessions_owing"], (after, limit))
+    ]
     fresh = connection.execute(STATEMENTS["owing_since"], (upto, after, limit)).fetchall()
     known = {row.n for row in marked}
     marked += [session(connection, str(id)) for n, id in fresh if n not in known]
@@ -265,12 +296,17 @@ def remembered(connection: apsw.Connection, limit: int, before: int | None) -> l
     return [one for one in found if one.row.memory.at][:limit]
 
 
-def _by_memory(connection: apsw.Connection, name: str, limit: int, before: int | None) -> list[Listed]:
-    """Those that are marked, and those with facts that no row has yet: in order, and at least `limit` of the marked."""
+def _by_memory(
+    connection: apsw.Connection, name: str, limit: int, before: int | None
+) -> list[Listed]:
+    """Those that are marked, and those with facts that no row has yet: in order, and at least
+    `limit` of the marked."""
     mark = (1 << 62) if before is None else before
     upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
     fresh: dict[str, int] = dict(connection.execute(STATEMENTS["sessions_since"], (upto,)))
-    found = [_listed(connection, session(connection, id), top) for id, top in fresh.items() if top < mark]
+    found = [
+        _listed(connection, session(connection, id), top) for id, top in fresh.items() if top < mark
+    ]
     for raw in connection.execute(STATEMENTS[name], (mark, limit + len(fresh))):
         row = checked(raw)
         if row.id not in fresh:
@@ -283,7 +319,9 @@ def told(connection: apsw.Connection, source: str) -> list[str]:
     upto = connection.execute(STATEMENTS["tops"]).fetchone()[1]  # type: ignore[index]
     fresh = [str(id) for id, _ in connection.execute(STATEMENTS["sessions_since"], (upto,))]
     quoted = msgspec.json.encode(codec.escape(source)).decode()
-    return sorted({*fresh, *(str(id) for (id,) in connection.execute(STATEMENTS["sessions_told"], (quoted,)))})
+    return sorted(
+        {*fresh, *(str(id) for (id,) in connection.execute(STATEMENTS["sessions_told"], (quoted,)))}
+    )
 
 
 def of_type(connection: apsw.Connection, row: SessionRow, tag: str) -> list[Record]:
@@ -293,7 +331,8 @@ def of_type(connection: apsw.Connection, row: SessionRow, tag: str) -> list[Reco
 
 
 def edits(connection: apsw.Connection, row: SessionRow, after: Seq) -> list[Record]:
-    """A session's own facts after a seq that hide a message or take turns back, or put them back."""
+    """A session's own facts after a seq that hide a message or take turns back, or put them
+    back."""
     seqs = [int(seq) for (seq,) in connection.execute(STATEMENTS["edits_since"], (row.n, after))]
     return [records(connection, row, seq - 1, 1)[0] for seq in seqs]
 
@@ -312,7 +351,10 @@ def listing(connection: apsw.Connection, row: SessionRow) -> ListingRow:
 
 def payload(connection: apsw.Connection, hash: Hash) -> bytes:
     row = connection.execute(STATEMENTS["payload"], (codec.escape(hash),)).fetchone()
-    if row is None and connection.execute(STATEMENTS["payload_owned"], (codec.escape(hash),)).fetchone():
+    if (
+        row is None
+        and connection.execute(STATEMENTS["payload_owned"], (codec.escape(hash),)).fetchone()
+    ):
         raise JournalCorrupt(f"payload {hash} is missing")
     if row is None:
         raise UnknownPayload(f"no payload {hash}")
@@ -324,7 +366,9 @@ def payload(connection: apsw.Connection, hash: Hash) -> bytes:
 
 def stream_end(connection: apsw.Connection, row: SessionRow, stream: Stream) -> int:
     """How long a stream is so far, in code points."""
-    tail = connection.execute(STATEMENTS["draft_tail"], (row.n, stream.started, stream.kind)).fetchone()
+    tail = connection.execute(
+        STATEMENTS["draft_tail"], (row.n, stream.started, stream.kind)
+    ).fetchone()
     if tail is None:
         return 0
     start, raw = tail[2], tail[4]
@@ -348,7 +392,10 @@ def unswept(connection: apsw.Connection) -> list[str]:
 
 def arriving(connection: apsw.Connection) -> list[tuple[int, int, str]]:
     """Imports that are not done: number, since when, by whom; by nobody if they failed."""
-    return [(int(n), int(at_ms), str(owner)) for n, at_ms, owner in connection.execute(STATEMENTS["imports_open"])]
+    return [
+        (int(n), int(at_ms), str(owner))
+        for n, at_ms, owner in connection.execute(STATEMENTS["imports_open"])
+    ]
 
 
 def imported(connection: apsw.Connection, row: SessionRow) -> Seq:
@@ -367,5 +414,7 @@ def family(connection: apsw.Connection, row: SessionRow, seq: Seq) -> list[Sessi
     found = [row]
     for member in found:
         children = connection.execute(STATEMENTS["children_of"], (member.n,)).fetchall()
-        found += [heir for (child,) in children if (heir := session(connection, str(child))).base >= seq]
+        found += [
+            heir for (child,) in children if (heir := session(connection, str(child))).base >= seq
+        ]
     return found

@@ -4,7 +4,8 @@
     x.db.restoring           complete: from here on the restore will be finished, by whoever opens the store next
     x.db.replaced (+ -wal)   what was there before, kept whole
 
-The old log must be out of the way before the new file takes the name: SQLite would play it into the new file.
+The old log must be out of the way before the new file takes the name: SQLite would play it into the
+new file.
 """
 
 import shutil
@@ -33,7 +34,9 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
         shutil.copyfile(backup, partial)
         partial.chmod(0o600)
         sync_file(partial)
-        if not _beside(path, ".restoring").exists():  # else these are of a restore that was cut off: keep them together
+        if not _beside(
+            path, ".restoring"
+        ).exists():  # else these are of a restore that was cut off: keep them together
             for old in ("", *_LOG_FILES):
                 _beside(path, ".replaced" + old).unlink(missing_ok=True)
         partial.replace(_beside(path, ".restoring"))
@@ -70,7 +73,8 @@ def _check_backup(backup: Path) -> None:
         raise StoreUnopenable(f"there is no file {backup}")
     if _beside(backup, "-wal").exists():
         raise NotAStore(
-            f"{backup} is a store in use, not a backup: part of it is in its log; make a backup of it first"
+            f"{backup} is a store in use, not a backup: part of it is in its log; make a backup "
+            "of it first"
         )
     from urllib.parse import quote
 
@@ -87,7 +91,8 @@ def _check_backup(backup: Path) -> None:
             connection.close()
     if damage:
         raise JournalCorrupt(
-            f"the backup {backup} is damaged ({damage[0].where}: {damage[0].what}); nothing was changed"
+            f"the backup {backup} is damaged ({damage[0].where}: {damage[0].what}); nothing was "
+            "changed"
         )
 
 

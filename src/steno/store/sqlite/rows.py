@@ -1,7 +1,8 @@
 """Rows to records and back: where a fact lies, and how damage to it is noticed.
 
-Every row carries a CRC over its place, its time and its bytes. A row that does not match is damage, and so is a
-gap in the numbering: either raises `JournalCorrupt` and names the session and the seq. Nothing is skipped.
+Every row carries a CRC over its place, its time and its bytes. A row that does not match is damage,
+and so is a gap in the numbering: either raises `JournalCorrupt` and names the session and the seq.
+Nothing is skipped.
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,9 @@ def fact_crc(n: int, seq: Seq, at_ms: int, body: bytes) -> int:
 
 
 def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
-    return crc32(text, crc32(stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start))))
+    return crc32(
+        text, crc32(stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start)))
+    )
 
 
 def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
@@ -36,7 +39,9 @@ def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> 
     decode = codec.decode
     for seq, at_ms, crc, body in rows:
         if seq != expected:
-            raise JournalCorrupt(f"session {session!r}: fact {expected} is missing (found {seq} in its place)")
+            raise JournalCorrupt(
+                f"session {session!r}: fact {expected} is missing (found {seq} in its place)"
+            )
         if fact_crc(n, seq, at_ms, body) != crc:
             raise JournalCorrupt(f"session {session!r}: fact {seq} is damaged (checksum differs)")
         try:
@@ -47,14 +52,19 @@ def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> 
     return records
 
 
-def to_drafts(session: str, n: int, rows: Iterable[DraftRow], starts: dict[Stream, int] | None = None) -> list[Draft]:
-    """Join the rows of each stream, in order, from its beginning or from where `starts` says that they begin."""
+def to_drafts(
+    session: str, n: int, rows: Iterable[DraftRow], starts: dict[Stream, int] | None = None
+) -> list[Draft]:
+    """Join the rows of each stream, in order, from its beginning or from where `starts` says that
+    they begin."""
     streams: dict[Stream, list[str]] = {}
     ends: dict[Stream, int] = dict(starts or {})
     for started, kind, start, crc, raw in rows:
         stream = Stream(started, as_kind(kind))
         if start != ends.get(stream, 0) or draft_crc(n, stream, start, raw) != crc:
-            raise JournalCorrupt(f"session {session!r}: the draft of fact {started} is damaged at offset {start}")
+            raise JournalCorrupt(
+                f"session {session!r}: the draft of fact {started} is damaged at offset {start}"
+            )
         text = codec.unescape(raw.decode())
         streams.setdefault(stream, []).append(text)
         ends[stream] = start + len(text)

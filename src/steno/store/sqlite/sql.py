@@ -1,4 +1,5 @@
-"""Loads the SQL files. A statement is looked up by its name; nothing else in the package holds SQL."""
+"""Loads the SQL files. A statement is looked up by its name; nothing else in the package holds
+SQL."""
 
 import re
 from itertools import chain
@@ -30,10 +31,14 @@ class ManyRows:
 
     def __init__(self, name: str, width: int) -> None:
         row = "(" + ", ".join("?" * width) + ")"
-        self._sized = [(size, STATEMENTS[name].format(rows=", ".join([row] * size))) for size in _SIZES]
+        self._sized = [
+            (size, STATEMENTS[name].format(rows=", ".join([row] * size))) for size in _SIZES
+        ]
         self.one = self._sized[-1][1]
 
-    def split(self, rows: "Sequence[tuple[SQLiteValue, ...]]") -> "Iterator[tuple[str, Sequence[SQLiteValue]]]":
+    def split(
+        self, rows: "Sequence[tuple[SQLiteValue, ...]]"
+    ) -> "Iterator[tuple[str, Sequence[SQLiteValue]]]":
         if len(rows) == 1:
             yield self.one, rows[0]
             return

@@ -46,8 +46,9 @@ _TICKET_BYTES = 400
 class _Follower:
     """Somebody who follows a session: what of it, and how far.
 
-    Text that this process has committed is handed over. It is shown where it joins on to a stream that the follower is
-    in the middle of; whatever else happens makes the follower look at what is stored.
+    Text that this process has committed is handed over. It is shown where it joins on to a stream
+    that the follower is in the middle of; whatever else happens makes the follower look at what is
+    stored.
     """
 
     def __init__(self, session: str, seen: Cursor, drafts: bool) -> None:
@@ -125,7 +126,9 @@ class SqliteStore:
             size += len(payload)
         return await self._submit(lambda tx: operations.admit(tx, admission, moment), size)
 
-    async def add(self, session: str, facts: Sequence[FreeFact], key: str | None = None) -> Appended:
+    async def add(
+        self, session: str, facts: Sequence[FreeFact], key: str | None = None
+    ) -> Appended:
         moment = self.blocking.moment()
         return await self._submit(lambda tx: operations.add(tx, session, facts, key, moment))
 
@@ -144,7 +147,9 @@ class SqliteStore:
 
     async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
         moment = self.blocking.moment()
-        return await self._submit(lambda tx: operations.append(tx, lease, facts, head, moment), _weight(facts))
+        return await self._submit(
+            lambda tx: operations.append(tx, lease, facts, head, moment), _weight(facts)
+        )
 
     async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
         return await self._submit(lambda tx: operations.draft(tx, lease, stream, text), len(text))
@@ -236,13 +241,18 @@ class SqliteStore:
             for follower in followers:
                 follower.look()
 
-    async def _thread(self, verb: Callable[Concatenate[BlockingStore, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _thread(
+        self, verb: Callable[Concatenate[BlockingStore, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         return await asyncio.to_thread(verb, self.blocking, *args, **kwargs)
 
     # --- following
 
-    async def follow(self, session: str, cursor: Cursor | None = None, drafts: bool = True) -> AsyncIterator[Event]:
-        """What is new, and then what comes, for ever; without `drafts`, facts only. Close the iterator to leave."""
+    async def follow(
+        self, session: str, cursor: Cursor | None = None, drafts: bool = True
+    ) -> AsyncIterator[Event]:
+        """What is new, and then what comes, for ever; without `drafts`, facts only. Close the
+        iterator to leave."""
         follower = _Follower(session, cursor or Cursor(), drafts)
         self._followers.setdefault(session, set()).add(follower)
         if self._watching is None:
@@ -265,12 +275,15 @@ class SqliteStore:
             return follower.take()
         follower.must_look = False
         seen, drafts = follower.seen, follower.drafts
-        events, follower.seen = await self._thread(BlockingStore.since, follower.session, seen, drafts)
+        events, follower.seen = await self._thread(
+            BlockingStore.since, follower.session, seen, drafts
+        )
         follower.must_look |= len(events) >= reading.PAGE
         return events
 
     def _committed(self, changes: Changes) -> None:
-        """From the committing thread, before its next commit: tell those who follow what has just changed."""
+        """From the committing thread, before its next commit: tell those who follow what has just
+        changed."""
         if self._followers:
             self._loop.call_soon_threadsafe(self._tell, changes)
 
@@ -286,7 +299,9 @@ class SqliteStore:
         """See what other processes commit: one look per process, however many follow."""
         with self.blocking.reader() as connection:
             version = connection.pragma("data_version")
-            self._look(connection)  # what came since a follower's first look is in this version already
+            self._look(
+                connection
+            )  # what came since a follower's first look is in this version already
             while self._followers:
                 await asyncio.sleep(_POLL_S)
                 if version != (version := connection.pragma("data_version")):
@@ -294,7 +309,8 @@ class SqliteStore:
         self._watching = None
 
     def _look(self, connection: apsw.Connection) -> None:
-        """Who follows text that another process may write looks for it; the others look when there are new facts."""
+        """Who follows text that another process may write looks for it; the others look when there
+        are new facts."""
         heads = reading.heads(connection, list(self._followers))
         for session, followers in self._followers.items():
             head, token = heads.get(session, (-1, None))

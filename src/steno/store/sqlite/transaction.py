@@ -1,13 +1,15 @@
 """The write side: what one transaction after another on one connection can do.
 
-What verbs add is collected and written in few statements when the batch is flushed: each step of SQLite hands
-Python's lock over, so a batch must be few steps. Sessions are remembered from batch to batch; when another process has
-written, which SQLite's data version tells, each is looked at again before it is used.
+What verbs add is collected and written in few statements when the batch is flushed: each step of
+SQLite hands Python's lock over, so a batch must be few steps. Sessions are remembered from batch to
+batch; when another process has written, which SQLite's data version tells, each is looked at again
+before it is used.
 
-A session's row is written when its lease changes and when lists are brought up to date, not with every fact.
+A session's row is written when its lease changes and when lists are brought up to date, not with
+every fact.
 
-A verb checks first and adds after: once it has added anything it may not refuse. That is what lets one refused verb
-stand in a batch beside others.
+A verb checks first and adds after: once it has added anything it may not refuse. That is what lets
+one refused verb stand in a batch beside others.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 FACT_BYTES_MAX = 64 << 20
 STREAM_CHARS_MAX = 10 << 20
-"""A stream of this length fits into its sealing fact even if JSON needs six bytes for every character."""
+"""A stream of this length fits into its sealing fact even if JSON needs six bytes for every
+character."""
 FOREIGN_MAX = 10_000
 LISTS_BEHIND_MAX = 512
 """How many facts a reader of a list may have to take in by itself."""
@@ -44,8 +47,8 @@ Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
 """A fact, its bytes, and the payloads it names."""
 
 Changes = dict[str, list[Piece] | None]
-"""The sessions that a commit changed: by the text that it added to their streams, or, where that does not say all, by
-None."""
+"""The sessions that a commit changed: by the text that it added to their streams, or, where that
+does not say all, by None."""
 
 _INSERT_FACTS = ManyRows("insert_facts", 6)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
@@ -73,7 +76,9 @@ class Transaction:
 
     def __init__(self, connection: apsw.Connection, turnstile: Turns) -> None:
         self.connection = connection
-        self._cursor = connection.cursor()  # for what gives no rows: a cursor for each statement would cost more
+        self._cursor = (
+            connection.cursor()
+        )  # for what gives no rows: a cursor for each statement would cost more
         self.turnstile = turnstile
         self.changes: Changes = {}
         self._sessions: dict[str, Session] = {}
@@ -114,8 +119,8 @@ class Transaction:
         self.turnstile.leave()
 
     def rollback(self) -> None:
-        """Forget everything: what was collected, and what was remembered of the rows it changed. Whether any of it is
-        stored, only a look can tell."""
+        """Forget everything: what was collected, and what was remembered of the rows it changed.
+        Whether any of it is stored, only a look can tell."""
         self.changes = dict.fromkeys(self.changes)
         self._version = -1
         self._sessions.clear()
@@ -129,7 +134,9 @@ class Transaction:
     def run(self, name: str, values: "Sequence[SQLiteValue]" = ()) -> None:
         self.connection.execute(STATEMENTS[name], values).fetchall()
 
-    def one(self, name: str, values: "Sequence[SQLiteValue]" = ()) -> "tuple[SQLiteValue, ...] | None":
+    def one(
+        self, name: str, values: "Sequence[SQLiteValue]" = ()
+    ) -> "tuple[SQLiteValue, ...] | None":
         return self.connection.execute(STATEMENTS[name], values).fetchone()
 
     # --- sessions
@@ -141,7 +148,8 @@ class Transaction:
         return found
 
     def _looked_up(self, id: str, known: Session | None) -> Session:
-        """A session as it is now. What is known of it is kept if its row is as it was; then only new facts are read."""
+        """A session as it is now. What is known of it is kept if its row is as it was; then only
+        new facts are read."""
         row = reading.session(self.connection, id)
         if known is not None and replace(known.row, head=row.head) == row:
             after, known.row.head, known.looked = known.row.head, row.head, self._look
@@ -168,7 +176,9 @@ class Transaction:
             raise LeaseLost(lease.session, lease.token)
         return found
 
-    def make(self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow) -> Session:
+    def make(
+        self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow
+    ) -> Session:
         bound = None if name is None else codec.escape(name)
         raw = codec.encode(listing)
         touched = self._top + 1  # the id that its first fact will have: no other session has it
@@ -198,7 +208,10 @@ class Transaction:
         for fact in facts:
             body = codec.encode(fact)
             if len(body) > FACT_BYTES_MAX:
-                raise NotAllowed(f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a payload")
+                raise NotAllowed(
+                    f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a "
+                    "payload"
+                )
             hashes = payloads_of(fact)
             for hash in hashes:
                 if hash not in brought and self.one("payload_exists", (hash,)) is None:
@@ -215,7 +228,9 @@ class Transaction:
         for fact, body, hashes in facts:
             row.head = seq = row.head + 1
             self._top += 1
-            self._facts.append((self._top, row.n, seq, at_ms, fact_crc(row.n, seq, at_ms, body), body.decode()))
+            self._facts.append(
+                (self._top, row.n, seq, at_ms, fact_crc(row.n, seq, at_ms, body), body.decode())
+            )
             listing.apply(Record(seq, at_ms, fact))
             for hash in hashes:
                 self.run("own_payload", (hash, row.n, 1))
@@ -239,7 +254,9 @@ class Transaction:
         """Have what was placed under a number belong to a session from now on."""
         bound = None if listing.name is None else codec.escape(listing.name)
         self.run("place_session", (n, id, bound, touched))
-        row = SessionRow(n, id, bound, None, 0, 0, None, 0, touched, codec.encode(listing), 0, head=head)
+        row = SessionRow(
+            n, id, bound, None, 0, 0, None, 0, touched, codec.encode(listing), 0, head=head
+        )
         placed = self._sessions[id] = Session(row, self._look)
         self.save(placed)
 
@@ -248,7 +265,9 @@ class Transaction:
         if session.row.head <= head:
             return ()
         if session.row.head - head > FOREIGN_MAX:
-            raise NotAllowed(f"fact {head} is too far behind the head of session {session.row.id!r}; read first")
+            raise NotAllowed(
+                f"fact {head} is too far behind the head of session {session.row.id!r}; read first"
+            )
         self._flush_facts()
         return tuple(reading.records(self.connection, session.row, head, SEQ_MAX))
 
@@ -261,7 +280,10 @@ class Transaction:
             self._check_open(session, stream)
             end = session.ends[stream] = reading.stream_end(self.connection, session.row, stream)
         if end + len(text) > STREAM_CHARS_MAX:
-            raise NotAllowed(f"a stream may have {STREAM_CHARS_MAX} characters at most; put large content as a payload")
+            raise NotAllowed(
+                f"a stream may have {STREAM_CHARS_MAX} characters at most; put large content as a "
+                "payload"
+            )
         if not text:
             return end
         self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
@@ -274,7 +296,8 @@ class Transaction:
         return end
 
     def _check_open(self, session: Session, stream: Stream) -> None:
-        """A stream belongs to a step or a tool of this session that has started and is not sealed."""
+        """A stream belongs to a step or a tool of this session that has started and is not
+        sealed."""
         row, started = session.row, stream.started
         if row.base < started <= row.head:
             self._flush_facts()
@@ -288,7 +311,10 @@ class Transaction:
         if not session.row.base < started <= session.row.head:
             raise NotAllowed(f"session {session.row.id!r} has no fact {started} of its own to seal")
         if session.streams is None:
-            session.streams = {int(at) for (at,) in self.connection.execute(STATEMENTS["streams_of"], (session.row.n,))}
+            session.streams = {
+                int(at)
+                for (at,) in self.connection.execute(STATEMENTS["streams_of"], (session.row.n,))
+            }
         if started not in session.streams:
             return []
         self._flush_drafts()
@@ -301,7 +327,9 @@ class Transaction:
         if session.streams is not None:
             session.streams.discard(started)
         if session.ends:
-            session.ends = {stream: end for stream, end in session.ends.items() if stream.started != started}
+            session.ends = {
+                stream: end for stream, end in session.ends.items() if stream.started != started
+            }
 
     # --- flushing
 
@@ -327,7 +355,9 @@ class Transaction:
 
     def _update_lists(self) -> None:
         """Write every fact that no list row has yet into its session's."""
-        fresh: list[tuple[Any, ...]] = self.connection.execute(STATEMENTS["sessions_since"], (self._upto,)).fetchall()
+        fresh: list[tuple[Any, ...]] = self.connection.execute(
+            STATEMENTS["sessions_since"], (self._upto,)
+        ).fetchall()
         for id, last in fresh:
             session = self._dirty[id] = self.session(id)
             session.row.touched, session.moved = last, True
@@ -345,7 +375,14 @@ class Transaction:
             row.memory = reading.memory_mark(session.listing)
             row.crc = row.sum()
             lease = (row.token, row.owner, row.expires_ms)
-            listed = (row.touched, row.listing_raw.decode(), row.listed, row.crc, row.owes, row.memory)
+            listed = (
+                row.touched,
+                row.listing_raw.decode(),
+                row.listed,
+                row.crc,
+                row.owes,
+                row.memory,
+            )
             (moved if session.moved else saved).append((row.n, row.id, row.base, *lease, *listed))
             session.moved = False
         if saved:

@@ -1,8 +1,9 @@
 """Lets one process write at a time, in the order in which they came.
 
-SQLite lets writers of several processes find out by trying who is next: the unlucky try for long, and while all of them
-try, the log never rests and so never starts again from its beginning. Here they stand in the system's own queue for a
-file lock, which dies with its process. SQLite's lock stays what protects the data.
+SQLite lets writers of several processes find out by trying who is next: the unlucky try for long,
+and while all of them try, the log never rests and so never starts again from its beginning. Here
+they stand in the system's own queue for a file lock, which dies with its process. SQLite's lock
+stays what protects the data.
 """
 
 import contextlib
@@ -95,5 +96,7 @@ class Turnstile:
         self._handle = -1  # whoever stands in the queue owns it; given back on arrival
         threading.Thread(target=place.stand, name="steno-queue", daemon=True).start()
         if not place.arrive(self._wait_ms / 1000):
-            raise StoreLocked("nothing was stored: another process has been writing to the store for too long")
+            raise StoreLocked(
+                "nothing was stored: another process has been writing to the store for too long"
+            )
         self._handle = place.handle

@@ -19,7 +19,8 @@ _PAGE = 200
 
 
 def verify(connection: apsw.Connection) -> Report:
-    """Every fact decodes, is numbered without a gap and matches its checksum; every list row matches its facts."""
+    """Every fact decodes, is numbered without a gap and matches its checksum; every list row
+    matches its facts."""
     damage: list[Damage] = []
     counts = {"sessions": 0, "facts": 0}
     for look in (_pages, _dangling, _payloads):
@@ -35,7 +36,9 @@ def verify(connection: apsw.Connection) -> Report:
     return Report(counts["sessions"], counts["facts"], tuple(damage[:DAMAGE_MAX]))
 
 
-def _survive(look: Callable[[apsw.Connection], Iterator[Damage]], connection: apsw.Connection) -> list[Damage]:
+def _survive(
+    look: Callable[[apsw.Connection], Iterator[Damage]], connection: apsw.Connection
+) -> list[Damage]:
     """A look that cannot even be finished is damage too."""
     found: list[Damage] = []
     try:
@@ -122,14 +125,19 @@ def marks_hold(row: reading.SessionRow) -> bool:
 
 
 def _key(connection: apsw.Connection, row: reading.SessionRow, record: Record) -> list[Damage]:
-    """An input of its own that came with a key is found by it: else the same input would be admitted again."""
+    """An input of its own that came with a key is found by it: else the same input would be
+    admitted again."""
     said = record.fact
     if not isinstance(said, InputAdmitted) or said.key is None:
         return []
-    found = connection.execute(STATEMENTS["key"], (escape(said.source), escape(said.key))).fetchone()
+    found = connection.execute(
+        STATEMENTS["key"], (escape(said.source), escape(said.key))
+    ).fetchone()
     if found is not None and found[:2] == (record.seq, escape(row.id)):
         return []
-    return [Damage(f"session {row.id!r}", f"fact {record.seq} is not found by its key {said.key!r}")]
+    return [
+        Damage(f"session {row.id!r}", f"fact {record.seq} is not found by its key {said.key!r}")
+    ]
 
 
 def _note_streams(record: Record, open_streams: set[int]) -> None:
@@ -139,7 +147,12 @@ def _note_streams(record: Record, open_streams: set[int]) -> None:
         open_streams.discard(sealed)
 
 
-def _drafts(connection: apsw.Connection, row: reading.SessionRow, open_streams: set[int]) -> list[Damage]:
+def _drafts(
+    connection: apsw.Connection, row: reading.SessionRow, open_streams: set[int]
+) -> list[Damage]:
     """Every draft belongs to a step or a tool that has not been sealed."""
     stray = {draft.stream.started for draft in reading.drafts(connection, row)} - open_streams
-    return [Damage(f"session {row.id!r}", f"has a draft for fact {started}, which is not open") for started in stray]
+    return [
+        Damage(f"session {row.id!r}", f"has a draft for fact {started}, which is not open")
+        for started in stray
+    ]
