@@ -3,10 +3,11 @@
 A rule names a tool, or a tool and what it is called with: `shell`, `shell:git status*`. `*` stands
 for any text, and `\\*` for a star.
 
-1. A rule that denies wins, wherever it was set. 2. What this run was told to allow comes next, then
-the rules of the session, then those of the configuration. 3. Among rules of one place the most
-specific counts: one with a pattern before one without, the longer before the
-   shorter; of two that are equally specific, the one that asks.
+1. A rule that denies wins, wherever it was set.
+2. What this run was told to allow comes next, then the rules of the session, then those of the
+   configuration.
+3. Among rules of one place the most specific counts: one with a pattern before one without, the
+   longer before the shorter; of two that are equally specific, the one that asks.
 4. Where no rule fits, the tool says whether it needs approval.
 
 A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of

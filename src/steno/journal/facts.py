@@ -4,12 +4,14 @@ tense.
 Rules that hold for every fact:
 
 - A fact stands in exactly one session, at one seq, and is never changed (redaction replaces text,
-keeps the fact). - It says what happened, not what to do. A new meaning is a new tag; a field may be
-added only with a default. - Turns, steps, inputs and messages have no ids of their own: they are
-addressed by the seq of the fact that
-  began them. One turn is open at a time, so turn facts without an address belong to the open turn.
+  keeps the fact).
+- It says what happened, not what to do. A new meaning is a new tag; a field may be added only with
+  a default.
+- Turns, steps, inputs and messages have no ids of their own: they are addressed by the seq of the
+  fact that began them. One turn is open at a time, so turn facts without an address belong to the
+  open turn.
 - `TurnFact` may be written only by the holder of the session's lease. `FreeFact` may be added by
-anyone.
+  anyone.
 
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """

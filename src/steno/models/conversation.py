@@ -3,11 +3,12 @@
 Rules that hold for every conversation:
 
 - A message is made from one entry, and the entries before it decide nothing about it but the ids of
-its calls. So
-  appending an entry never changes an earlier message.
+  its calls. So appending an entry never changes an earlier message.
 - No message and no block is empty. The first message is the user's; so is the last, or it is the
-tools'. - Every call is followed at once by one result, and every result follows its call. Ids of
-calls are unique. - Arguments of a call are a JSON object.
+  tools'.
+- Every call is followed at once by one result, and every result follows its call. Ids of calls are
+  unique.
+- Arguments of a call are a JSON object.
 """
 
 import re

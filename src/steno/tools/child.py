@@ -3,9 +3,9 @@
 What must be true:
 
 - It leads a process group of its own, and everything it starts carries our mark, so that recovery
-can end it. - It does not outlive us. A watcher in its group holds the end of a pipe that only we
-hold the other end of: when we
-  die, however we die, the watcher reads the end of file and ends the group.
+  can end it.
+- It does not outlive us. A watcher in its group holds the end of a pipe that only we hold the other
+  end of: when we die, however we die, the watcher reads the end of file and ends the group.
 - No line is longer than a bound. A program that sends more is cut off.
 """
 

@@ -3,11 +3,11 @@
 What must be true:
 
 - The child session and its link to the parent are stored before its first request; its id is shown
-at once, so that
-  the parent names it even if we die.
+  at once, so that the parent names it even if we die.
 - The child is bounded: it cannot delegate, and its time and its steps have a limit. Few of them
-work at once. - Its end is reported once, as the outcome of the call: finished, failed, or, if we
-died meanwhile, unknown.
+  work at once.
+- Its end is reported once, as the outcome of the call: finished, failed, or, if we died meanwhile,
+  unknown.
 """
 
 import asyncio

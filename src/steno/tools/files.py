@@ -3,12 +3,13 @@
 What must be true:
 
 - Nothing outside the workspace is read or written. A path is resolved first, symlinks in every
-place included, and
-  must then lie inside. After that it is walked from the workspace's own handle, folder by folder,
-  following no symlink: one that is swapped in meanwhile makes the call fail.
+  place included, and must then lie inside. After that it is walked from the workspace's own handle,
+  folder by folder, following no symlink: one that is swapped in meanwhile makes the call fail.
 - steno's own folder is not touched, also where it lies in the workspace: it holds the store and
-keys. - Only regular files are touched, so that no call waits at a pipe or a device. - A file is
-replaced whole or not at all. Its bytes are exactly those of the text given; nothing is normalised.
+  keys.
+- Only regular files are touched, so that no call waits at a pipe or a device.
+- A file is replaced whole or not at all. Its bytes are exactly those of the text given; nothing is
+  normalised.
 - A call this short is not cut: it is stopped before it began, or tells how it went.
 """
 

@@ -6,9 +6,10 @@ ServerFailed   a server cannot be started, reached or understood; its tools cann
 What must be true:
 
 - A connection belongs to one task, which opens and closes it: the SDK's scopes must be left by
-whoever entered them. - Nothing here repeats a call. A server is started again for the next call,
-never for one that was under way. - Every wait has a limit, and everything a server says has a
-bound.
+  whoever entered them.
+- Nothing here repeats a call. A server is started again for the next call, never for one that was
+  under way.
+- Every wait has a limit, and everything a server says has a bound.
 """
 
 import asyncio

@@ -3,13 +3,11 @@
 What must be true:
 
 - A tool is called SERVER__TOOL, in letters that every provider takes. Its spec is the same text
-whenever the server
-  says the same, whatever the order, so that the bytes of requests stay equal.
+  whenever the server says the same, whatever the order, so that the bytes of requests stay equal.
 - A call is sent once. If the server goes away, does not answer in time, or answers with what cannot
-be read, the
-  outcome is unknown: it may have had effects.
+  be read, the outcome is unknown: it may have had effects.
 - If a server cannot be started, the tools that the session was told of stay in the context, and
-calls of them fail.
+  calls of them fail.
 """
 
 import asyncio

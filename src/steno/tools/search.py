@@ -4,11 +4,10 @@ other sessions.
 What must be true:
 
 - Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A
-message that was
-  hidden or redacted is not found.
+  message that was hidden or redacted is not found.
 - Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat
-sees itself. A
-  helper sees and is seen as the session that delegated to it: nobody gets at more by delegating.
+  sees itself. A helper sees and is seen as the session that delegated to it: nobody gets at more by
+  delegating.
 - The scan is bounded in time, sessions and results, and says what it left out.
 """
 

@@ -3,13 +3,14 @@
 What must be true:
 
 - The command does not begin before `run`. Until then a gate stands in its place: a shell that waits
-for one line on
-  its standard input. We alone hold the other end, so if we die the gate reads the end of file and
-  just exits.
+  for one line on its standard input. We alone hold the other end, so if we die the gate reads the
+  end of file and just exits.
 - The outcome's text begins with exactly what went through `output`; lines in brackets at its end
-are ours. - Nothing is read ahead: while `output` waits, the pipe fills up and the command waits
-too. - Nothing in the group outlives the call. What must go on says so, with setsid. - The first
-process is not reaped before the last signal is sent: until then its number cannot be given away.
+  are ours.
+- Nothing is read ahead: while `output` waits, the pipe fills up and the command waits too.
+- Nothing in the group outlives the call. What must go on says so, with setsid.
+- The first process is not reaped before the last signal is sent: until then its number cannot be
+  given away.
 """
 
 import asyncio

@@ -5,13 +5,16 @@ No setting of a thread makes codex ask about all of that, but codex runs hooks: 
 program of ours tells us of it and waits for our word. So where there is a sandbox, or such files or
 servers, our question comes first.
 
-- Without our word a call does not run: whoever cannot ask us says no. - Codex runs only hooks that
-somebody trusts. Ours is named to it, by the hash that it gives it, for our threads alone. - A hook
-that answers what codex would ask us is no person's word here: for our threads it is turned off. - A
-question is taken up when codex has announced its hook: then all that came before it was heard. -
-Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of
-each. - A killed process leaves its gate behind. The next one that opens a gate removes those at
-which nobody listens.
+- Without our word a call does not run: whoever cannot ask us says no.
+- Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for
+  our threads alone.
+- A hook that answers what codex would ask us is no person's word here: for our threads it is turned
+  off.
+- A question is taken up when codex has announced its hook: then all that came before it was heard.
+- Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of
+  each.
+- A killed process leaves its gate behind. The next one that opens a gate removes those at which
+  nobody listens.
 """
 
 import asyncio

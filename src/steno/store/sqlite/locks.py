@@ -2,11 +2,12 @@
 
 Beside the store `x.db` lies the folder `x.db-locks` with
 
-- `open`       held shared by every process that has the store open, exclusively by restore and migrate;
+- `open`       held shared by every process that has the store open, exclusively by restore and
+  migrate;
 - `turn`       held exclusively by the process that is writing: see `turnstile`;
 - `made`       is there once the store has been made: an empty store is damage from then on;
-- `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file is not held
-               belongs to nobody any more.
+- `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file
+  is not held belongs to nobody any more.
 
 Probing takes a shared lock, so that two who probe a dead owner at once do not mistake each other
 for it.
