@@ -17,10 +17,11 @@ from steno.engine.distillation import (
     Unusable,
 )
 from steno.journal.codec import encode
-from steno.journal.distillates import Distilled, Item
 from steno.journal.facts import (
     AnyFact,
+    Distilled,
     InputAdmitted,
+    Item,
     MessageHidden,
     Rewound,
     SessionStarted,

@@ -23,7 +23,7 @@ from steno.gateway.outbox import (
     told,
 )
 from steno.gateway.webhook import Webhook
-from steno.journal.deliveries import OwedDelivery
+from steno.journal.debts import OwedDelivery
 from steno.journal.facts import Delivered, DeliveryExpired, DeliveryRefused
 
 DAY_MS = 86_400_000

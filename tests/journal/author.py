@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from steno.journal import facts as f
-from steno.journal.distillates import Distilled, Item, MemoryRemoved
 from steno.journal.drafts import Draft, Kind, Stream
+from steno.journal.facts import Distilled, Item, MemoryRemoved
 from steno.journal.parts import (
     Content,
     Failed,

@@ -2,7 +2,7 @@
 
 from steno.journal import facts as f
 from steno.journal.codec import decode_listing, encode
-from steno.journal.deliveries import SETTLED_MAX, Deliveries, OwedDelivery
+from steno.journal.debts import SETTLED_MAX, Deliveries, OwedDelivery
 from steno.journal.listing import ListingRow
 from tests.journal.folding import fold, in_place, said
 

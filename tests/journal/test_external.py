@@ -4,12 +4,12 @@ told later."""
 import pytest
 
 from steno.journal import facts as f
+from steno.journal.budget import Spent
 from steno.journal.drafts import Draft, Stream, keeps, streams_of
 from steno.journal.history import Answered, History, Said, Settled
 from steno.journal.listing import ListingRow
 from steno.journal.parts import GONE, Opaque, Redacted, Returned, Text, ToolCall
 from steno.journal.redaction import redact
-from steno.journal.spent import Spent
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.journal.usage import UsageTotal

@@ -36,7 +36,7 @@ from steno.journal.history import (
 )
 from steno.journal.parts import Content, Refused, Returned, Text, ToolCall, Unknown
 from tests.journal.folding import entries, fold, in_place, said
-from tests.journal.test_carry import moved
+from tests.journal.test_carry_over import moved
 
 ONE: list[AnyFact] = [
     said("one?"),

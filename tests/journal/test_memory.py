@@ -1,13 +1,16 @@
 """What a session has to remember it by, as part of its row for lists: bounded, and the same after a
 redaction."""
 
-from steno.journal.distillates import Distilled, Item, ItemAt, MemoryRemoved
 from steno.journal.facts import (
     AnyFact,
     ContextSet,
+    Distilled,
     ForkPoint,
     HelperStarted,
     InputAdmitted,
+    Item,
+    ItemAt,
+    MemoryRemoved,
     MessageHidden,
     RewindWithdrawn,
     Rewound,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steno.journal import facts as f
 from steno.journal.codec import decode, encode
-from steno.journal.distillates import Distilled, Item
+from steno.journal.facts import Distilled, Item
 from steno.journal.parts import (
     GONE,
     Blob,

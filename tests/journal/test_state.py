@@ -3,7 +3,7 @@
 import pytest
 
 from steno.journal import facts as f
-from steno.journal.owed import OwedHook
+from steno.journal.debts import OwedHook
 from steno.journal.parts import Refused, Returned, ToolCall
 from steno.journal.state import OpenCall
 from tests.journal.folding import said, state

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steno.journal.distillates import Distilled
-from steno.journal.facts import AnyFact, HelperEnded, HelperStarted
+from steno.journal.facts import AnyFact, Distilled, HelperEnded, HelperStarted
 from steno.store.sqlite.blocking import BlockingStore
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S, World, wait_until

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 from msgspec.structs import replace
 
-from steno.journal.distillates import ItemAt
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
     AnyFact,
@@ -15,6 +14,7 @@ from steno.journal.facts import (
     ForkPoint,
     HookOwed,
     InputAdmitted,
+    ItemAt,
     Record,
     SessionAttended,
     SessionRenamed,

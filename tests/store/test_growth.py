@@ -14,8 +14,7 @@ import apsw
 import pytest
 
 from bench.building import Writer, build
-from steno.journal.distillates import Distilled, Item
-from steno.journal.facts import DeliveryOwed, InputAdmitted, SessionAttended
+from steno.journal.facts import DeliveryOwed, Distilled, InputAdmitted, Item, SessionAttended
 from steno.journal.parts import Text
 from steno.journal.state import State
 from steno.store.protocol import Admission, Settings

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from steno.journal.distillates import Distilled, Item, ItemAt, MemoryRemoved
 from steno.journal.facts import (
     ContextSet,
+    Distilled,
     HelperStarted,
+    Item,
+    ItemAt,
+    MemoryRemoved,
     MessageRedacted,
     SessionStarted,
     StepSealed,

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from steno.journal.budget import Spent
 from steno.journal.facts import ToolSettled, TurnEnded, TurnFact, TurnOutcome
 from steno.journal.parts import Outcome, Refused, Seq, Unknown
-from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, OpenTurn, State
 
 RETRIED = frozenset(

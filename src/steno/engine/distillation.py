@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from steno.engine.compaction import shorten, without_middle
 from steno.engine.request import Request
-from steno.journal.distillates import Distilled, Item
 from steno.journal.facts import (
     AnyFact,
     ContextSet,
+    Distilled,
     InputAdmitted,
+    Item,
     Record,
     StepSealed,
     ToolSettled,

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.journal.deliveries import OwedDelivery
+from steno.journal.debts import OwedDelivery
 from steno.journal.facts import (
     Delivered,
     DeliveryAttempted,

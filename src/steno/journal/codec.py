@@ -18,6 +18,10 @@ import msgspec
 from steno.journal.facts import AnyFact
 from steno.journal.listing import ListingRow
 
+JOURNAL_VERSION = 1
+"""The version of the facts and of their bytes, apart from the layout of the tables that a store keeps
+them in. It grows with a tag or a field that an earlier steno cannot read."""
+
 MARK = "\ufdd0"
 _MARK_BYTES = MARK.encode()
 _UNSAFE = re.compile(f"[\ud800-\udfff\0{MARK}]")

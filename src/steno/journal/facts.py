@@ -20,16 +20,12 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from steno.journal.context import ContextSet as ContextSet
-from steno.journal.context import GoalSet as GoalSet
-from steno.journal.context import ToolSpec as ToolSpec
-from steno.journal.distillates import Distilled, MemoryRemoved
-from steno.journal.fact import Fact as Fact
 from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
-from steno.journal.threads import PlanStep as PlanStep
-from steno.journal.threads import PlanUpdated as PlanUpdated
-from steno.journal.threads import ThreadBound as ThreadBound
-from steno.journal.threads import ThreadCompacted as ThreadCompacted
+
+
+class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base of all facts: strict when read, compact when written."""
+
 
 # --- the session ----------------------------------------------------------------------------------
 
@@ -125,6 +121,86 @@ class InterruptAsked(Fact, frozen=True, tag="interrupt.asked"):
     outside any turn."""
 
     turn: Seq
+    by: str = "user"
+
+
+# --- what is worth keeping ------------------------------------------------------------------------
+
+
+class ItemAt(Fact, frozen=True):
+    """An item of a distillate: in that session, in the fact at `seq`, the one of this number, from
+    0."""
+
+    session: str
+    seq: Seq
+    item: int
+
+
+class Item(Fact, frozen=True):
+    """Something worth keeping; `seqs` are the messages it came from."""
+
+    kind: Literal["decision", "open", "fact"]
+    text: str
+    seqs: tuple[Seq, ...] = ()
+
+
+class Distilled(Fact, frozen=True, tag="distilled"):
+    """What a helper call made of the facts after `after` and up to `upto`. No message and nothing
+    that a model is told comes of it here; other sessions may be told its items. `title` is a
+    proposal, where nobody had given one."""
+
+    after: Seq
+    upto: Seq
+    title: str = ""
+    summary: str = ""
+    items: tuple[Item, ...] = ()
+    model: str = ""
+
+
+class MemoryRemoved(Fact, frozen=True, tag="memory.removed"):
+    """A person does not want an item to be remembered. `item` is its number in the distillate, from
+    0."""
+
+    distilled: Seq
+    item: int
+
+
+# --- what shapes a request ------------------------------------------------------------------------
+
+
+class ToolSpec(Fact, frozen=True):
+    """`schema` is JSON text, kept as written so that the request's bytes can be rebuilt."""
+
+    name: str
+    description: str
+    schema: str
+    repeat: Literal["never", "safe"] = "never"
+
+
+class ContextSet(Fact, frozen=True, tag="context.set"):
+    """Holds for every later request until the next one: the whole context, not a difference.
+    `recalled` says where each of the memories came from. `instead_of` is the session's own model
+    where a fallback answers in its place, for the rest of one turn."""
+
+    model: str
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    memories: tuple[str, ...] = ()
+    recalled: tuple[ItemAt, ...] = ()
+    goal: str = ""
+    instead_of: str = ""
+
+    @property
+    def own_model(self) -> str:
+        """The model that was chosen for the session."""
+        return self.instead_of or self.model
+
+
+class GoalSet(Fact, frozen=True, tag="goal.set"):
+    """What this session is for, in a person's words, until the next one; "" is no goal. The next
+    request's context tells a model."""
+
+    goal: str
     by: str = "user"
 
 
@@ -241,6 +317,49 @@ class RuleSet(Fact, frozen=True, tag="rule.set"):
     rule: str
     verdict: Literal["allow", "ask", "deny"] | None
     by: str = "user"
+
+
+# --- threads of external runtimes -----------------------------------------------------------------
+
+
+class ThreadBound(Fact, frozen=True, tag="thread.bound"):
+    """An external runtime keeps a thread of its own for this session. It knows everything said
+    before this fact."""
+
+    runtime: str
+    thread: str
+
+
+class ThreadCompacted(Fact, frozen=True, tag="thread.compacted"):
+    """An external runtime made its own thread shorter. What it put in the place of what was said
+    only it knows; the history is as it was."""
+
+    runtime: str
+    thread: str
+
+
+class PlanStep(Fact, frozen=True):
+    """`status` is the runtime's own word for how far it is."""
+
+    step: str
+    status: str
+
+
+class PlanUpdated(Fact, frozen=True, tag="plan.updated"):
+    """What an external runtime says it will do, the whole plan each time."""
+
+    steps: tuple[PlanStep, ...]
+    explanation: str = ""
+
+    def title(self) -> str:
+        return f"plan: {self.explanation}" if self.explanation else "plan"
+
+    def lines(self) -> list[str]:
+        """The steps as a person reads them. A status that has no sign is said in its own word."""
+        return [f"{_SIGNS.get(one.status, f'{one.status}:')} {one.step}" for one in self.steps]
+
+
+_SIGNS = {"completed": "✓", "inProgress": "▸", "pending": "·"}
 
 
 # --- helper calls ---------------------------------------------------------------------------------

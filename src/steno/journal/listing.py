@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from steno.journal.deliveries import Deliveries
+from steno.journal.debts import Deliveries, Owed
 from steno.journal.facts import (
     Compacted,
     ContextSet,
@@ -32,7 +32,6 @@ from steno.journal.facts import (
     taken_by,
 )
 from steno.journal.memory import Memory
-from steno.journal.owed import Owed
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from steno.journal.distillates import Distilled, MemoryRemoved
 from steno.journal.facts import (
     ContextSet,
+    Distilled,
     HelperStarted,
+    MemoryRemoved,
     MessageHidden,
     Record,
     RewindWithdrawn,

@@ -4,16 +4,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from steno.journal.distillates import Distilled, ItemAt
 from steno.journal.facts import (
     AnyFact,
     ApprovalAsked,
     ApprovalDecided,
     Compacted,
     ContextSet,
+    Distilled,
     GoalSet,
     HelperEnded,
     InputAdmitted,
+    ItemAt,
     OutputLate,
     PlanUpdated,
     RuleSet,

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from steno.journal.debts import Owed, OwedHook
 from steno.journal.facts import (
     AnyFact,
     ApprovalAsked,
@@ -43,7 +44,6 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
-from steno.journal.owed import Owed, OwedHook
 from steno.journal.parts import Seq, ToolCall
 
 WITHDRAWALS_MAX = 3

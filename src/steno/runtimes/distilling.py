@@ -15,12 +15,7 @@ from msgspec import Struct
 
 from steno.engine import distillation, tokens
 from steno.engine.distillation import Source, Unusable
-from steno.journal.distillates import Distilled
-from steno.journal.facts import (
-    ContextSet,
-    HelperEnded,
-    HelperStarted,
-)
+from steno.journal.facts import ContextSet, Distilled, HelperEnded, HelperStarted
 from steno.journal.parts import Seq, text_of
 from steno.models.protocol import Finished, Model, ModelError
 from steno.runtimes import opening

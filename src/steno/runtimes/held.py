@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from steno.engine.compaction import weigh
 from steno.engine.recover import close, recover, waits_for_approval
+from steno.journal.budget import Spent
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     ApprovalDecided,
@@ -27,7 +28,6 @@ from steno.journal.facts import (
 )
 from steno.journal.history import Entry, History, Weighed
 from steno.journal.parts import Seq
-from steno.journal.spent import Spent
 from steno.journal.state import OpenCall, State
 from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes import opening

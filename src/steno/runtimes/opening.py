@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from steno.journal.carry import Carry, needs_everything
+from steno.journal.budget import Spent
+from steno.journal.carry_over import Carry, needs_everything
 from steno.journal.facts import Compacted, Record, SpentSoFar
 from steno.journal.history import Entry, Weighed, restored
 from steno.journal.parts import Seq
-from steno.journal.spent import Spent
 from steno.journal.state import State
 from steno.store.protocol import Store
 

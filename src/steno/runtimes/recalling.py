@@ -4,8 +4,7 @@ who looks at the same store."""
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.journal.distillates import Distilled, Item, ItemAt
-from steno.journal.facts import ContextSet
+from steno.journal.facts import ContextSet, Distilled, Item, ItemAt
 from steno.journal.listing import ListingRow
 from steno.journal.memory import taken_back
 from steno.journal.parts import GONE

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.engine.recover import waits_for_approval
-from steno.journal.deliveries import OwedDelivery
+from steno.journal.debts import OwedDelivery
 from steno.journal.facts import (
     Continues,
     Delivered,

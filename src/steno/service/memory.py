@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from steno.journal.distillates import ItemAt, MemoryRemoved
+from steno.journal.facts import ItemAt, MemoryRemoved
 from steno.journal.listing import ListingRow
 from steno.runtimes.distilling import Distillation, Distilling
 from steno.runtimes.recalling import Remembered, items_of

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from steno.engine import tokens
 from steno.engine.ending import last_turn
 from steno.engine.recover import recover, waits_for_approval
-from steno.journal.distillates import Distilled
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
     Compacted,
     ContextSet,
+    Distilled,
     GoalSet,
     HelperEnded,
     InputAdmitted,

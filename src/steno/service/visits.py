@@ -21,8 +21,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from msgspec import Struct
 
 from steno.engine.ending import HOOK, Reason, Standing, Visit, ending, standing, told
+from steno.journal.debts import OwedHook
 from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttended
-from steno.journal.owed import OwedHook
 from steno.journal.parts import Seq
 from steno.plugins.protocol import Plugins, Told
 from steno.service.views import Views

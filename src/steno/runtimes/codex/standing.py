@@ -2,8 +2,8 @@
 
 from steno.engine.action import Finish, Limits, next_action
 from steno.engine.recover import waits_for_approval
+from steno.journal.budget import Spent
 from steno.journal.facts import TurnEnded
-from steno.journal.spent import Spent
 from steno.journal.state import OpenTurn, State
 
 

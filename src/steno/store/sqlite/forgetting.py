@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import apsw
 
 from steno.journal.codec import encode, escape
-from steno.journal.distillates import Distilled, ItemAt
-from steno.journal.facts import (
-    AnyFact,
-    ContextSet,
-    MessageRedacted,
-    Record,
-)
+from steno.journal.facts import AnyFact, ContextSet, Distilled, ItemAt, MessageRedacted, Record
 from steno.journal.parts import GONE, Seq
 from steno.journal.redaction import forget, redact
 from steno.store.errors import NotAllowed, UnknownSession

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno.journal import facts as f
-from steno.journal.carry import Carry, needs_everything
+from steno.journal.carry_over import Carry, needs_everything
 from steno.journal.history import History
 from steno.journal.state import State
 from tests.journal.author import Journal, journals

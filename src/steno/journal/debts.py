@@ -1,21 +1,27 @@
-"""What a session must still deliver to somebody outside: which answer, how often that was tried,
-and by whom.
+"""What a session still owes to the outside: an end to each open visit, a call to plugins, a delivery.
 
-It is part of the row for lists, so whoever starts finds what is owed without reading the session.
-Its size is that of what is open.
+A debt outlives the process that made it. `State` and the row for lists hold these folds, so the next
+process to start finds what is owed in the rows, without reading a session. Their size is that of what
+is open.
 """
 
 from msgspec import Struct
 
 from steno.journal.facts import (
+    AnyFact,
     Continues,
     Delivered,
     DeliveryAttempted,
     DeliveryOwed,
     DeliveryRefused,
     DeliverySettled,
+    HookAttempted,
+    HookDone,
+    HookOwed,
     InputWithdrawn,
     Record,
+    SessionAttended,
+    SessionEnded,
     StepStarted,
     TurnEnded,
     TurnStarted,
@@ -25,6 +31,70 @@ from steno.journal.parts import Seq
 
 SETTLED_MAX = 5
 """Of those that are settled, the last ones are remembered, for people."""
+
+
+class OwedHook(Struct, omit_defaults=True):
+    """`by` is the owner who tells the plugins, or did last; `left` are those that have not been
+    told, and none where the fact names none. `tries` counts those who took it over from a dead
+    one."""
+
+    by: str = ""
+    left: tuple[str, ...] = ()
+    tries: int = 0
+
+
+class Owed(Struct, omit_defaults=True):
+    """`attending` are the visits that are open, and whose they are. `ended` is the visit whose end
+    was the end of the session; 0 if there is none, or somebody came since."""
+
+    attending: dict[Seq, str] = {}
+    hooks: dict[Seq, OwedHook] = {}
+    ended: Seq = 0
+
+    def anything(self) -> bool:
+        return bool(self.attending or self.hooks)
+
+    def owners(self) -> frozenset[str]:
+        """Those who look after it. If they are dead, somebody else must."""
+        return frozenset((*self.attending.values(), *(hook.by for hook in self.hooks.values())))
+
+    def apply(self, seq: Seq, fact: AnyFact) -> bool:
+        """Take one fact in; whether it was the end of the session."""
+        match fact:
+            case SessionAttended():
+                self.attending[seq], self.ended = fact.by, 0
+            case SessionEnded():
+                return self._end(fact)
+            case HookOwed():
+                if fact.attended is None or fact.attended == self.ended:
+                    self.hooks[seq] = OwedHook(fact.by, fact.plugins)
+            case HookAttempted():
+                if (owed := self.hooks.get(fact.owed)) is not None:
+                    owed.by, owed.tries = fact.by, owed.tries + 1
+            case HookDone():
+                self._done(fact)
+            case _:
+                pass
+        return False
+
+    def _end(self, fact: SessionEnded) -> bool:
+        """Of several visits only the last to end is the session's end. One that had ended before
+        ends nothing."""
+        if fact.attended is None:
+            self.ended = 0
+            return True
+        if self.attending.pop(fact.attended, None) is None:
+            return False
+        self.ended = 0 if self.attending else fact.attended
+        return not self.attending
+
+    def _done(self, fact: HookDone) -> None:
+        owed = self.hooks.get(fact.owed)
+        if owed is None:
+            return
+        owed.left = tuple(name for name in owed.left if name != fact.plugin) if fact.plugin else ()
+        if not owed.left:
+            del self.hooks[fact.owed]
 
 
 class OwedDelivery(Struct, omit_defaults=True):

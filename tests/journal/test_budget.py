@@ -3,8 +3,8 @@
 import pytest
 
 from steno.journal import facts as f
+from steno.journal.budget import Spent
 from steno.journal.parts import Returned, Unknown
-from steno.journal.spent import Spent
 
 
 def spent(*timed: tuple[int, f.AnyFact]) -> Spent:
