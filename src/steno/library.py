@@ -219,7 +219,7 @@ class Reply:
         for record in added.foreign:
             self._state.apply(record)
         for seq, fact in enumerate(facts, start=added.first):
-            self._state.apply(Record(seq, 0, fact))
+            self._state.apply(Record(seq, added.at_ms, fact))
 
     def _release(self) -> None:
         """Let go, whatever happens: a store that cannot be written must not keep the session from

@@ -216,7 +216,9 @@ class Add(Verb, frozen=True):
     def expect(self, world: World) -> tuple[World, object]:
         before = world.journals[self.session]
         after = before.plus(*self.facts)
-        return world.with_journal(self.session, after), Appended(before.head + 1, after.head, ())
+        return world.with_journal(self.session, after), Appended(
+            before.head + 1, after.head, (), NOW_MS
+        )
 
     def perform(self, hands: Hands, world: World) -> object:
         return hands.store.add(self.session, self.facts, self.key)
@@ -265,7 +267,9 @@ class Append(Verb, frozen=True):
     def expect(self, world: World) -> tuple[World, object]:
         before = world.journals[self.session]
         after = before.plus(*self.facts)
-        return world.with_journal(self.session, after), Appended(before.head + 1, after.head, ())
+        return world.with_journal(self.session, after), Appended(
+            before.head + 1, after.head, (), NOW_MS
+        )
 
     def perform(self, hands: Hands, world: World) -> object:
         return hands.store.append(

@@ -98,7 +98,7 @@ class HeldSession:
             for record in added.foreign:
                 self._apply(record)
             for seq, fact in enumerate(facts, start=added.first):
-                record = Record(seq, int(time.time() * 1000), fact)
+                record = Record(seq, added.at_ms, fact)
                 if self.plugins.names and (hook := news(self.id, self.state, record)) is not None:
                     self.plugins.tell(*hook)
                 self._apply(record)

@@ -80,11 +80,13 @@ class Lease(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """Where the facts went, and what others had added since the caller's head."""
+    """Where the facts went, what others had added since the caller's head, and the time that the
+    facts have: with it a fold in memory is the fold of what is stored."""
 
     first: Seq
     last: Seq
     foreign: tuple[Record, ...]
+    at_ms: int
 
 
 class Release(Struct, frozen=True):

@@ -195,13 +195,12 @@ def add(
     before = _by_key(tx, source, key)
     if before is not None:
         _, first, count = before
-        if count != len(facts) or [
-            _record(tx, session, first + i).fact for i in range(count)
-        ] != list(facts):
+        stored = [_record(tx, session, first + i) for i in range(count)]
+        if [record.fact for record in stored] != list(facts):
             raise KeyReused(
                 f"key {key!r} was used before in {id!r}, with other facts; nothing was stored"
             )
-        return Appended(first, first + len(facts) - 1, ())
+        return Appended(first, first + len(facts) - 1, (), stored[0].at_ms)
     for fact in facts:
         if isinstance(fact, InputWithdrawn) and not session.listing.waits(fact.input):
             raise NotPending(
@@ -210,7 +209,7 @@ def add(
     first = tx.insert(session, tx.written(facts), moment.now_ms)
     if key is not None:
         _keep_key(tx, source, key, session, first, len(facts))
-    return Appended(first, session.row.head, ())
+    return Appended(first, session.row.head, (), moment.now_ms)
 
 
 def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq, int] | None:
@@ -288,7 +287,7 @@ def append(
     for started, drafts in sealed:
         tx.seal(session, started, drafts)
     first = tx.insert(session, written, moment.now_ms)
-    return Appended(first, session.row.head, foreign)
+    return Appended(first, session.row.head, foreign, moment.now_ms)
 
 
 def _refuse_withdrawn(id: str, facts: Sequence[TurnFact], foreign: Sequence[Record]) -> None:

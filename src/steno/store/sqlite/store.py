@@ -119,18 +119,18 @@ class SqliteStore:
     # --- verbs that go straight to the pipeline
 
     async def admit(self, admission: Admission) -> Admitted:
-        moment = self.blocking.moment()
         size = _weight((admission.input,))
         for payload in admission.payloads:
             self.blocking.check_size(payload)
             size += len(payload)
-        return await self._submit(lambda tx: operations.admit(tx, admission, moment), size)
+        moment = self.blocking.moment
+        return await self._submit(lambda tx: operations.admit(tx, admission, moment()), size)
 
     async def add(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
     ) -> Appended:
-        moment = self.blocking.moment()
-        return await self._submit(lambda tx: operations.add(tx, session, facts, key, moment))
+        moment = self.blocking.moment
+        return await self._submit(lambda tx: operations.add(tx, session, facts, key, moment()))
 
     async def renew(self, lease: Lease) -> Lease:
         expires_ms = self.blocking.now_ms() + self.blocking.settings.lease_ms
@@ -146,9 +146,9 @@ class SqliteStore:
         self.blocking.abandon(lease)
 
     async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
-        moment = self.blocking.moment()
+        moment = self.blocking.moment
         return await self._submit(
-            lambda tx: operations.append(tx, lease, facts, head, moment), _weight(facts)
+            lambda tx: operations.append(tx, lease, facts, head, moment()), _weight(facts)
         )
 
     async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
