@@ -287,6 +287,93 @@ def test_of_two_that_start_at_once_one_ends_what_was_killed_and_tells_of_it(
         assert [one["reason"] for one in told(world) if one["session_id"] == killed] == ["killed"]
 
 
+NEXT = {
+    "its name": ("run", "next", "--key", "k"),
+    "its id": ("run", "next", "--session", "{id}"),
+    "continue": ("continue", "{id}"),
+    "the chat": ("--plain", "--resume", "{id}"),
+}
+
+
+@pytest.mark.promise(39)
+@pytest.mark.parametrize("way", NEXT)
+def test_the_end_of_a_killed_visit_is_told_if_the_same_session_is_opened_next(
+    world: World, server: ModelServer, way: str
+) -> None:
+    install(world)
+    server.replies = [HANG, Reply(("fine",))]
+    with world.start("run", "hi", "--key", "k") as program:
+        program.wait_shown("going")
+        program.kill()
+    id = world.only_session()
+    words = [word.replace("{id}", id) for word in NEXT[way]]
+    if way == "the chat":
+        with terminal(world, *words) as chat:
+            chat.wait_seen("you> ")
+            chat.type("next\n")
+            chat.wait_seen("you> ", times=2)
+            chat.type(CTRL_D)
+            assert chat.end() == 0
+    else:
+        world.steno(*words)
+    first, second = told(world)
+    assert (first["reason"], first["interrupted"]) == ("killed", True)
+    assert first["key"] == f"{id}:ended:2"
+    assert (second["reason"], second["completed"]) == ("left", True)
+    assert second["key"] != first["key"]
+
+
+@pytest.mark.promise(39)
+@pytest.mark.promise(55)
+def test_the_end_of_an_open_session_that_is_deleted_is_told_once(
+    world: World, server: ModelServer
+) -> None:
+    install(world)
+    server.replies = [HANG, Reply(("fine",))]
+    with world.start("run", "hi", "--key", "k") as program:
+        program.wait_shown("going")
+        id = world.only_session()
+        world.steno("delete", id, "--yes")
+        program.end()
+    world.steno("run", "next")
+    heard = [one for one in told(world) if one["session_id"] == id]
+    assert [(one["reason"], one["interrupted"]) for one in heard] == [("deleted", True)]
+
+
+@pytest.mark.promise(39)
+@pytest.mark.promise(55)
+def test_the_end_of_a_killed_session_that_is_deleted_next_is_told_once(
+    world: World, server: ModelServer
+) -> None:
+    install(world)
+    server.replies = [HANG, Reply(("fine",))]
+    with world.start("run", "hi", "--key", "k") as program:
+        program.wait_shown("going")
+        program.kill()
+    id = world.only_session()
+    world.steno("delete", id, "--yes")
+    world.steno("run", "next")
+    heard = [one for one in told(world) if one["session_id"] == id]
+    assert [(one["reason"], one["key"]) for one in heard] == [("killed", f"{id}:ended:2")]
+
+
+def test_a_session_that_is_not_deleted_because_it_has_forks_is_not_told_as_ended(
+    world: World, server: ModelServer
+) -> None:
+    install(world)
+    server.replies = [Reply(("fine",)), HANG]
+    world.steno("run", "hi", "--key", "k")
+    id = world.only_session()
+    world.steno("fork", id, "--at", "3")
+    with world.start("run", "hi", "--session", id) as program:
+        program.wait_shown("going")
+        world.steno("delete", id, "--yes", expect=1)
+        assert [one["reason"] for one in told(world)] == ["left"]
+        world.steno("delete", id, "--yes", "--with-forks")
+        program.end()
+    assert [one["reason"] for one in told(world)] == ["left", "deleted"]
+
+
 def kill_often(world: World, server: ModelServer, times: int) -> None:
     """Killed at random instants, from before the first request to after the last commit: each visit
     that began has one end, and the plugin has heard of each, under one key."""

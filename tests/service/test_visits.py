@@ -95,7 +95,7 @@ async def said(
 ) -> str:
     """A session in which something was said and a turn ended; with `by`, as the first input of a
     visit."""
-    visit = None if by is None else by.opening(None)
+    visit = None if by is None else await by.opening()
     said = InputAdmitted((Text("hi"),), "test")
     admitted = await store.admit(Admission(input=said, create=SessionStarted("test"), visit=visit))
     if by is not None:

@@ -28,7 +28,7 @@ DEMO = (
 )
 
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
-"""Commands of which plugins hear: they run a session. The others look at one, or change something
+"""Commands that run a session: plugins hear of them. The others look at one, or change something
 in passing."""
 READING = ("sessions", "show", "approvals", "deliveries", "export", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
@@ -147,7 +147,8 @@ def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
 async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
     visits = options.verb in VISITING
     platform = "chat" if options.verb is None else "cli"
-    async with wiring.service(platform, visits, only_reads=options.verb in READING) as service:
+    heard = visits or options.verb == "delete"
+    async with wiring.service(platform, heard, only_reads=options.verb in READING) as service:
         try:
             if not visits:
                 return await _act(options, wiring, service)

@@ -13,7 +13,7 @@ from steno.journal.state import State
 
 HOOK = "on_session_end"
 
-Reason = Literal["left", "closed_terminal", "signal", "idle", "replaced", "killed"]
+Reason = Literal["left", "closed_terminal", "signal", "idle", "replaced", "killed", "deleted"]
 LastTurn = Literal["none", "done", "interrupted", "failed"]
 
 

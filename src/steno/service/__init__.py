@@ -14,6 +14,7 @@ store.
 Misused   what was asked means nothing; nothing was stored; say what would
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,7 +115,7 @@ class Service:
         said = InputAdmitted(parts, self._platform, key, mode=mode)
         create = None if session is not None else SessionStarted(self._platform, model, name)
         payloads = tuple({one.part.hash: one.data for one in attachments}.values())
-        came = self.visits.opening(session) if visit else None
+        came = await self.visits.opening(session, name) if visit else None
         admitted = await self._store.admit(
             Admission(
                 input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes
@@ -131,10 +132,15 @@ class Service:
         await self._store.add(session, [InputWithdrawn(input)], key=f"withdrawn:{input}")
 
     async def delete(self, id: str, with_forks: bool) -> int:
-        """Remove a session for good; how many went. For one that is gone already, remove what a
-        kill left of it."""
+        """Remove a session for good; how many went. Plugins are told first that it ends, if it is
+        open. For one that is gone already, remove what a kill left of it."""
         with contextlib.suppress(UnknownSession):
             id = await self.views.resolve(id)
+            forked_from = (await self._store.glance(id)).row.forked_from
+            own = 1 if forked_from is None else forked_from.seq + 1
+            doomed = await self._store.sharing(id, own)
+            if with_forks or len(doomed) == 1:
+                await asyncio.gather(*(self.visits.delete(one) for one in doomed))
         return await self._store.delete(id, with_forks)
 
     async def verify(self) -> Report:

@@ -4,11 +4,18 @@
     attend      a front end opens a session that exists
     leave       it lets go: the end and what it owes are one commit, then plugins are told
     look        at a start: end the visits of dead processes and their commands, tell what they left untold
+    delete      a session that goes for good ends for all its visitors
 
 Nothing here is needed for correctness of what was said. A process that is killed leaves an open
 visit behind, and the next one to start ends it. However many start at once: the end is stored under
 the key of its visit, and telling is taken over under a key that counts the tries, so one of them
 does it.
+
+The end of a visit is the end of the session only if no other visit is open. So dead visits of a
+session are ended before a new one begins:
+
+    attended 2 · killed · attended 9 · ended 10 (of 2)      plugins would never hear of the kill
+    attended 2 · killed · ended 9 (of 2, owed to plugins) · attended 11
 """
 
 import asyncio
@@ -16,18 +23,20 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from steno.engine.ending import HOOK, Reason, Standing, Visit, ending, standing, told
 from steno.journal.debts import OwedHook
 from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttended
+from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.plugins.protocol import Plugins, Told
 from steno.service.views import Views
 from steno.store.errors import KeyReused, StoreError, UnknownSession
-from steno.store.protocol import Listed, Store
+from steno.store.protocol import Store
 from steno.tools.groups import end_group
 
 STORE_S = 2.0
@@ -38,7 +47,10 @@ TELL_LEAVING_S = 0.4
 LOOK_LEAVING_S = 0.15
 """For a look around that is under way when its front end leaves."""
 TELL_S = 5.0
-"""For a plugin to answer at a start, where nobody waits for it."""
+"""For a plugin to answer at a start, where nothing waits for it."""
+TELL_DELETING_S = 2.0
+"""For plugins to answer before a session is deleted. What they were not told by then is lost with
+the session."""
 TRIES_MAX = 3
 """How often telling is taken over from a dead process before it is recorded as failed."""
 ABSENT_MS = 30 * 24 * 3_600_000
@@ -56,6 +68,8 @@ class Visits:
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, Seq] = {}
+        self._ending = WeakValueDictionary[str, asyncio.Lock]()
+        self._looks: set[asyncio.Task[None]] = set()
         self._looks_until_s = math.inf
         self.reason: Reason = "left"
         """Why this front end leaves, as far as is known."""
@@ -68,9 +82,18 @@ class Visits:
 
     # --- coming
 
-    def opening(self, session: str | None) -> SessionAttended | None:
-        """What to store with an input, if it begins a visit."""
-        return None if session in self._open else SessionAttended(self._store.owner, self._platform)
+    async def opening(
+        self, session: str | None = None, name: str | None = None
+    ) -> SessionAttended | None:
+        """What to store with an input, if it begins a visit. The visits of dead processes to the
+        session are ended first."""
+        if session is None and name is not None:
+            session = await self._store.find(name)
+        if session in self._open:
+            return None
+        if session is not None and (debts := await self._end_dead(session)):
+            self._beside(self._follow_up(session, debts))
+        return SessionAttended(self._store.owner, self._platform)
 
     def began(self, session: str, visit: Seq | None) -> None:
         if visit is not None:
@@ -81,9 +104,15 @@ class Visits:
 
     async def attend(self, session: str) -> None:
         """Open a session in a front end. One in which nothing was ever said has nothing to end."""
-        visit = self.opening(session)
+        visit = await self.opening(session)
         if visit is not None and (await self._store.glance(session)).row.messages:
             self.began(session, (await self._store.add(session, [visit])).first)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+        return task
 
     # --- leaving
 
@@ -190,56 +219,93 @@ class Visits:
     async def looking(self) -> AsyncIterator[None]:
         """Look around, beside whatever else is done. Whoever leaves first waits for a moment: what
         a plugin is being told is recorded then, and it is not told that again."""
-        look = asyncio.create_task(self.look())
+        self._beside(self.look())
         try:
             yield
         finally:
             self._looks_until_s = time.monotonic() + LOOK_LEAVING_S
-            await asyncio.wait({look}, timeout=LOOK_LEAVING_S)
-            look.cancel()
-            await asyncio.gather(look, return_exceptions=True)
+            if self._looks:
+                await asyncio.wait(self._looks, timeout=LOOK_LEAVING_S)
+            for look in tuple(self._looks):
+                look.cancel()
+            await asyncio.gather(*self._looks, return_exceptions=True)
 
     async def look(self) -> None:
         """End the visits of dead processes, and tell plugins what those left untold."""
-        with contextlib.suppress(StoreError):  # whoever starts next looks again
+        with contextlib.suppress(StoreError):  # the next start looks again
             after, debts = 0, list[_Debt]()
             while page := await self._store.owing(PAGE, after):
-                for found in await asyncio.gather(*(self._settle(one) for one in page)):
+                for found in await asyncio.gather(*(self._settle(one.id, one.row) for one in page)):
                     debts += found
                 after = page[-1].mark
-            names = dict.fromkeys(name for debt in debts for name in debt.left)
-            await asyncio.gather(*(self._tell_in_turn(name, debts) for name in names))
+            await self._tell_all(debts)
 
-    async def _settle(self, one: Listed) -> "list[_Debt]":
+    async def _settle(self, session: str, row: ListingRow) -> "list[_Debt]":
         """Store what dead processes left to be stored; what is left to be told."""
-        owed, debts = one.row.owed, list[_Debt]()
-        dead = {
-            by
-            for by in owed.owners()
-            if not by or (by != self._store.owner and not await self._store.alive(by))
-        }
+        dead, debts = await self._dead(row.owed.owners()), list[_Debt]()
         with contextlib.suppress(UnknownSession):  # deleted since
-            imported = await self._store.imported(one.id) if dead else 0
-            for seq, by in list(owed.attending.items()):
-                if by in dead:
-                    plugins = () if seq <= imported else self._plugins.having(HOOK)
-                    debts += await self._end_killed(one.id, seq, plugins)
-            for seq, hook in list(owed.hooks.items()):
+            if not dead.isdisjoint(row.owed.attending.values()):
+                debts += await self._end_dead(session)
+                await self._end_commands(session)
+            imported = await self._store.imported(session) if dead else 0
+            for seq, hook in list(row.owed.hooks.items()):
                 if hook.by in dead and seq <= imported:
-                    await self._done(one.id, seq, "", OWED_ELSEWHERE)
+                    await self._done(session, seq, "", OWED_ELSEWHERE)
                 elif hook.by in dead:
-                    debts += await self._take_over(one.id, seq, hook)
+                    debts += await self._take_over(session, seq, hook)
         return debts
 
-    async def _end_killed(self, session: str, seq: Seq, plugins: Sequence[str]) -> "list[_Debt]":
+    async def _dead(self, owners: Iterable[str]) -> set[str]:
+        return {
+            by
+            for by in owners
+            if not by or (by != self._store.owner and not await self._store.alive(by))
+        }
+
+    async def _end_dead(self, session: str) -> "list[_Debt]":
+        """End the visits of dead processes to a session; what is left to be told of that. One call
+        at a time: a second one waits until the ends are stored, and finds none."""
+        async with self._ending.setdefault(session, asyncio.Lock()):
+            attending = (await self._store.glance(session)).row.owed.attending
+            dead = await self._dead(attending.values())
+            visits = [seq for seq, by in attending.items() if by in dead]
+            imported = await self._store.imported(session) if visits else 0
+            here = self._plugins.having(HOOK)
+            ends = [
+                await self._end_of(session, seq, "killed", () if seq <= imported else here)
+                for seq in visits
+            ]
+        return [debt for debt in ends if debt is not None]
+
+    async def _end_of(
+        self, session: str, seq: Seq, reason: Reason, plugins: Sequence[str]
+    ) -> "_Debt | None":
+        """End a visit of another process; what is owed if that was the end of the session."""
         [record] = await self._store.read(session, seq - 1, 1)
         platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
-        visit, at = Visit(session, seq, platform), await self._standing(session)
+        at = await self._standing(session)
         plugins = plugins if at.ran else ()
-        _, owed = await asyncio.gather(
-            self._end_commands(session), self._end(visit, "killed", at, plugins)
-        )
-        return [] if owed is None else [_Debt(session, owed, tuple(plugins))]
+        owed = await self._end(Visit(session, seq, platform), reason, at, plugins)
+        return None if owed is None else _Debt(session, owed, tuple(plugins))
+
+    async def _follow_up(self, session: str, debts: "Sequence[_Debt]") -> None:
+        with contextlib.suppress(StoreError):  # the next start looks again
+            await self._end_commands(session)
+            await self._tell_all(debts)
+
+    async def delete(self, session: str) -> None:
+        """End every visit to a session that is about to be deleted, and tell plugins what they are
+        owed: nothing can be stored of it afterwards. It takes `TELL_DELETING_S` at most."""
+        row = (await self._store.glance(session)).row
+        debts = await self._settle(session, row)
+        here = self._plugins.having(HOOK)
+        for seq in (await self._store.glance(session)).row.owed.attending:
+            debt = await self._end_of(session, seq, "deleted", here)
+            debts += () if debt is None else (debt,)
+        self._open.pop(session, None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TELL_DELETING_S):
+                await self._tell_all(debts)
 
     async def _end_commands(self, session: str) -> None:
         """Those that a dead process left running: it may be long until somebody goes on with the
@@ -266,6 +332,10 @@ class Visits:
                 )
             return []
         return [_Debt(session, seq, hook.left, hook.tries + 1)]
+
+    async def _tell_all(self, debts: "Sequence[_Debt]") -> None:
+        names = dict.fromkeys(name for debt in debts for name in debt.left)
+        await asyncio.gather(*(self._tell_in_turn(name, debts) for name in names))
 
     async def _tell_in_turn(self, plugin: str, debts: "Sequence[_Debt]") -> None:
         """Tell a plugin that has started, one end after the other: a try is counted when it is
