@@ -193,9 +193,9 @@ class Wiring:
 
     def adopt(self) -> bool:
         """Take the store back from another program that wrote to it; whether that was needed."""
-        from steno.store.sqlite.adopt import adopt_closed
+        from steno.store.sqlite.adopt import adopt
 
-        return adopt_closed(self.where.store, self._store_settings())
+        return adopt(self.where.store, self._store_settings())
 
     def restore(self, backup: Path) -> None:
         from steno.store.sqlite.restore import restore

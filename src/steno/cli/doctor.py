@@ -59,5 +59,8 @@ async def _store(wiring: Wiring) -> int:
     for one in found.damage:
         show(f"           DAMAGED {one.where}: {one.what}")
     if found.damage:
-        show("           nothing was changed; restore a backup with steno restore FILE")
+        show(
+            "           nothing was changed; if another program wrote to the store, "
+            "steno verify --adopt puts it right; else restore a backup with steno restore FILE"
+        )
     return 1 if found.damage else 0

@@ -313,5 +313,8 @@ def report(found: Report, as_json: bool) -> int:
         for one in found.damage:
             show(f"  {one.where}: {one.what}")
         if found.damage:
-            show("nothing was changed; restore a backup with steno restore FILE")
+            show(
+                "nothing was changed; if another program wrote to the store, steno verify --adopt "
+                "puts it right; else restore a backup with steno restore FILE"
+            )
     return 1 if found.damage else 0

@@ -1,10 +1,11 @@
 """Takes a store back that another program has written to.
 
-Plain SQLite knows nothing of the checksums in our pages. It is enough that somebody reads the store
+Plain SQLite knows nothing of the checksums in our pages. It is enough that a person reads the store
 with it after a kill: SQLite then copies the log into the database when it leaves, and the copied
-pages fail our check although what they hold is right. So after a kill whose log is gone, every page
-is looked at. If some fail, everything in them is verified by its own checksums, numbers and links;
-if all of it is whole, the store is written anew; else it is damage.
+pages fail our check although what they hold is right. So every page is looked at when the log is
+gone although a process left it behind: one that was killed, or one that closed the store while
+another program still had it open. If some pages fail, everything in them is verified by its own
+checksums, numbers and links; if all of it is whole, the store is written anew; else it is damage.
 """
 
 import contextlib
@@ -22,59 +23,72 @@ from steno.store.sqlite.verify import verify
 
 
 def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
-    """Look at every page if a process was killed here and somebody else has tidied up after it."""
-    log = path.with_name(path.name + "-wal")
-    if path.exists() and not (log.exists() and log.stat().st_size) and locks.left_behind():
+    """Look at every page if a process left a log behind and another program has tidied it up."""
+    if path.exists() and not database.has_log(path) and locks.left_behind():
         try:
             locks.hold_open(exclusive=True)
         except StoreInUse:
-            return  # then it was one of us
+            return  # then a steno tidied it up
         try:
-            adopt(path, settings)
+            if not _pages_match(path, settings):
+                _write_anew(path, settings)
         finally:
             locks.close()
 
 
-def adopt_closed(path: Path, settings: Settings) -> bool:
-    """The same on demand; refused while a live process has the store open."""
-    locks = Locks(path.absolute(), "adopt")
+def adopt(path: Path, settings: Settings) -> bool:
+    """Verify everything, and write the checksums of all pages anew if some are wrong; whether that
+    was needed. Refused while a live process has the store open."""
+    path = path.absolute()
+    locks = Locks(path, "adopt")
     locks.hold_open(exclusive=True)
     try:
-        return adopt(path.absolute(), settings)
+        if not _pages_match(path, settings):
+            _write_anew(path, settings)
+            return True
+        with (
+            translated(f"cannot read {path}"),
+            contextlib.closing(database.connect(path, settings)) as connection,
+        ):
+            _refuse_damage(path, connection)
+        return False
     finally:
         locks.close()
 
 
-def adopt(path: Path, settings: Settings) -> bool:
-    """Write the checksums of all pages anew if some are wrong and everything in the store is right;
-    whether it was needed. Only while nobody else has the store open."""
-    if _pages_match(path, settings):
-        return False
+def _write_anew(path: Path, settings: Settings) -> None:
+    """Write the checksums of all pages anew, once everything in the store is known to be right."""
     with (
         translated(f"cannot read {path}"),
         contextlib.closing(database.connect(path, settings, check_pages=False)) as connection,
     ):
-        found = verify(connection).damage
-        if found:
-            raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
+        _refuse_damage(path, connection)
         connection.execute("vacuum").fetchall()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     log.warn(
         "another program has written to %s; everything in it was verified, and it was written anew",
         path,
     )
-    return True
+
+
+def _refuse_damage(path: Path, connection: apsw.Connection) -> None:
+    if found := verify(connection).damage:
+        raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
 
 
 def _pages_match(path: Path, settings: Settings) -> bool:
-    """Whether every page has the checksum it should have; so it is where pages have none."""
+    """Whether every page has the checksum it should have; so it is where pages have none.
+
+    SQLite raises at a page that it needs to go on, such as the first, and otherwise says in its
+    answer which pages it could not read.
+    """
     try:
         with (
             contextlib.closing(database.connect(path, settings)) as connection,
             translated(f"cannot read {path}"),
         ):
-            return not database.has_checksums(connection) or bool(
-                connection.execute("pragma quick_check(1)").get
+            return not database.has_checksums(connection) or (
+                connection.execute("pragma quick_check(1)").fetchall() == [("ok",)]
             )
     except PageDamaged:
         return False

@@ -168,6 +168,14 @@ def _make_file(path: Path) -> bool:
     return True
 
 
+def has_log(path: Path) -> bool:
+    """Whether there are commits beside the database that may not be in it yet."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 def sync_folder(folder: Path) -> None:
     if sys.platform == "win32":
         return
@@ -193,11 +201,14 @@ def _create(connection: apsw.Connection, wait_ms: int) -> None:
 
 def _keep_a_log(connection: apsw.Connection, wait_ms: int) -> None:
     """SQLite asks no busy handler about this: while another process does the same, it fails at
-    once."""
+    once. Where it cannot keep a log, it says which mode it stays in."""
     busy = patience(wait_ms)
     for tries in itertools.count():
         try:
-            connection.pragma("journal_mode", "wal")
+            if (mode := connection.pragma("journal_mode", "wal")) != "wal":
+                raise StoreUnopenable(
+                    f"the store cannot keep a log here (SQLite stays in {mode!r})"
+                )
             return
         except apsw.BusyError:
             if not busy(tries):

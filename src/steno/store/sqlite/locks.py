@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 from steno.store.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable
+from steno.store.sqlite.database import has_log
 from steno.store.sqlite.turnstile import Turnstile
 
 if sys.platform == "win32":
@@ -67,6 +68,7 @@ class Locks:
     ) -> None:
         self.owner = owner
         self._pid = os.getpid()
+        self._path = path
         self._folder = path.with_name(path.name + "-locks")
         self._handles: list[int] = []
         self._flags = os.O_RDWR | os.O_CREAT if can_write else os.O_RDONLY
@@ -131,12 +133,24 @@ class Locks:
 
     def close(self) -> None:
         self.turnstile.close()
+        mine = os.getpid() == self._pid  # in a forked child, the file is its parent's
+        keep = not mine or self._left_to_others()
         while self._handles:
             os.close(self._handles.pop())
-        if os.getpid() != self._pid:
-            return  # a forked child: the file is its parent's
+        if keep:
+            return
         with contextlib.suppress(OSError):
             (self._folder / self.owner).unlink()
+
+    def _left_to_others(self) -> bool:
+        """Whether the last steno leaves a log behind: then another program has the store open and
+        will tidy it up in its own way. The owner's file stays, and the next open looks at that."""
+        return (
+            len(self._handles) > 1
+            and has_log(self._path)
+            and _lock(self._handles[0], exclusive=True)
+            and has_log(self._path)
+        )
 
     def forget(self) -> None:
         """After a fork, in the child: the parent keeps its locks."""

@@ -114,7 +114,7 @@ class Unwritable:
             )
         try:
             self._locks.hold_open(exclusive=True)
-            if not _has_log(self.path):
+            if not database.has_log(self.path):
                 return "immutable"
             self._locks.close()
         except StoreInUse:
@@ -132,11 +132,6 @@ class Unwritable:
 
     def remains(self, _writer: apsw.Connection, _pipeline: Pipeline) -> Remains:
         return _Refusal(self._why)
-
-
-def _has_log(path: Path) -> bool:
-    log = path.with_name(path.name + "-wal")
-    return log.exists() and log.stat().st_size > 0
 
 
 class _Refusal:
