@@ -90,6 +90,11 @@ def waiting(world: CodexWorld) -> list[dict[str, Any]]:
     return found
 
 
+def waiting_at(world: CodexWorld) -> int:
+    """The seq of the last question. The facts of the only session, in order, begin with 1."""
+    return max(at for at, kind in enumerate(kinds(world), start=1) if kind == "approval.asked")
+
+
 def asked(world: CodexWorld, n: int = 1) -> None:
     wait_until(lambda: kinds(world).count("approval.asked") == n, f"{n} questions")
 
@@ -535,11 +540,14 @@ def prompting(world: CodexWorld) -> None:
 
 
 @pytest.mark.promise(4, 37)
-@pytest.mark.parametrize("leaves", [False, True])
-def test_who_approved_a_command_inside_before_a_kill_is_asked_whether_it_may_leave(
-    world: CodexWorld, leaves: bool
+@pytest.mark.parametrize(
+    ("leaves", "redacted"), [(False, False), (True, False), (False, True), (True, True)]
+)
+def test_an_approval_to_stay_inside_does_not_cover_leaving_after_a_kill(
+    world: CodexWorld, leaves: bool, redacted: bool
 ) -> None:
-    """The reason that was told then was that of a rules file."""
+    """The reason that was told then was that of a rules file. What the approval covers does not
+    depend on the text of that reason."""
     prompting(world)
     inside = call("exec_command", "c1", cmd="touch made")
     with told(world, [inside]), start(world) as program:
@@ -550,6 +558,9 @@ def test_who_approved_a_command_inside_before_a_kill_is_asked_whether_it_may_lea
         world.wait_codex_gone()
     session = world.only_session()
     world.steno("approve", session)
+    if redacted:
+        world.steno("redact", session, "--seq", str(waiting_at(world)), "--yes")
+        assert "stays in the sandbox" not in json.dumps(world.facts())
     again = escalated("touch made", "to look") if leaves else inside
     with told(world, [again | {"call_id": "c2"}], [message("Done.")]):
         world.steno("continue", session)

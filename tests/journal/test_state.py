@@ -5,6 +5,7 @@ import pytest
 from steno.journal import facts as f
 from steno.journal.debts import OwedHook
 from steno.journal.parts import Refused, Returned, ToolCall
+from steno.journal.redaction import redact
 from steno.journal.state import OpenCall
 from tests.journal.folding import said, state
 
@@ -61,6 +62,23 @@ def test_an_approval_is_what_was_decided_first_and_nothing_until_then() -> None:
     decided = [*asked, f.ApprovalDecided(6, "deny", "user"), f.ApprovalDecided(6, "allow", "user")]
     decisions = {id: (call.asked, call.decision) for id, call in open_calls(*decided).items()}
     assert decisions == {"a": ((5,), None), "b": ((6,), "deny")}
+
+
+def test_an_approval_covers_leaving_only_if_every_question_about_the_call_did() -> None:
+    def covers(*leaves: bool) -> bool:
+        asked = [f.ApprovalAsked(3, "a", leaves=one) for one in leaves]
+        return open_calls(*CALLED, *asked)["a"].leaves
+
+    assert [covers(), covers(False), covers(True)] == [False, False, True]
+    assert [covers(True, True), covers(True, False), covers(False, True)] == [True, False, False]
+
+
+@pytest.mark.promise(4)
+def test_a_redacted_question_covers_what_it_covered() -> None:
+    for leaves in (False, True):
+        asked = redact(f.ApprovalAsked(3, "a", "it stays in the sandbox", leaves))
+        assert isinstance(asked, f.ApprovalAsked)
+        assert open_calls(*CALLED, asked)["a"].leaves == leaves
 
 
 @pytest.mark.promise(23)

@@ -298,9 +298,13 @@ class OutputLate(Fact, frozen=True, tag="output.late"):
 
 
 class ApprovalAsked(Fact, frozen=True, tag="approval.asked"):
+    """`leaves` is True if a yes also covers running the call outside the sandbox that its runtime
+    keeps it in."""
+
     step: Seq
     call: str
     reason: str = ""
+    leaves: bool = False
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):

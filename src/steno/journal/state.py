@@ -57,7 +57,7 @@ class OpenCall(Struct):
     """A tool call without an outcome. `started` is None until the tool runs. `asked` are the facts
     that asked a person whether it may run: a new runner asks again, and the answer to any of them
     counts. `why` is the reason that was told with the question, `reason` the one that was given
-    with the answer."""
+    with the answer. `leaves` is True if every question covered leaving the sandbox."""
 
     call: ToolCall
     step: Seq
@@ -68,6 +68,7 @@ class OpenCall(Struct):
     decision: Literal["allow", "deny"] | None = None
     reason: str = ""
     why: str = ""
+    leaves: bool = False
 
 
 class OpenTurn(Struct):
@@ -385,6 +386,7 @@ def _call(
             turn.settled.append(fact)
         case ApprovalAsked():
             if (call := turn.calls.get(fact.call)) is not None:
+                call.leaves = fact.leaves and (call.leaves or not call.asked)
                 call.asked, call.why = (*call.asked, seq), fact.reason or call.why
         case ApprovalDecided():
             for call in turn.calls.values():

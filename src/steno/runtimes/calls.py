@@ -84,11 +84,12 @@ class Calls:
         default: Literal["allow", "ask"],
         edits: tuple[tuple[str, str], ...] = (),
         why: str = "",
+        leaves: bool = False,
     ) -> Permission:
         """A rule that denies comes first, then a plugin. Then what a person decided, also while
         nobody ran the session, counts before what this run was told. `edits` are calls that this
         one stands for: rules for them count, too. `why` is what a person who is asked is told of
-        the reason."""
+        the reason, `leaves` whether a yes covers leaving the sandbox."""
         kind = _Kind(default, edits)
         ruled = self._without_asking(call, kind)
         objection = None if isinstance(ruled, Refused) else await self._objection(call)
@@ -103,7 +104,7 @@ class Calls:
         if self._approval == "refuse":
             return NOBODY
         if not call.asked:
-            await self._held.record(ApprovalAsked(call.step, call.call.id, why))
+            await self._held.record(ApprovalAsked(call.step, call.call.id, why, leaves))
         return await self._decision(call, kind)
 
     async def _objection(self, call: OpenCall) -> Refused | None:

@@ -4,9 +4,9 @@ from steno.runtimes.codex.acts import End
 from steno.runtimes.codex.binary import by_hand
 from steno.runtimes.codex.process import (
     CodexError,
-    Declined,
     Gone,
     Silent,
+    TooLong,
     Unguarded,
     Unreadable,
     Unstartable,
@@ -55,7 +55,7 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
                     "names another"
                 ),
             )
-        case Declined() if "maximum length" in str(error):
+        case TooLong():
             return (
                 "too_long",
                 f"codex says: {error} Put the text into a file that codex can read, and name it",

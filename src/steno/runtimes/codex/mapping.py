@@ -49,7 +49,7 @@ from steno.runtimes.codex.acts import (
     Write,
 )
 from steno.runtimes.codex.hooks import Over
-from steno.runtimes.codex.rights import STOPPED
+from steno.runtimes.codex.rights import Unrun
 from steno.runtimes.codex.underway import (
     Bounds,
     Promised,
@@ -161,7 +161,7 @@ class TurnMap:
         self.settled(call)
         return [Settle(call, Refused(reason))]
 
-    def asked(self, item: str, unrun: str = "") -> list[Act]:
+    def asked(self, item: str, unrun: Unrun | None = None) -> list[Act]:
         """Codex wants to know whether a call may run: it does not run yet. If it did run, or was
         let through the gate, it is another call from here on; `unrun` says what came of the first
         one, if codex did not."""
@@ -171,8 +171,9 @@ class TurnMap:
         running = self._calls.get(call)
         acts: list[Act] = []
         if running is not None and running.started:
-            said = unrun if call in self._gated or unrun == STOPPED else ""
-            acts = self._again(item, running.call, collected(running) or said)
+            told = unrun if call in self._gated or unrun is Unrun.STOPPED else None
+            said = collected(running) or ("" if told is None else told.value)
+            acts = self._again(item, running.call, said)
         self._questioned.add(self.call_of(item))
         return acts
 

@@ -7,6 +7,8 @@ CodexError
   Gone          it ended while it was needed
   Silent        it did not answer a request in time
   Declined      it said no to a request
+    TooLong     what was to be said is longer than it takes
+    InUse       another process has the thread open
   Unreadable    it answered in a way that we do not understand
   Stopped       it was not waited for, because a stop was asked for
 """
@@ -63,6 +65,14 @@ class Silent(CodexError):
 
 
 class Declined(CodexError):
+    pass
+
+
+class TooLong(Declined):
+    pass
+
+
+class InUse(Declined):
     pass
 
 
@@ -158,7 +168,7 @@ class Server:
         finally:
             self._waits.pop(id, None)
         if answered.error is not None:
-            raise Declined(answered.error.message)
+            raise _declined(answered.error)
         try:
             return msgspec.json.decode(answered.result, type=kind)
         except msgspec.ValidationError as error:
@@ -305,6 +315,11 @@ class Server:
     def _last_words(self) -> str:
         said = self._child.complaint()
         return f"ended by itself{f': {said}' if said else ''}"
+
+
+def _declined(said: p.Refusal) -> Declined:
+    kind = TooLong if said.is_too_long() else InUse if said.is_in_use() else Declined
+    return kind(said.message)
 
 
 def log() -> logging.Logger:

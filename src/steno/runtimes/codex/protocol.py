@@ -21,6 +21,8 @@ VERSIONS = "0.163 to 0.169"
 """Those that were tried. Another one is used all the same, and a log says so."""
 
 
+INPUT_TOO_LARGE = "input_too_large"
+
 # --- notifications --------------------------------------------------------------------------------
 
 
@@ -366,6 +368,16 @@ class Refusal(Struct, frozen=True):
 
     code: int = 0
     message: str = ""
+    data: Any = None
+
+    def is_too_long(self) -> bool:
+        """True if what was said is longer than codex takes in one message."""
+        return isinstance(self.data, dict) and self.data.get("input_error_code") == INPUT_TOO_LARGE
+
+    def is_in_use(self) -> bool:
+        """True if another process has the thread open. Codex has no code for this, so its own
+        sentence is read here, and nowhere else."""
+        return self.message.endswith("already has an active writer")
 
 
 class Answer(Struct, frozen=True):

@@ -7,18 +7,24 @@ command with tells them apart.
 """
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from steno.runtimes.codex.protocol import CommandApproval, FileApproval
 
 REASON_CHARS_MAX = 2_000
-MORE_RIGHTS = "not run: codex asks for more rights first"
-ONCE_MORE = "not run: codex asks once more first"
-STOPPED = "stopped by the sandbox: codex asks to do it outside"
 UNEXPLAINED = "codex asks once more and does not say why: it may leave the sandbox"
 OUTSIDE = "it is to run outside the sandbox"
 PERHAPS = "it may leave the sandbox"
 INSIDE = "it stays in the sandbox"
+
+
+class Unrun(Enum):
+    """What came of a call that codex asks about again. The value is what people and models read."""
+
+    MORE_RIGHTS = "not run: codex asks for more rights first"
+    ONCE_MORE = "not run: codex asks once more first"
+    STOPPED = "stopped by the sandbox: codex asks to do it outside"
 
 
 def leaves(calls: Sequence[Mapping[str, Any]]) -> bool | None:
@@ -30,12 +36,12 @@ def leaves(calls: Sequence[Mapping[str, Any]]) -> bool | None:
     return any(value not in (None, "use_default") for value in given) if calls else None
 
 
-def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> str:
+def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> Unrun:
     """What came of a call that was let through the gate. Only where codex has begun with a change
     of files it gives a reason for it."""
     if isinstance(asked, FileApproval):
-        return MORE_RIGHTS if asked.reason is None else STOPPED
-    return MORE_RIGHTS if leaves else ONCE_MORE
+        return Unrun.MORE_RIGHTS if asked.reason is None else Unrun.STOPPED
+    return Unrun.MORE_RIGHTS if leaves else Unrun.ONCE_MORE
 
 
 def why(asked: CommandApproval | FileApproval, leaves: bool | None, confined: bool) -> str:
@@ -51,6 +57,9 @@ def why(asked: CommandApproval | FileApproval, leaves: bool | None, confined: bo
     return f"{reason}; {where}" if reason else where
 
 
-def lets_leave(why: str) -> bool:
-    """Whether who was told this and said yes has let the call leave the sandbox."""
-    return bool(why) and not why.endswith(INSIDE)
+def covers_leaving(
+    asked: CommandApproval | FileApproval, leaves: bool | None, confined: bool
+) -> bool:
+    """True if a yes to this question covers running outside the sandbox. Codex asks about a change
+    of files only where it is to leave; of a command that may leave, the question says so."""
+    return confined and (isinstance(asked, FileApproval) or leaves is not False)

@@ -51,7 +51,6 @@ from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import message_id
 from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
-from steno.runtimes.codex.rights import lets_leave
 from steno.runtimes.codex.thread import (
     Shape,
     Thread,
@@ -382,7 +381,7 @@ class _Driven:
             elif permission == "given":
                 one = call.call
                 promised.append(
-                    Promised(one.id, one.name, one.arguments, bool(call.why), lets_leave(call.why))
+                    Promised(one.id, one.name, one.arguments, bool(call.why), call.leaves)
                 )
         self._promised = tuple(promised)
 

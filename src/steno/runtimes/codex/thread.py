@@ -39,7 +39,7 @@ from steno.models.wire import schema
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.naming import client_id, client_ids, seq_in
-from steno.runtimes.codex.process import CodexError, Declined, Server, log
+from steno.runtimes.codex.process import CodexError, Declined, InUse, Server, log
 from steno.runtimes.codex.rollout import unlisted
 from steno.runtimes.held import HeldSession
 from steno.store.protocol import Store
@@ -150,9 +150,7 @@ async def _resumed(server: Server, id: str, shape: Shape, answered: frozenset[st
     while opened is None:
         try:
             opened = await server.ask("thread/resume", asked, p.ThreadOpened)
-        except Declined as error:
-            if "active writer" not in str(error):
-                raise
+        except InUse as error:
             if time.monotonic() > deadline_s:
                 raise ThreadBusy(f"says that another program has thread {id} open") from error
             await asyncio.sleep(_LOOK_AGAIN_S)

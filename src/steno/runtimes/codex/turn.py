@@ -293,7 +293,12 @@ class RunningTurn:
             return
         await self._do(self._map.asked(item, rights.unrun(asked, leaves)))
         self._spawn(
-            self._permitted(request, self._map.call_of(item), rights.why(asked, leaves, confined))
+            self._permitted(
+                request,
+                self._map.call_of(item),
+                rights.why(asked, leaves, confined),
+                rights.covers_leaving(asked, leaves, confined),
+            )
         )
 
     async def _hold(self, request: int | str, held: Held) -> None:
@@ -324,7 +329,7 @@ class RunningTurn:
         call = w.typing_call(asked.approval_id, self._map.call_of(asked.item_id), text)
         await self._do(self._map.held(call))
         why = (asked.reason or "")[: rights.REASON_CHARS_MAX]
-        self._spawn(self._permitted(request, self._map.call_of(call.id), why))
+        self._spawn(self._permitted(request, self._map.call_of(call.id), why, self._means.confined))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -339,14 +344,16 @@ class RunningTurn:
             self._broken = error
             self._means.server.arrived.set()
 
-    async def _permitted(self, request: int | str, call: str, why: str = "") -> None:
+    async def _permitted(
+        self, request: int | str, call: str, why: str = "", leaves: bool = False
+    ) -> None:
         turn = self._held.state.turn
         open_call = None if turn is None else turn.calls.get(call)
         if open_call is None:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
         permission = await self._means.calls.permission(
-            open_call, "ask", w.edits_in(open_call.call), why
+            open_call, "ask", w.edits_in(open_call.call), why, leaves
         )
         self._tell(_Decided(request, call, permission))
 
