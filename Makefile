@@ -2,11 +2,13 @@
 # Needs Python 3.11 or newer, with venv and pip; uses uv where there is one.
 #
 #   make test ARGS="-k lease -n 0"      ARGS goes to pytest (test, torture) or to the benchmark
+#   make torture SEED=7                 the chances of an earlier run; it printed the number
 #   make chat ARGS="--continue"         or to the chat
 #   make test PYTHON=python3.12         the interpreter for a .venv that does not exist yet
 
 PYTHON ?=
 ARGS ?=
+SEED ?=
 BIN = .venv/bin
 READY = .venv/.ready
 LOCAL = .venv/.local
@@ -26,7 +28,7 @@ help:
 	@echo "make check     formatting, lint, types, import contracts"
 	@echo "make format    format, and fix what lint can fix"
 	@echo "make bench     run the benchmarks"
-	@echo "make torture   run the long tests"
+	@echo "make torture   run every test, the long ones too"
 	@echo "make record-codex   record turns of the real codex for the tests of its mapping"
 	@echo "make clean     remove .venv, caches and build products"
 
@@ -49,8 +51,12 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
+# Every case there is, with chances that are drawn anew each time.
 torture: $(LOCAL) $(CODEX)
-	HYPOTHESIS_PROFILE=torture $(BIN)/python -m pytest -m torture --timeout 3600 $(ARGS)
+	@seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "to repeat these chances: make torture SEED=$$seed"; \
+	STENO_TESTS_SEED=$$seed HYPOTHESIS_PROFILE=torture \
+	    $(BIN)/python -m pytest -m "" --hypothesis-seed=$$seed --timeout 3600 $(ARGS)
 
 record-codex: $(CODEX)
 	$(BIN)/python -m tests.codex.record

@@ -1,25 +1,30 @@
 """How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests
-run at once, and which cases of slow tests the suite takes."""
+run at once, and which cases of a test `make test` runs."""
 
 import gc
 import os
-from collections import Counter
+import signal
+from collections import defaultdict
 from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
-from tests.crash.points import SEED
+from tests.chance import SEED
 
 AT_ONCE_MAX = 8
-OF_CASES = 3
-SLOW = ("tests/program/", "tests/codex/", "tests/tui/", "tests/store/test_bad_bytes.py")
 
 settings.register_profile(
-    "suite", deadline=None, derandomize=False, print_blob=True, max_examples=15
+    "suite", deadline=None, derandomize=True, print_blob=True, max_examples=15
 )
-settings.register_profile("torture", settings.get_profile("suite"), max_examples=1000)
+settings.register_profile(
+    "torture", settings.get_profile("suite"), derandomize=False, max_examples=1000
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED}"
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -27,6 +32,10 @@ def pytest_xdist_auto_num_workers() -> int:
     pause."""
     cores = os.cpu_count() or 1
     return max(cores, min(2 * cores, AT_ONCE_MAX))
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    return val.name if isinstance(val, signal.Signals) else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,21 +51,21 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a slow test the suite takes every third one, and others the next day; the
-    long run takes all. A test of which one or two are left, because its cases rotate by themselves,
-    keeps one."""
-    cases = [item for item in items if item.nodeid.startswith(SLOW) and hasattr(item, "callspec")]
-    short = [item for item in cases if item.get_closest_marker("torture") is None]
-    many, place = Counter(map(_test, short)), Counter[str]()
-    day = (
-        SEED + SEED // 20
-    )  # else lists that rotate with an even step would lose the same cases for ever
-    for item in short:
-        place[_test(item)] += 1
-        if (place[_test(item)] + day) % min(many[_test(item)], OF_CASES):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`@pytest.mark.suite("one", "two")` above a test with many cases: `make test` runs these, by
+    their ids, and `make torture` runs all."""
+    chosen: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        mark = item.get_closest_marker("suite")
+        if mark is None:
+            continue
+        test, _, case = item.nodeid.partition("[")
+        chosen[test] = set(mark.args)
+        found[test].add(case.removesuffix("]"))
+        if case.removesuffix("]") not in mark.args:
             item.add_marker(pytest.mark.torture)
-
-
-def _test(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
+    if any("[" in argument for argument in config.args):
+        return  # one case was asked for, so that the others are not known here
+    if absent := {test: ids - found[test] for test, ids in chosen.items() if ids - found[test]}:
+        raise pytest.UsageError(f"cases that do not exist are chosen for the suite: {absent}")

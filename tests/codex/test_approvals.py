@@ -13,7 +13,6 @@ from tests.codex.world import CodexWorld
 from tests.program.test_cli_terminal import terminal
 from tests.program.test_tools_mcp import stdio
 from tests.program.world import Program, wait_until
-from tests.rotating import rotating
 from tests.tools.mcp_servers import odd
 
 COMMAND = {"command": "echo ran >> ran; echo hi"}
@@ -74,10 +73,9 @@ def test_a_denied_command_does_not_run_and_says_why(world: CodexWorld) -> None:
 @pytest.mark.promise(37)
 @pytest.mark.parametrize(
     ("ended", "decision"),
-    rotating(
-        [(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")], 3
-    ),
+    [(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")],
 )
+@pytest.mark.suite("killed-approve", "terminated-deny")
 def test_a_question_is_pending_across_a_restart(
     world: CodexWorld, ended: str, decision: str
 ) -> None:
@@ -184,8 +182,9 @@ def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once
 @pytest.mark.promise(5, 37)
 @pytest.mark.parametrize(
     ("ended", "decision"),
-    rotating([(e, d) for e in (signal.SIGKILL, signal.SIGTERM) for d in ("approve", "deny")], 4),
+    [(e, d) for e in (signal.SIGKILL, signal.SIGTERM) for d in ("approve", "deny")],
 )
+@pytest.mark.suite("SIGKILL-deny")
 def test_a_question_is_pending_also_while_codex_goes_on_speaking(
     world: CodexWorld, ended: signal.Signals, decision: str
 ) -> None:
@@ -336,7 +335,7 @@ LEAVES = call(
 
 
 @pytest.mark.promise(37, 46)
-@pytest.mark.parametrize("gate", rotating([False, True], 2))
+@pytest.mark.parametrize("gate", [False, True])
 def test_the_reason_that_codex_gives_stands_with_the_question(
     world: CodexWorld, gate: bool
 ) -> None:

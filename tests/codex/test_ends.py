@@ -10,7 +10,6 @@ from tests.program.diary import install, told
 from tests.program.distilling import answer
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S
-from tests.rotating import rotating
 from tests.tui.terminals import full_screen
 
 
@@ -43,7 +42,8 @@ def test_plugins_hear_of_a_kill_at_the_next_start(world: CodexWorld) -> None:
 
 
 @pytest.mark.promise(6)
-@pytest.mark.parametrize("number", rotating([signal.SIGTERM, signal.SIGHUP], 2))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.suite("SIGHUP")
 def test_a_signal_ends_it_soon(world: CodexWorld, number: signal.Signals) -> None:
     with world.start("run", "slow", "--key", "k") as program:
         program.wait_shown("word2")

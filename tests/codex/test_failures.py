@@ -15,7 +15,6 @@ from steno.runtimes.codex.process import Patience, Server, Unstartable
 from steno.tools.child import Command
 from tests.codex.world import CONFIG, LONG, CodexWorld, real_codex
 from tests.program.test_cli_views import complaint
-from tests.rotating import rotating
 
 
 def failed(world: CodexWorld, prompt: str, *words: str) -> str:
@@ -33,15 +32,13 @@ def check_next_turn(world: CodexWorld) -> None:
 @pytest.mark.promise(10, 11)
 @pytest.mark.parametrize(
     ("prompt", "cause", "told"),
-    rotating(
-        [
-            ("500", "server_error", "steno retry"),
-            ("429", "rate_limited", "steno retry"),
-            ("401", "no_key", "codex login"),
-        ],
-        3,
-    ),
+    [
+        ("500", "server_error", "steno retry"),
+        ("429", "rate_limited", "steno retry"),
+        ("401", "no_key", "codex login"),
+    ],
 )
+@pytest.mark.suite("500-server_error-steno retry", "401-no_key-codex login")
 def test_an_error_of_the_provider(world: CodexWorld, prompt: str, cause: str, told: str) -> None:
     said = failed(world, prompt)
     assert told in said
@@ -80,14 +77,11 @@ def test_a_codex_that_cannot_be_found_is_said_before_anything_is_stored(world: C
 
 @pytest.mark.parametrize(
     ("script", "told"),
-    rotating(
-        [
-            ("echo 'no login here' >&2; exit 3", "ended by itself: no login here"),
-            ("exec sleep 60", "did not answer to initialize in time"),
-            ("echo nonsense; exec cat", "did not answer to initialize in time"),
-        ],
-        3,
-    ),
+    [
+        ("echo 'no login here' >&2; exit 3", "ended by itself: no login here"),
+        ("exec sleep 60", "did not answer to initialize in time"),
+        ("echo nonsense; exec cat", "did not answer to initialize in time"),
+    ],
 )
 def test_a_codex_that_does_not_start_fails_the_turn(
     world: CodexWorld, script: str, told: str
@@ -225,7 +219,8 @@ def test_a_sandbox_that_does_not_work_here_is_said(world: CodexWorld) -> None:
     check_next_turn(world)
 
 
-@pytest.mark.parametrize("home", rotating(["a file", "unreadable"], 2))
+@pytest.mark.parametrize("home", ["a file", "unreadable"])
+@pytest.mark.suite("a file")
 def test_a_home_of_codex_that_it_cannot_use_is_said_in_its_own_words(
     world: CodexWorld, home: str
 ) -> None:

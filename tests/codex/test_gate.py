@@ -23,7 +23,6 @@ from tests.codex.world import CONFIG, CodexWorld
 from tests.program.diary import install
 from tests.program.test_plugins import NOSY
 from tests.program.world import Program, wait_until
-from tests.rotating import rotating
 
 ALLOW = 'prefix_rule(pattern=["touch"], decision="allow")\n'
 
@@ -112,7 +111,8 @@ def test_nobody_to_ask_means_no(world: CodexWorld) -> None:
 
 
 @pytest.mark.promise(37)
-@pytest.mark.parametrize("ended", rotating(["steno killed", "codex killed", "terminated"], 3))
+@pytest.mark.parametrize("ended", ["steno killed", "codex killed", "terminated"])
+@pytest.mark.suite("steno killed", "codex killed")
 def test_the_question_outlives_who_asked_it(world: CodexWorld, ended: str) -> None:
     with asked(world) as program:
         session = world.only_session()
@@ -171,13 +171,14 @@ def test_a_codex_that_runs_no_hooks_is_not_let_loose(world: CodexWorld) -> None:
 
 
 @pytest.mark.promise(4, 5, 6, 19, 34)
-@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 117))
+@pytest.mark.parametrize(("victim", "when", "n"), POINTS)
+@pytest.mark.suite("steno-before-14", "both-after-18")
 def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
     world.run("hello")
     check(world, run_dying(world, victim, when, n))
 
 
-@pytest.mark.parametrize("hooks", rotating(["true", "false"], 2))
+@pytest.mark.parametrize("hooks", ["true", "false"])
 def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> None:
     """It can bring tools, and they are asked about where codex runs hooks."""
     (world.codex_home / "rules" / "default.rules").unlink()
@@ -193,8 +194,9 @@ def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> Non
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize(
     ("gate", "prompt"),
-    rotating([(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")], 2),
+    [(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")],
 )
+@pytest.mark.suite("False-patch", "True-touch")
 def test_a_hook_of_codex_does_not_answer_in_our_place(
     world: CodexWorld, gate: bool, prompt: str
 ) -> None:
@@ -209,7 +211,8 @@ def test_a_hook_of_codex_does_not_answer_in_our_place(
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("instead", rotating(["touch other", "echo > other"], 2))
+@pytest.mark.parametrize("instead", ["touch other", "echo > other"])
+@pytest.mark.suite("touch other")
 def test_a_command_that_a_hook_of_codex_puts_in_place_of_another_is_a_call_of_its_own(
     world: CodexWorld, instead: str
 ) -> None:
@@ -273,7 +276,7 @@ def test_where_the_gate_is_needed(tmp_path: Path) -> None:
         assert needed(home, tmp_path) == "all"
 
 
-@pytest.mark.parametrize("gate", rotating([False, True], 2))
+@pytest.mark.parametrize("gate", [False, True])
 def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -> None:
     del world.environment["STENO_CODEX_SANDBOX"]
     if not gate:
@@ -286,7 +289,7 @@ def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -
     assert list(world.work.iterdir()) == []
 
 
-@pytest.mark.parametrize("gate", rotating([False, True], 2))
+@pytest.mark.parametrize("gate", [False, True])
 def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(
     world: CodexWorld, gate: bool
 ) -> None:

@@ -9,7 +9,6 @@ from tests.codex.world import CodexWorld
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
-from tests.rotating import rotating
 
 
 def spoken(world: CodexWorld, prompt: str) -> list[tuple[str, str]]:
@@ -92,7 +91,8 @@ def test_a_fork_that_cuts_a_turn_off_says_its_prompt_once(world: CodexWorld) -> 
         assert sum("tool_calls" in one for one in told) == calls
 
 
-@pytest.mark.parametrize("edit", rotating(["undo", "hide", "redact"], 3))
+@pytest.mark.parametrize("edit", ["undo", "hide", "redact"])
+@pytest.mark.suite("undo", "redact")
 def test_an_edit_reaches_codex(world: CodexWorld, edit: str) -> None:
     world.run("hello")
     world.run("and")
@@ -143,7 +143,8 @@ def test_a_session_begun_by_our_own_loop_goes_on_with_codex(world: CodexWorld) -
 
 
 @pytest.mark.promise(35)
-@pytest.mark.parametrize("prompt", rotating(["count", "both", "slow"], 3))
+@pytest.mark.parametrize("prompt", ["count", "both", "slow"])
+@pytest.mark.suite("both")
 def test_after_a_kill_the_history_is_valid_for_two_providers(
     world: CodexWorld, prompt: str
 ) -> None:

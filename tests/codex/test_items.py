@@ -15,7 +15,6 @@ from tests.codex.test_sharing import holding
 from tests.codex.world import CodexWorld
 from tests.program.test_attach import png
 from tests.program.world import wait_until
-from tests.rotating import rotating
 
 SCRIPTING = "gpt-6.1-sol"
 """A model that codex knows, and that calls tools from scripts. Nobody asks it: a provider of ours
@@ -95,7 +94,7 @@ def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
     assert "over" in outputs["c1"]
 
 
-@pytest.mark.parametrize("model", rotating(["fake-model", SCRIPTING], 2))
+@pytest.mark.parametrize("model", ["fake-model", SCRIPTING])
 def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, model: str) -> None:
     with told(world, [message("Done.")], model=model) as provider:
         world.run("go")
@@ -108,7 +107,7 @@ def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, mode
 
 
 @pytest.mark.promise(4, 37)
-@pytest.mark.parametrize("gated", rotating([False, True], 2))
+@pytest.mark.parametrize("gated", [False, True])
 def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(
     world: CodexWorld, gated: bool
 ) -> None:

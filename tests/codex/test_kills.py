@@ -2,16 +2,14 @@
 stored once, and the next turn works on the same thread."""
 
 import os
-import random
 import signal
 import time
 
 import pytest
 
+from tests.chance import chance_of
 from tests.codex.record import between
 from tests.codex.world import ECHO, CodexWorld
-from tests.crash.points import SEED
-from tests.rotating import rotating
 
 MESSAGES = 40
 """More than codex sends in this turn: the last ones kill nobody."""
@@ -69,7 +67,8 @@ def check(world: CodexWorld, shown: str) -> None:
 
 
 @pytest.mark.promise(4, 5, 6, 19, 34, 35)
-@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 117))
+@pytest.mark.parametrize(("victim", "when", "n"), POINTS)
+@pytest.mark.suite("steno-after-10", "codex-before-16", "both-after-22")
 def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
     world.run("hello")
     shown = run_dying(world, victim, when, n)
@@ -80,7 +79,7 @@ def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) 
 @pytest.mark.promise(4, 5, 6, 19, 34, 35)
 @pytest.mark.parametrize("turn", range(30))
 def test_killed_at_a_random_moment(world: CodexWorld, turn: int) -> None:
-    chance = random.Random(SEED * 1_000 + turn)
+    chance = chance_of("turn", turn)
     world.run("hello")
     victim = chance.choice(("steno", "codex", "both"))
     with world.start_anew("run", "echo", "--key", "k", "--yes") as program:

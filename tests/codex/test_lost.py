@@ -21,7 +21,6 @@ from tests.codex.test_stops import steers_taken, turn_under_way
 from tests.codex.world import CodexWorld
 from tests.program.test_cli_views import complaint
 from tests.program.world import wait_until
-from tests.rotating import rotating
 
 
 @contextmanager
@@ -147,7 +146,8 @@ def test_what_was_said_again_is_not_said_a_third_time(world: CodexWorld) -> None
 
 
 @pytest.mark.promise(32)
-@pytest.mark.parametrize(("said", "left"), rotating([(2, "hello"), (2, ""), (1, "")], 3))
+@pytest.mark.parametrize(("said", "left"), [(2, "hello"), (2, ""), (1, "")])
+@pytest.mark.suite("2-hello", "1-")
 def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
     world: CodexWorld, said: int, left: str
 ) -> None:
@@ -208,7 +208,8 @@ def test_more_than_codex_takes_in_one_message_is_told_in_a_new_thread(world: Cod
 
 
 @pytest.mark.promise(9, 21)
-@pytest.mark.parametrize("time", rotating(range(9), 9))
+@pytest.mark.parametrize("time", range(9))
+@pytest.mark.suite("4")
 def test_an_input_that_codex_takes_when_it_has_said_its_last_word_is_answered(
     world: CodexWorld, time: int
 ) -> None:
@@ -241,7 +242,8 @@ POINTS = [
 
 
 @pytest.mark.promise(4, 6, 19, 21, 22, 34, 35)
-@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 144))
+@pytest.mark.parametrize(("victim", "when", "n"), POINTS)
+@pytest.mark.suite("steno-after-20", "codex-before-30", "both-after-40")
 def test_killed_at_a_message_of_a_turn_that_was_steered(
     world: CodexWorld, victim: str, when: str, n: int
 ) -> None:

@@ -16,7 +16,6 @@ import pytest
 from tests.program.test_cli_terminal import terminal
 from tests.program.test_tools_mcp import stdio
 from tests.program.world import Program, World, wait_until
-from tests.rotating import rotating
 from tests.tools.mcp_servers import odd
 from tests.tui.chatting import Person, chat_with
 
@@ -118,7 +117,7 @@ def test_an_unknown_item_is_stored_with_its_json_and_shown_as_such(world: World)
     )
 
 
-@pytest.mark.parametrize("ended", rotating(["stopped", "failed", "dies"], 3))
+@pytest.mark.parametrize("ended", ["stopped", "failed", "dies"])
 def test_an_unknown_item_that_was_not_completed_is_stored_as_it_began(
     world: World, ended: str
 ) -> None:
@@ -241,25 +240,22 @@ def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("info", "cause", "told"),
-    rotating(
-        [
-            ({"httpConnectionFailed": {"httpStatusCode": 418}}, "refused", "refuse"),
-            (
-                {"httpConnectionFailed": {"httpStatusCode": 502}},
-                "server_error",
-                "an error of its own",
-            ),
-            ({"httpConnectionFailed": {"httpStatusCode": 413}}, "too_long", "steno compact"),
-            (
-                {"httpConnectionFailed": {"httpStatusCode": None}},
-                "unreachable",
-                "cannot be reached",
-            ),
-            ("contextWindowExceeded", "too_long", "steno compact"),
-            ({}, "server_error", "an error of its own"),
-        ],
-        3,
-    ),
+    [
+        ({"httpConnectionFailed": {"httpStatusCode": 418}}, "refused", "refuse"),
+        (
+            {"httpConnectionFailed": {"httpStatusCode": 502}},
+            "server_error",
+            "an error of its own",
+        ),
+        ({"httpConnectionFailed": {"httpStatusCode": 413}}, "too_long", "steno compact"),
+        (
+            {"httpConnectionFailed": {"httpStatusCode": None}},
+            "unreachable",
+            "cannot be reached",
+        ),
+        ("contextWindowExceeded", "too_long", "steno compact"),
+        ({}, "server_error", "an error of its own"),
+    ],
 )
 def test_a_provider_that_answers_is_not_said_to_be_out_of_reach(
     world: World, info: Any, cause: str, told: str
@@ -317,15 +313,13 @@ def test_a_codex_that_reads_nothing_any_more_is_stopped_all_the_same(world: Worl
 @pytest.mark.promise(6, 34)
 @pytest.mark.parametrize(
     ("silent", "number"),
-    rotating(
-        [
-            (s, n)
-            for s in ("initialize", "thread/start", "turn/start")
-            for n in (signal.SIGINT, signal.SIGTERM)
-        ],
-        3,
-    ),
+    [
+        (s, n)
+        for s in ("initialize", "thread/start", "turn/start")
+        for n in (signal.SIGINT, signal.SIGTERM)
+    ],
 )
+@pytest.mark.suite("initialize-SIGINT", "thread/start-SIGTERM", "turn/start-SIGINT")
 def test_a_stop_is_heeded_while_codex_takes_long_to_begin(
     world: World, silent: str, number: int
 ) -> None:
@@ -598,9 +592,7 @@ def test_a_rule_for_files_counts_for_a_patch_that_waited_while_nobody_ran_the_se
     assert refused["text"] == f"not run: the rule 'edit_file:{world.work}/*' denies it"
 
 
-@pytest.mark.parametrize(
-    "budget", rotating(["STENO_LIMITS_STEPS_MAX", "STENO_LIMITS_TURN_TOKENS_MAX"], 2)
-)
+@pytest.mark.parametrize("budget", ["STENO_LIMITS_STEPS_MAX", "STENO_LIMITS_TURN_TOKENS_MAX"])
 def test_a_turn_that_has_spent_its_budget_is_stopped_and_says_so(world: World, budget: str) -> None:
     command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
     ran = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="out")
@@ -619,7 +611,8 @@ def test_a_turn_that_has_spent_its_budget_is_stopped_and_says_so(world: World, b
 
 
 @pytest.mark.promise(8)
-@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGKILL], 2))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.suite("SIGKILL")
 def test_a_compaction_that_does_not_end_is_left_at_once_and_its_call_is_recorded(
     world: World, number: int
 ) -> None:

@@ -17,7 +17,6 @@ from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.world import PATCH, CodexWorld
 from tests.program.test_cli_terminal import terminal
 from tests.program.world import Program, wait_until
-from tests.rotating import rotating
 
 KNOWN = "gpt-5.5"
 """A model that codex knows, and offers its own tool for changes to."""
@@ -108,7 +107,8 @@ def start(world: CodexWorld) -> Program:
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("how", rotating(["called", "scripted", "read-only"], 3))
+@pytest.mark.parametrize("how", ["called", "scripted", "read-only"])
+@pytest.mark.suite("called", "read-only")
 def test_a_command_that_the_sandbox_stops_runs_once(
     world: CodexWorld, outside: Path, how: str
 ) -> None:
@@ -151,8 +151,9 @@ def test_who_approves_a_command_that_the_sandbox_stops_sees_it_fail_before_the_t
 
 
 @pytest.mark.promise(4, 37)
-@pytest.mark.parametrize("how", rotating(["called", "scripted", "commanded"], 3))
+@pytest.mark.parametrize("how", ["called", "scripted", "commanded"])
 @pytest.mark.parametrize("decision", ["approve", "deny", "rule"])
+@pytest.mark.suite("approve-called", "deny-scripted", "rule-commanded")
 def test_a_patch_in_the_folder_is_asked_about_once(
     world: CodexWorld, how: str, decision: str
 ) -> None:
@@ -281,6 +282,7 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("how", ["another mark", "an assignment", "scripted"])
+@pytest.mark.suite("another mark", "scripted")
 def test_a_command_that_codex_takes_for_a_patch_does_not_get_round_a_rule_for_files(
     world: CodexWorld, how: str
 ) -> None:
@@ -342,8 +344,9 @@ def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outsi
 
 
 @pytest.mark.promise(4, 37)
-@pytest.mark.parametrize("reason", rotating(["to look", ""], 2))
+@pytest.mark.parametrize("reason", ["to look", ""])
 @pytest.mark.parametrize("decision", ["approve", "deny"])
+@pytest.mark.suite("approve-to look", "deny-")
 def test_to_leave_the_sandbox_is_another_question(
     world: CodexWorld, outside: Path, reason: str, decision: str
 ) -> None:
@@ -372,6 +375,7 @@ def test_to_leave_the_sandbox_is_another_question(
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("decision", ["approve", "deny"])
+@pytest.mark.suite("approve")
 def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(
     world: CodexWorld, decision: str
 ) -> None:
@@ -417,6 +421,7 @@ def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("second", ["echo ran >> ran", "echo ran too >> ran"])
+@pytest.mark.suite("echo ran too >> ran")
 def test_of_two_calls_with_one_id_at_once_one_yes_runs_one(world: CodexWorld, second: str) -> None:
     """There are servers that give each call of an answer the same id."""
     both = [call("exec_command", "c1", cmd=command) for command in ("echo ran >> ran", second)]
@@ -483,6 +488,7 @@ def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outsi
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("how", ["called", "scripted"])
+@pytest.mark.suite("scripted")
 def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
     world: CodexWorld, outside: Path, how: str
 ) -> None:
@@ -632,7 +638,8 @@ def test_what_was_approved_before_a_kill_covers_what_was_asked(
 
 
 @pytest.mark.promise(4, 5, 6, 19, 34)
-@pytest.mark.parametrize(("victim", "when", "n"), rotating(POINTS, 117))
+@pytest.mark.parametrize(("victim", "when", "n"), POINTS)
+@pytest.mark.suite("codex-after-16", "steno-after-20")
 def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
     world.run("hello")
     check(world, run_dying(world, victim, when, n))

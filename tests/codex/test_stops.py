@@ -13,7 +13,6 @@ from tests.codex.record import between
 from tests.codex.responses_server import call, message
 from tests.codex.world import LONG, CodexWorld
 from tests.program.world import Program, wait_until
-from tests.rotating import rotating
 
 
 def turn_under_way(world: CodexWorld, prompt: str = "slow", shown: str = "word5 ") -> Program:
@@ -54,7 +53,8 @@ def check_after(world: CodexWorld, shown: str, state: str = "interrupted") -> No
 
 
 @pytest.mark.promise(6, 12, 23)
-@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], 3))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.suite("SIGINT", "SIGTERM")
 def test_a_signal_keeps_what_was_shown_and_ends_codex(world: CodexWorld, number: int) -> None:
     with turn_under_way(world) as program:
         program.signal(number)
@@ -154,7 +154,8 @@ def test_an_interrupted_command_is_stopped_and_keeps_its_output(world: CodexWorl
 
 
 @pytest.mark.promise(19)
-@pytest.mark.parametrize("ended", rotating(["stopped", "killed"], 2))
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+@pytest.mark.suite("killed")
 def test_codex_is_told_of_each_command_that_was_cut_off(world: CodexWorld, ended: str) -> None:
     both = [
         call("exec_command", f"c{n}", cmd=f"sleep 0.5; echo line | tr e {n}; sleep 60")

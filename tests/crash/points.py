@@ -1,20 +1,18 @@
 """Which of all crash points a test visits.
 
-The long run visits all. The suite visits every eightieth, and begins at another one each day, so
-that in eighty days it has been everywhere. `STENO_CRASH_SEED=n` repeats the choice, and the
-chances, of another day.
+The suite visits every eightieth, the same ones every day; the long run visits all.
 """
 
-import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-SEED = int(os.environ.get("STENO_CRASH_SEED") or datetime.now(UTC).toordinal())
+from tests.chance import REPEAT
+
 SHARE = 80
 
 
 def sampled(points: Sequence[int], share: int = SHARE) -> Sequence[int]:
-    return points[SEED % share :: share]
+    """One in so many, from the middle of each run of so many."""
+    return points[share // 2 :: share]
 
 
 def part(points: Sequence[int], i: int, parts: int) -> Sequence[int]:
@@ -23,4 +21,4 @@ def part(points: Sequence[int], i: int, parts: int) -> Sequence[int]:
 
 
 def where(what: str, n: int) -> str:
-    return f"{what} at operation {n} (repeat with STENO_CRASH_SEED={SEED})"
+    return f"{what} at operation {n} ({REPEAT})"

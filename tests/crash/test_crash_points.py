@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from steno.store.protocol import Durability
 from steno.store.sqlite.blocking import BlockingStore
+from tests.chance import SEED, chance_of
 from tests.crash.check import SETTINGS, check, observed
 from tests.crash.disk import Crash, crash_points, crashes, put
 from tests.crash.faulty_vfs import Fault, FaultAt
-from tests.crash.points import SEED, part, sampled, where
+from tests.crash.points import part, sampled, where
 from tests.crash.recording import EMPTY, STORE, Recording, record
 from tests.crash.script import script
 from tests.crash.world import Write
@@ -82,7 +82,7 @@ def fail_then_cut(points: Sequence[int], folder: Path) -> None:
     for n in points:
         with a_place(folder, "eio, then power,", n) as place:
             ran = record(script(), place / STORE, FaultAt(n, "eio"))
-            later = sorted(Random(SEED + n).choices(range(n + 1, len(ran.ops) + 1), k=CUTS))
+            later = sorted(chance_of("later", n).choices(range(n + 1, len(ran.ops) + 1), k=CUTS))
             crash_at(later, "power", place, ran, SEED + n)
 
 

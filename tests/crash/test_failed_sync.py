@@ -5,12 +5,12 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 
+from tests.chance import chance_of
 from tests.crash.check import check
-from tests.crash.points import SEED, where
+from tests.crash.points import where
 from tests.crash.processes import Child
 from tests.crash.recording import NO_CHECKPOINTS, STORE, record
 from tests.crash.script import script
@@ -88,7 +88,7 @@ def fail_from(n: int, path: Path) -> None:
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("fail", [fail_once, fail_from])
 def test_a_failed_sync_loses_nothing_acknowledged(fail: Fail, folder: Path) -> None:
-    n = Random(f"sync-{SEED}").choice(commits(folder))
+    n = chance_of("sync").choice(commits(folder))
     _explained(fail, n, folder)
 
 

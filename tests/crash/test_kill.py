@@ -7,9 +7,10 @@ from random import Random
 import pytest
 
 from steno.store.sqlite.blocking import BlockingStore
+from tests.chance import chance_of
 from tests.crash.acks import Shown, Stored, assert_kept, parse
 from tests.crash.check import assert_goes_on, assert_recovers, check
-from tests.crash.points import SEED, where
+from tests.crash.points import where
 from tests.crash.processes import Child
 from tests.crash.recording import STORE
 from tests.crash.script import script
@@ -57,14 +58,14 @@ def wait(pause_s: float) -> None:
 @pytest.mark.promise(2, 5)
 @pytest.mark.parametrize("i", range(SUITE_PARTS))
 def test_what_a_killed_process_acknowledged_is_there(i: int, folder: Path) -> None:
-    kill_sweep(Random(f"kill-{SEED}-{i}"), SUITE_KILLS, folder)
+    kill_sweep(chance_of("kill", i), SUITE_KILLS, folder)
 
 
 @pytest.mark.torture
 @pytest.mark.promise(2, 5)
 @pytest.mark.parametrize("i", range(PARTS))
 def test_what_a_process_killed_at_any_time_acknowledged_is_there(i: int, folder: Path) -> None:
-    kill_sweep(Random(f"kill-{SEED}-{i}"), KILLS, folder)
+    kill_sweep(chance_of("kill", i), KILLS, folder)
 
 
 def kill_among_eight(rounds: int, chance: Random, path: Path) -> None:
@@ -98,7 +99,7 @@ def kill_among_eight(rounds: int, chance: Random, path: Path) -> None:
 
 @pytest.mark.promise(48)
 def test_eight_processes_with_random_kills_lose_nothing_acknowledged(folder: Path) -> None:
-    kill_among_eight(4, Random(f"eight-{SEED}"), folder / STORE)
+    kill_among_eight(4, chance_of("eight"), folder / STORE)
 
 
 @pytest.mark.torture
@@ -107,4 +108,4 @@ def test_eight_processes_with_random_kills_lose_nothing_acknowledged(folder: Pat
 def test_eight_processes_with_many_random_kills_lose_nothing_acknowledged(
     i: int, folder: Path
 ) -> None:
-    kill_among_eight(40, Random(f"eight-{SEED}-{i}"), folder / STORE)
+    kill_among_eight(40, chance_of("eight", i), folder / STORE)

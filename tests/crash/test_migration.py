@@ -16,10 +16,11 @@ from steno.store.errors import StoreError, StoreTooNew
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.migrate import Step
+from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on
 from tests.crash.disk import Crash, crash_points, crashes, put
 from tests.crash.faulty_vfs import Fault, FaultAt, Op, faulty_vfs
-from tests.crash.points import SEED, sampled, where
+from tests.crash.points import sampled, where
 from tests.crash.recording import STORE
 from tests.store import version_1
 

@@ -12,10 +12,10 @@ from steno.journal.parts import Text
 from steno.store.errors import StoreFull
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.blocking import BlockingStore
+from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_one_of, observed
 from tests.crash.disk import crashes, put
 from tests.crash.faulty_vfs import FaultAt, faulty_vfs
-from tests.crash.points import SEED
 from tests.crash.recording import EMPTY, STORE, record
 from tests.crash.script import script
 from tests.crash.world import Delete

@@ -11,9 +11,9 @@ import pytest
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Durability
 from steno.store.sqlite.blocking import BlockingStore
+from tests.chance import chance_of
 from tests.crash.acks import Shown, Stored, assert_kept, parse
 from tests.crash.check import assert_goes_on, assert_recovers
-from tests.crash.points import SEED
 from tests.crash.powercut import NoDisk, PowerDisk, power_disk
 from tests.crash.processes import Child
 from tests.crash.recording import STORE
@@ -78,7 +78,7 @@ def assert_whole(path: Path, acks: list[Stored | Shown]) -> None:
 @pytest.mark.promise(2, 5)
 @pytest.mark.parametrize("cut", [cut_while_writing, cut_while_opening])
 def test_a_power_cut_loses_nothing_acknowledged(cut: Cut, disk: PowerDisk) -> None:
-    assert_whole(disk.folder / STORE, cut(disk, Random(f"power-{SEED}")))
+    assert_whole(disk.folder / STORE, cut(disk, chance_of("power")))
 
 
 @pytest.mark.torture
@@ -88,7 +88,7 @@ def test_a_power_cut_loses_nothing_acknowledged(cut: Cut, disk: PowerDisk) -> No
 def test_no_power_cut_loses_anything_acknowledged(
     cut: Cut, i: int, disk: PowerDisk, say: Say
 ) -> None:
-    acks = cut(disk, Random(f"power-{SEED}-{i}"))
+    acks = cut(disk, chance_of("power", i))
     assert_whole(disk.folder / STORE, acks)
     say(f"{cut.__name__} {i}: {len(acks)} acknowledgements held")
 
@@ -96,7 +96,7 @@ def test_no_power_cut_loses_anything_acknowledged(
 @pytest.mark.torture
 def test_the_weaker_setting_loses_something_in_some_power_cut(disk: PowerDisk) -> None:
     """Else this disk could not tell a store that syncs from one that does not."""
-    acks = cut_while_writing(disk, Random(f"weak-{SEED}"), "process")
+    acks = cut_while_writing(disk, chance_of("weak"), "process")
     with BlockingStore(disk.folder / STORE) as store:
         assert store.verify().damage == ()
         with pytest.raises((AssertionError, UnknownSession), match=r"lost|no session"):

@@ -11,10 +11,10 @@ import pytest
 
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.restore import restore
+from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on, observed
 from tests.crash.disk import crashes, put
 from tests.crash.lines import Died, before_line
-from tests.crash.points import SEED
 from tests.crash.powercut import NoDisk, power_disk
 from tests.crash.processes import Child
 from tests.crash.recording import EMPTY, STORE, record

@@ -12,7 +12,6 @@ import pytest
 
 from tests.models.aimock import Aimock, aimock
 from tests.program.world import World
-from tests.rotating import rotating
 
 KINDS = ("openai-chat", "anthropic", "openai-responses")
 PATHS = dict(zip(KINDS, ("/v1/chat/completions", "/v1/messages", "/v1/responses"), strict=True))
@@ -90,7 +89,8 @@ def spoken(messages: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.promise(8, 9, 10, 35)
-@pytest.mark.parametrize("kind", rotating(list(KINDS), 3))
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.suite("openai-responses")
 def test_whatever_the_server_does_is_stored_as_it_was_and_the_next_request_is_valid(
     tmp_path: Path, model: Aimock, kind: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.chance import chance_of
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
@@ -56,6 +57,7 @@ def files(world: World) -> World:
 
 @pytest.mark.promise(42)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("anthropic")
 def test_an_image_and_a_text_go_along_and_are_sent_again_with_every_later_request(
     files: World, server: ModelServer, kind: str
 ) -> None:
@@ -116,7 +118,7 @@ def test_the_request_after_a_kill_repeats_the_attachments(
 
 @pytest.mark.promise(53)
 def test_the_same_image_twice_is_stored_once(files: World) -> None:
-    noise = png() + os.urandom(1_000_000)
+    noise = png() + chance_of("noise").randbytes(1_000_000)
     (files.work / "large.png").write_bytes(noise)
     for _ in range(5):
         files.steno("run", "look", "--attach", "large.png", "--attach", "large.png", "--key", "k")
@@ -126,7 +128,7 @@ def test_the_same_image_twice_is_stored_once(files: World) -> None:
 
 
 def test_a_redacted_image_is_gone_from_every_file(files: World, server: ModelServer) -> None:
-    secret = os.urandom(64)
+    secret = chance_of("secret").randbytes(64)
     (files.work / "secret.png").write_bytes(png() + secret)
     files.steno("run", "look", "--attach", "secret.png", "--key", "k")
     id = files.only_session()

@@ -8,7 +8,6 @@ import pytest
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 CALL = Reply(tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
 
@@ -34,6 +33,7 @@ def last_turn(world: World, id: str) -> tuple[str, str]:
         ({"session_tokens_max": 16}, 2, "16 tokens"),
     ],
 )
+@pytest.mark.suite("limits0-3-3 steps", "limits3-2-16 tokens")
 def test_a_budget_ends_the_turn_and_says_which_and_what_to_do(
     world: World, server: ModelServer, limits: dict[str, object], requests: int, said: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_budget_of_a_turn_is_new_with_each_turn_and_that_of_a_session_is_not(
 
 
 @pytest.mark.promise(6, 9)
-@pytest.mark.parametrize("hangs", rotating(["stream", "silence", "tool"], 3))
+@pytest.mark.parametrize("hangs", ["stream", "silence", "tool"])
 def test_a_turn_that_has_had_its_time_ends_and_keeps_what_was_shown(
     world: World, server: ModelServer, hangs: str
 ) -> None:

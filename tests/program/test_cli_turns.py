@@ -10,7 +10,6 @@ from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_run import said
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 SHELL = (("shell", '{"command": "echo out"}'),)
 
@@ -34,7 +33,8 @@ def test_stdout_is_the_stored_text_and_one_newline_however_many_steps_there_were
 
 @pytest.mark.promise(9)
 @pytest.mark.parametrize("text", ["Once upon ", "a line\n"])
-@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM], 2))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.suite("SIGINT-Once upon ", "SIGTERM-a line\\n")
 def test_a_stopped_turn_adds_at_most_one_newline(
     world: World, server: ModelServer, text: str, number: signal.Signals
 ) -> None:
@@ -90,7 +90,7 @@ def test_ndjson_says_which_tool_starts_and_with_what(world: World, server: Model
 
 
 @pytest.mark.promise(55)
-@pytest.mark.parametrize("doing", rotating(["streaming", "a tool", "waiting"], 3))
+@pytest.mark.parametrize("doing", ["streaming", "a tool", "waiting"])
 def test_deleting_a_session_stops_its_running_turn_and_the_runner_says_so(
     world: World, server: ModelServer, doing: str
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S, World
-from tests.rotating import rotating
 
 DAY_S = 86_400
 
@@ -31,7 +30,8 @@ def at(world: World, shift_s: float, *words: str) -> str:
 
 
 @pytest.mark.promise(47)
-@pytest.mark.parametrize("kind", rotating(["openai-chat", "anthropic"], 2))
+@pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+@pytest.mark.suite("anthropic")
 def test_a_clock_that_is_set_back_changes_neither_order_nor_validity(
     world: World, server: ModelServer, kind: str
 ) -> None:

@@ -21,7 +21,6 @@ from steno.store.sqlite.store import SqliteStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 CONTEXT = 1_500
 FILLER = "lorem ipsum dolor " * 50
@@ -300,7 +299,8 @@ def go_on(talk: Talk, world: World) -> None:
 
 
 @pytest.mark.promise(8, 28)
-@pytest.mark.parametrize("part", rotating(range(3), 3))
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.suite("1")
 def test_a_kill_at_any_boundary_of_a_compaction_leaves_the_old_context_or_the_new(
     tmp_path: Path, server: ModelServer, part: int
 ) -> None:
@@ -319,7 +319,8 @@ def test_a_kill_at_any_boundary_of_a_compaction_leaves_the_old_context_or_the_ne
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize("share", rotating([0.1, 0.4, 0.7, 0.95], 2))
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.7, 0.95])
+@pytest.mark.suite("0.4")
 def test_a_kill_at_any_instant_of_a_compaction_leaves_the_old_context_or_the_new(
     tmp_path: Path, server: ModelServer, share: float
 ) -> None:

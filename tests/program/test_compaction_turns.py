@@ -23,7 +23,6 @@ from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_compaction import FILLER, Talk, is_summary, last_user
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 SUMMARY = "They spoke of many things."
 KINDS = {"openai-chat": "openai-chat:m", "anthropic": "anthropic:m"}
@@ -46,6 +45,7 @@ def facts(world: World, id: str, *kinds: type) -> list[Any]:
 
 @pytest.mark.promise(29, 30, 35)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("anthropic")
 def test_in_a_long_turn_every_call_stays_with_its_outcome_and_the_prompt_stays_word_for_word(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -163,6 +163,7 @@ def test_what_the_provider_counts_decides_and_not_what_we_estimate(
     ],
     ids=["empty", "closed", "no end", "refused", "broken"],
 )
+@pytest.mark.suite("empty", "refused", "broken")
 def test_a_turn_that_compacts_and_then_returns_nothing_leaves_the_session_consistent(
     talk: Talk, nothing: Reply
 ) -> None:
@@ -360,9 +361,8 @@ def test_an_input_during_a_summary_by_command_is_accepted_and_answered_after_it(
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize(
-    "number", rotating([None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2)
-)
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.suite("None", "SIGKILL")
 def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(
     talk: Talk, number: signal.Signals | None
 ) -> None:
@@ -387,8 +387,9 @@ def test_a_summary_by_command_that_is_cut_off_leaves_the_old_context(
 
 
 @pytest.mark.promise(8, 28)
-@pytest.mark.parametrize("n", rotating(range(1, 5), 2))
-@pytest.mark.parametrize("when", rotating(["before", "after"], 2))
+@pytest.mark.parametrize("n", range(1, 5))
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.suite("before-2", "before-4", "after-1", "after-3")
 def test_a_kill_at_any_boundary_of_a_summary_by_command_leaves_the_old_context_or_the_new(
     talk: Talk, when: str, n: int
 ) -> None:

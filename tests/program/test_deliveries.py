@@ -20,7 +20,6 @@ from tests.program.test_approvals_elsewhere import ASKS, pending, wait_pending
 from tests.program.test_cli_views import complaint
 from tests.program.test_detach import detach, processes
 from tests.program.world import Program, World, wait_until
-from tests.rotating import rotating
 
 __all__ = ["processes"]
 
@@ -138,7 +137,7 @@ def test_a_detached_turn_tells_two_places_when_it_ends(
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize("how", rotating(["failed", "stopped", "terminated"], 3))
+@pytest.mark.parametrize("how", ["failed", "stopped", "terminated"])
 def test_a_place_is_told_of_a_turn_that_did_not_end_well(
     world: World, server: ModelServer, receiver: Receiver, how: str
 ) -> None:
@@ -260,7 +259,8 @@ def test_what_a_session_owed_where_it_came_from_is_not_sent_from_here(
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize("first", rotating([500, 503, 429, 302, "drop"], 3))
+@pytest.mark.parametrize("first", [500, 503, 429, 302, "drop"])
+@pytest.mark.suite("503", "drop")
 def test_a_detached_process_stays_and_tries_again_under_the_same_key(
     world: World, server: ModelServer, receiver: Receiver, processes: list[int], first: Any
 ) -> None:
@@ -359,9 +359,8 @@ WHEN = ("before", "after")
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(
-    ("when", "first"), rotating([(when, n) for when in WHEN for n in range(1, 5)], 4)
-)
+@pytest.mark.parametrize(("when", "first"), [(when, n) for when in WHEN for n in range(1, 5)])
+@pytest.mark.suite("before-2", "after-3")
 def test_killed_at_any_write_the_place_is_told_once_or_nothing_was_accepted(
     world: World, server: ModelServer, receiver: Receiver, when: str, first: int
 ) -> None:
@@ -519,7 +518,7 @@ def test_the_same_input_given_again_owes_no_more(
 
 @pytest.mark.promise(14)
 @pytest.mark.parametrize(
-    ("act", "outcome"), rotating([(200, "delivered"), (400, "refused"), ("drop", "unknown")], 3)
+    ("act", "outcome"), [(200, "delivered"), (400, "refused"), ("drop", "unknown")]
 )
 def test_plugins_hear_what_became_of_it(
     world: World,

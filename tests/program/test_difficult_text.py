@@ -10,7 +10,6 @@ import pytest
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S, World
-from tests.rotating import rotating
 
 KINDS = ("openai-chat", "anthropic")
 SHORT = (
@@ -43,8 +42,9 @@ def stored(world: World, role: str) -> list[str]:
 
 
 @pytest.mark.promise(7)
-@pytest.mark.parametrize("kind", rotating(KINDS, 2))
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.suite("short-anthropic", "long-openai-chat")
 def test_what_a_model_says_is_stored_exactly_and_the_session_goes_on(
     world: World, server: ModelServer, kind: str, texts: tuple[str, ...]
 ) -> None:

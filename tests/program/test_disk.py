@@ -170,6 +170,7 @@ def test_a_store_that_is_locked_for_too_long_refuses_the_prompt_with_the_reason_
     ("before", "then"),
     [("closed", fill), ("closed", make_read_only), ("killed", make_read_only), ("live", fill)],
 )
+@pytest.mark.suite("closed-fill", "killed-make_read_only", "live-fill")
 def test_what_is_stored_can_be_read_from_a_disk_that_cannot_be_written(
     tmp_path: Path,
     small_disk: Path,

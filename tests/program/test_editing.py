@@ -10,7 +10,6 @@ import pytest
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 SECRET = "hunter2-wx9Qz"
 
@@ -44,6 +43,7 @@ def withdrawal(printed: str) -> str:
 
 @pytest.mark.promise(58)
 @pytest.mark.parametrize("model", ["openai-chat:test", "anthropic:test"])
+@pytest.mark.suite("anthropic:test")
 def test_a_fork_repeats_the_requests_of_its_parent_byte_for_byte(
     world: World, server: ModelServer, model: str
 ) -> None:
@@ -260,7 +260,8 @@ def _calls(world: World) -> bool:
 
 
 @pytest.mark.promise(57)
-@pytest.mark.parametrize("kind", rotating(list(FAILURES), 3))
+@pytest.mark.parametrize("kind", list(FAILURES))
+@pytest.mark.suite("no_answer", "broke_off", "killed")
 def test_undo_works_after_any_kind_of_failed_turn_and_can_be_taken_back(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -280,7 +281,8 @@ def test_undo_works_after_any_kind_of_failed_turn_and_can_be_taken_back(
 
 
 @pytest.mark.promise(57)
-@pytest.mark.parametrize("kind", rotating(list(FAILURES), 3))
+@pytest.mark.parametrize("kind", list(FAILURES))
+@pytest.mark.suite("refused", "killed_tool", "stopped")
 def test_retry_works_after_any_kind_of_failed_turn(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -315,8 +317,9 @@ def test_a_cut_off_turn_that_is_undone_is_not_taken_up(world: World, server: Mod
 
 @pytest.mark.promise(45)
 @pytest.mark.parametrize(
-    ("role", "place"), rotating([("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)], 2)
+    ("role", "place"), [("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1)]
 )
+@pytest.mark.suite("user-0", "assistant-1")
 def test_any_message_can_be_hidden_and_put_back(
     world: World, server: ModelServer, role: str, place: int
 ) -> None:
@@ -372,7 +375,7 @@ def files_with(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("where", rotating(["user", "assistant", "tool", "call"], 2))
+@pytest.mark.parametrize("where", ["user", "assistant", "tool", "call"])
 def test_a_redacted_secret_is_in_no_file(world: World, server: ModelServer, where: str) -> None:
     command = f"echo {SECRET}" if where == "call" else "cat secret.txt"
     (world.work / "secret.txt").write_text(SECRET if where == "tool" else "nothing")

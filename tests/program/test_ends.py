@@ -3,7 +3,6 @@ when."""
 
 import json
 import os
-import random
 import signal
 import sys
 import time
@@ -24,6 +23,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
 from steno.store.sqlite.blocking import BlockingStore
+from tests.chance import chance_of
 from tests.program.diary import PLUGIN, hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D, terminal
@@ -156,6 +156,7 @@ def test_a_chat_in_which_nothing_was_said_ends_without_a_trace(world: World) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.suite("SIGINT", "SIGKILL")
 def test_who_leaves_before_a_first_turn_began_leaves_an_input_that_waits_and_no_end_to_tell_of(
     world: World, server: ModelServer, number: signal.Signals
 ) -> None:
@@ -221,6 +222,7 @@ POINTS = [("before", 1), ("after", 1), ("before", 2), ("after", 2)]
 
 @pytest.mark.promise(39)
 @pytest.mark.parametrize(("when", "n"), POINTS)
+@pytest.mark.suite("before-1", "after-2")
 def test_a_kill_around_the_end_tells_the_plugin_at_the_next_start(
     world: World, server: ModelServer, when: str, n: int
 ) -> None:
@@ -374,10 +376,10 @@ def test_a_session_that_is_not_deleted_because_it_has_forks_is_not_told_as_ended
     assert [one["reason"] for one in told(world)] == ["left", "deleted"]
 
 
-def kill_often(world: World, server: ModelServer, times: int) -> None:
+def kill_often(world: World, server: ModelServer, times: int, sample: int = 0) -> None:
     """Killed at random instants, from before the first request to after the last commit: each visit
     that began has one end, and the plugin has heard of each, under one key."""
-    chance = random.Random(int.from_bytes(os.urandom(4), "big"))
+    chance = chance_of("ends", times, sample)
     install(world)
     server.choose = lambda _: Reply(("one ", "two"), delay_s=0.02)
     for i in range(times):
@@ -422,7 +424,7 @@ def test_kills_at_random_instants_leave_one_end_for_each_visit_and_each_is_told(
 def test_many_kills_at_random_instants_leave_one_end_for_each_visit(
     world: World, server: ModelServer, sample: int
 ) -> None:
-    kill_often(world, server, 20)
+    kill_often(world, server, 20, sample)
 
 
 # --- whatever hangs -------------------------------------------------------------------------------
@@ -431,6 +433,7 @@ def test_many_kills_at_random_instants_leave_one_end_for_each_visit(
 @pytest.mark.promise(6)
 @pytest.mark.promise(39)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.suite("SIGTERM")
 def test_leaving_takes_less_than_a_second_while_model_tool_and_plugin_hang(
     world: World, server: ModelServer, number: signal.Signals
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_kill_leaves_no_bytes(world: World, server: ModelServer, moment: str) 
 
 @pytest.mark.promise(60)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.suite("SIGTERM")
 def test_a_signal_leaves_no_bytes_and_promises_nothing(
     world: World, server: ModelServer, number: int
 ) -> None:

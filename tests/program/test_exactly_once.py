@@ -27,7 +27,6 @@ from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_run import said
 from tests.program.world import MODEL, WAIT_S, World, wait_until
-from tests.rotating import rotating
 
 N = 3
 TOOL = (("shell", '{"command": "echo out"}'),)
@@ -87,7 +86,8 @@ def test_n_turns_through_each_front_end_give_n_times_the_script(
 
 @pytest.mark.promise(21)
 @pytest.mark.promise(22)
-@pytest.mark.parametrize("kind", rotating(["openai-chat", "anthropic"], 2))
+@pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+@pytest.mark.suite("openai-chat")
 def test_five_inputs_during_a_turn_are_all_kept_in_order_each_with_its_own_boundary(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -122,7 +122,8 @@ def test_five_inputs_during_a_turn_are_all_kept_in_order_each_with_its_own_bound
 
 
 @pytest.mark.promise(21)
-@pytest.mark.parametrize("kind", rotating(["openai-chat", "anthropic"], 2))
+@pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+@pytest.mark.suite("anthropic")
 def test_five_inputs_that_steer_are_told_once_each_and_their_join_does_not_grow(
     world: World, server: ModelServer, kind: str
 ) -> None:
@@ -286,6 +287,7 @@ def test_a_stop_during_a_continuation_removes_the_intention_for_good(
 @pytest.mark.promise(20)
 @pytest.mark.promise(19)
 @pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+@pytest.mark.suite("anthropic")
 def test_the_note_names_results_that_were_not_seen_and_effects_that_are_unknown(
     world: World, server: ModelServer, kind: str
 ) -> None:

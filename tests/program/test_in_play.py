@@ -4,7 +4,6 @@ before, each request is valid, is what a fold of the stored facts gives, and say
 nothing that it must not."""
 
 import json
-import random
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +17,12 @@ from steno.journal.facts import StepStarted, Takes, TurnStarted
 from steno.journal.history import History
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.native import payloads_told
+from tests.chance import chance_of
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_compaction import FILLER, is_summary
 from tests.program.test_editing import withdrawal
 from tests.program.world import World
-from tests.rotating import rotating
 
 ACTS = 16
 CALL = ("shell", json.dumps({"command": "head -c 600 /dev/zero | tr '\\0' x"}))
@@ -34,7 +33,7 @@ class Play:
     """One session and its forks, and what was said in them."""
 
     def __init__(self, folder: Path, server: ModelServer, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.chance = chance_of("play", seed)
         self.kind = ("openai-chat", "anthropic")[seed % 2]
         self.world, self.server = World(folder, server.url, f"{self.kind}:m"), server
         self.world.environment |= {
@@ -203,7 +202,8 @@ class Play:
 @pytest.mark.promise(24, 35, 40)
 @pytest.mark.promise(45, 57, 58)
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", rotating(range(12), 12))
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.suite("3")
 def test_whatever_happens_in_whatever_order_requests_are_valid_folds_of_what_is_stored(
     tmp_path: Path, server: ModelServer, seed: int
 ) -> None:

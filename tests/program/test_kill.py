@@ -4,8 +4,6 @@ request is valid for two providers, and the session goes on."""
 
 import contextlib
 import json
-import os
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -14,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.chance import chance_of
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_disk import small_disk as small_disk
 from tests.program.test_run import said
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 KINDS = ("openai-chat", "anthropic")
 PROMPT = "do three things"
@@ -136,8 +134,10 @@ def one_more_turn(world: World, server: ModelServer, kind: str, before: dict[str
 # --- SIGKILL --------------------------------------------------------------------------------------
 
 
-def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SIGKILL) -> None:
-    chance = random.Random(int.from_bytes(os.urandom(4), "big"))
+def stop_at_random(
+    tmp_path: Path, sample: int, kind: str, number: signal.Signals = signal.SIGKILL
+) -> None:
+    chance = chance_of(number.name, kind, sample)
     with three_tools(tmp_path, kind) as (world, server):
         with world.start_anew("run", PROMPT, "--yes") as program:
             wait_until(
@@ -156,23 +156,17 @@ def stop_at_random(tmp_path: Path, kind: str, number: signal.Signals = signal.SI
 @pytest.mark.promise(19)
 @pytest.mark.promise(34)
 @pytest.mark.promise(35)
-@pytest.mark.parametrize("sample", range(15))
+@pytest.mark.parametrize("sample", range(215))
+@pytest.mark.suite("0", "1", "2", "3", "4")
 def test_a_kill_at_a_random_instant_loses_nothing_shown_and_doubles_nothing(
     tmp_path: Path, sample: int
 ) -> None:
-    stop_at_random(tmp_path, KINDS[sample % 2])
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("sample", range(200))
-def test_two_hundred_kills_at_random_instants(tmp_path: Path, sample: int) -> None:
-    stop_at_random(tmp_path, KINDS[sample % 2])
+    stop_at_random(tmp_path, sample, KINDS[sample % 2])
 
 
 BOUNDARIES = [(when, n) for when in ("before", "after") for n in range(1, 32)]
 """Every fact and every piece of such a turn, and a few more: commits may join pieces, so their
 number varies."""
-SAMPLE = random.Random(int(time.time()) // 86_400).sample(BOUNDARIES, 6)
 
 
 def kill_at(tmp_path: Path, kind: str, when: str, n: int) -> None:
@@ -187,16 +181,9 @@ def kill_at(tmp_path: Path, kind: str, when: str, n: int) -> None:
 @pytest.mark.promise(4)
 @pytest.mark.promise(34)
 @pytest.mark.promise(35)
-@pytest.mark.parametrize(("when", "n"), SAMPLE)
-def test_a_kill_at_a_boundary_leaves_exactly_the_finished_prefix(
-    tmp_path: Path, when: str, n: int
-) -> None:
-    kill_at(tmp_path, KINDS[n % 2], when, n)
-
-
-@pytest.mark.torture
 @pytest.mark.parametrize(("when", "n"), BOUNDARIES)
-def test_a_kill_at_every_boundary_leaves_exactly_the_finished_prefix(
+@pytest.mark.suite("before-1", "after-3", "before-5", "after-6", "before-8", "after-17")
+def test_a_kill_at_any_boundary_leaves_exactly_the_finished_prefix(
     tmp_path: Path, when: str, n: int
 ) -> None:
     kill_at(tmp_path, KINDS[(n + (when == "after")) % 2], when, n)
@@ -207,29 +194,22 @@ def test_a_kill_at_every_boundary_leaves_exactly_the_finished_prefix(
 
 @pytest.mark.promise(6)
 @pytest.mark.promise(35)
-@pytest.mark.parametrize("kind", rotating(list(KINDS), 2))
+@pytest.mark.parametrize("sample", range(22))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.suite("SIGINT-0", "SIGTERM-1", "SIGHUP-2")
 def test_a_signal_at_a_random_instant_leaves_the_same_history_as_a_kill(
-    tmp_path: Path, kind: str, number: signal.Signals
-) -> None:
-    stop_at_random(tmp_path, kind, number)
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("sample", range(20))
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_at_many_random_instants(
     tmp_path: Path, number: signal.Signals, sample: int
 ) -> None:
-    stop_at_random(tmp_path, KINDS[sample % 2], number)
+    stop_at_random(tmp_path, sample, KINDS[sample % 2], number)
 
 
 @pytest.mark.promise(6)
 @pytest.mark.promise(12)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "number", rotating([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], 2)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.suite(
+    "SIGINT-openai-chat", "SIGTERM-anthropic", "SIGHUP-openai-chat", "SIGKILL-anthropic"
 )
 def test_a_model_that_falls_silent_in_the_third_step_is_stopped_with_everything_kept(
     tmp_path: Path, kind: str, number: signal.Signals
@@ -250,6 +230,7 @@ def test_a_model_that_falls_silent_in_the_third_step_is_stopped_with_everything_
 @pytest.mark.promise(6)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("anthropic")
 def test_a_disk_that_fills_up_in_the_middle_of_a_turn_loses_nothing_shown(
     tmp_path: Path, small_disk: Path, kind: str
 ) -> None:

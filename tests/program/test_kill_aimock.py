@@ -2,7 +2,6 @@
 and a kill must not break: Messages and Responses. It refuses what it cannot read, so an answer says
 that the request was valid."""
 
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.chance import chance_of
 from tests.models.aimock import Aimock, aimock
 from tests.program.test_kill import runs
 from tests.program.world import World
@@ -44,10 +44,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
         yield running
 
 
-def kill_once(tmp_path: Path, model: Aimock, kind: str) -> None:
+def kill_once(tmp_path: Path, model: Aimock, kind: str, sample: int) -> None:
     world = World(tmp_path, f"{model.url}/v1", f"{kind}:test")
     with world.start_anew("run", "do three things", "--yes", "--key", "k") as program:
-        time.sleep(random.uniform(0.2, 1.6))
+        time.sleep(chance_of("aimock", kind, sample).uniform(0.2, 1.6))
         program.signal(signal.SIGKILL)
         program.end()
         shown = program.shown().replace("\n", "")
@@ -72,17 +72,9 @@ def kill_once(tmp_path: Path, model: Aimock, kind: str) -> None:
 @pytest.mark.promise(5)
 @pytest.mark.promise(35)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sample", range(3))
+@pytest.mark.parametrize("sample", range(28))
+@pytest.mark.suite("0-anthropic", "1-openai-responses")
 def test_a_kill_at_a_random_instant_leaves_a_session_that_goes_on(
     tmp_path: Path, model: Aimock, kind: str, sample: int
 ) -> None:
-    kill_once(tmp_path, model, kind)
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sample", range(25))
-def test_fifty_kills_at_random_instants(
-    tmp_path: Path, model: Aimock, kind: str, sample: int
-) -> None:
-    kill_once(tmp_path, model, kind)
+    kill_once(tmp_path, model, kind, sample)

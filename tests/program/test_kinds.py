@@ -24,6 +24,7 @@ OURS = (
 @pytest.mark.promise(43)
 @pytest.mark.promise(29)
 @pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
+@pytest.mark.suite("anthropic")
 def test_errors_nudges_notes_and_placeholders_are_never_stored_as_speech(
     world: World, server: ModelServer, kind: str
 ) -> None:

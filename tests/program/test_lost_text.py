@@ -70,6 +70,7 @@ def test_a_message_stored_early_and_a_view_that_then_gets_shorter_hide_no_later_
 @pytest.mark.promise(21)
 @pytest.mark.promise(41)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("anthropic")
 def test_inputs_in_a_row_that_a_provider_wants_joined_do_not_grow_over_three_turns(
     tmp_path: Path, server: ModelServer, kind: str
 ) -> None:
@@ -166,6 +167,7 @@ def test_two_turns_at_once_on_one_session_from_two_processes_are_serial_and_lose
 @pytest.mark.promise(10)
 @pytest.mark.promise(24)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("openai-chat")
 def test_a_partial_stream_that_never_gets_its_final_message_is_kept_and_marked(
     tmp_path: Path, server: ModelServer, kind: str
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_partial_stream_that_never_gets_its_final_message_is_kept_and_marked(
 @pytest.mark.promise(9)
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("anthropic")
 def test_a_stop_after_the_text_was_delivered_keeps_the_text_and_settles_the_tool(
     tmp_path: Path, server: ModelServer, kind: str
 ) -> None:

@@ -32,7 +32,6 @@ from tests.program.distilling import (
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_ephemeral import left
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +40,8 @@ def auto(world: World) -> None:
 
 
 @pytest.mark.promise(27, 33)
-@pytest.mark.parametrize(
-    "words", rotating(["run quick --session", "undo", "rewind --to 3", "compact"], 2)
-)
+@pytest.mark.parametrize("words", ["run quick --session", "undo", "rewind --to 3", "compact"])
+@pytest.mark.suite("run quick --session", "compact")
 def test_nobody_waits_for_a_distillate(world: World, server: ModelServer, words: str) -> None:
     distils(server, HANGS)
     id = quietly(world, *LINES)
@@ -102,18 +100,12 @@ def test_several_processes_make_one_distillate(world: World, server: ModelServer
 @pytest.mark.promise(8, 33)
 @pytest.mark.parametrize(
     ("when", "n", "replies"),
-    rotating(
-        [
-            *((when, n, (GOOD,)) for when in ("before", "after") for n in (1, 2, 3)),
-            *(
-                (when, n, (Reply(("no",)), GOOD))
-                for when in ("before", "after")
-                for n in (2, 3, 4, 5)
-            ),
-        ],
-        7,
-    ),
+    [
+        *((when, n, (GOOD,)) for when in ("before", "after") for n in (1, 2, 3)),
+        *((when, n, (Reply(("no",)), GOOD)) for when in ("before", "after") for n in (2, 3, 4, 5)),
+    ],
 )
+@pytest.mark.suite("after-2-replies4", "before-4-replies8")
 def test_killed_at_any_fact_there_is_one_distillate_in_the_end(
     world: World, server: ModelServer, when: str, n: int, replies: tuple[Reply, ...]
 ) -> None:

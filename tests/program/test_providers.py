@@ -86,6 +86,7 @@ def test_a_signature_comes_back_with_its_thought_in_every_later_request(
 
 @pytest.mark.promise(41)
 @pytest.mark.parametrize("home", KINDS)
+@pytest.mark.suite("anthropic")
 def test_a_detour_that_is_undone_leaves_the_request_byte_for_byte_as_if_it_had_not_been(
     world: World, server: ModelServer, home: str
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_detour_that_is_undone_leaves_the_request_byte_for_byte_as_if_it_had_n
 
 @pytest.mark.promise(35, 40)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.suite("openai-chat")
 def test_calls_that_settle_in_another_order_give_the_same_valid_request_in_every_process(
     world: World, server: ModelServer, kind: str
 ) -> None:

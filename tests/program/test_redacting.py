@@ -12,7 +12,6 @@ from tests.program.test_approvals_elsewhere import WAITING, wait_pending
 from tests.program.test_compaction import FILLER, Talk, is_summary
 from tests.program.test_editing import SECRET, files_with
 from tests.program.world import World
-from tests.rotating import rotating
 
 NAMED = re.compile(r"steno redact (\w+) --seq (\d+) removes that")
 
@@ -47,7 +46,8 @@ def test_the_reason_of_a_denial(world: World, server: ModelServer) -> None:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("role", rotating(["user", "assistant"], 2))
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.suite("assistant")
 def test_the_words_of_a_provider_that_repeats_the_prompt(
     world: World, server: ModelServer, role: str
 ) -> None:
@@ -73,7 +73,8 @@ def test_a_title_that_repeats_it(world: World, server: ModelServer) -> None:
 
 
 @pytest.mark.promise(60)
-@pytest.mark.parametrize("through", rotating(["parent", "fork"], 2))
+@pytest.mark.parametrize("through", ["parent", "fork"])
+@pytest.mark.suite("fork")
 def test_a_summary_in_a_fork_and_one_in_its_parent(
     world: World, server: ModelServer, through: str
 ) -> None:

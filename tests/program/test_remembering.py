@@ -39,7 +39,6 @@ from tests.program.distilling import (
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_D, terminal
 from tests.program.world import MODEL, World, wait_until
-from tests.rotating import rotating
 from tests.tui.terminals import full_screen
 
 
@@ -120,7 +119,8 @@ def test_few_turns_and_the_switches_give_no_request(world: World, server: ModelS
 
 
 @pytest.mark.promise(33)
-@pytest.mark.parametrize("last", rotating(["run", "retry", "continue"], 3))
+@pytest.mark.parametrize("last", ["run", "retry", "continue"])
+@pytest.mark.suite("run", "continue")
 def test_a_session_of_a_program_is_distilled_after_its_last_command(
     world: World, server: ModelServer, last: str
 ) -> None:

@@ -13,7 +13,6 @@ from steno.journal.facts import ContextSet
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 from tests.tools.calls import alive, comes_true, needs_proc
 from tests.tools.mcp_servers import command, free_port, odd, over_http
 
@@ -208,8 +207,9 @@ def test_a_call_under_way_when_we_are_killed_is_not_repeated_and_its_server_is_e
 
 
 @pytest.mark.promise(4, 19, 35)
-@pytest.mark.parametrize("n", rotating(range(4, 8), 4))
-@pytest.mark.parametrize("when", rotating(["before", "after"], 2))
+@pytest.mark.parametrize("n", range(4, 8))
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.suite("before-5", "before-7", "after-4", "after-6")
 def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
     world: World, server: ModelServer, when: str, n: int
 ) -> None:
@@ -241,7 +241,8 @@ def test_a_kill_at_any_boundary_of_a_call_runs_it_once_at_most(
 
 
 @needs_proc
-@pytest.mark.parametrize("how", rotating(["interrupt", "SIGINT", "SIGTERM"], 3))
+@pytest.mark.parametrize("how", ["interrupt", "SIGINT", "SIGTERM"])
+@pytest.mark.suite("interrupt", "SIGTERM")
 def test_a_stop_ends_a_call_and_the_server_with_it(
     world: World, server: ModelServer, how: str
 ) -> None:

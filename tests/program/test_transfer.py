@@ -24,7 +24,6 @@ from tests.program.test_attach import png
 from tests.program.test_cli_compact import long_session
 from tests.program.test_cli_views import complaint
 from tests.program.world import WAIT_S, World
-from tests.rotating import rotating
 
 SECRET = "swordfish-4711"
 LONG_OUTPUT = "seq 1 40000"
@@ -360,7 +359,8 @@ KILLED_AT = (0.0, 0.2, 0.5, 0.9, 1.0)
 
 @pytest.mark.promise(59)
 @pytest.mark.promise(2)
-@pytest.mark.parametrize("share", rotating(KILLED_AT, 2))
+@pytest.mark.parametrize("share", KILLED_AT)
+@pytest.mark.suite("0.2", "0.9")
 def test_an_import_that_is_killed_leaves_nothing_and_can_be_done_again(
     world: World, share: float
 ) -> None:

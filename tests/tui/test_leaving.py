@@ -16,7 +16,6 @@ import pytest
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D
 from tests.program.world import World, wait_until
-from tests.rotating import rotating
 from tests.tui.terminals import FullScreen, full_screen
 
 LEAVE_S = 1.0
@@ -113,8 +112,9 @@ def outcome(way: str, moment: str) -> tuple[str | None, str]:
 @pytest.mark.promise(6)
 @pytest.mark.promise(9)
 @pytest.mark.promise(34)
-@pytest.mark.parametrize(
-    ("moment", "way"), rotating([(moment, way) for moment in MOMENTS for way in WAYS], 4)
+@pytest.mark.parametrize(("moment", "way"), [(moment, way) for moment in MOMENTS for way in WAYS])
+@pytest.mark.suite(
+    "waiting-stop", "streaming-twice", "question-term", "tool-hup", "streaming-closed", "tool-kill"
 )
 def test_however_a_chat_is_left_what_was_shown_is_stored_and_no_tool_is_left(
     world: World, server: ModelServer, moment: str, way: str
