@@ -149,7 +149,7 @@ def test_nobody_to_ask_means_no(world: CodexWorld) -> None:
 
 def test_a_person_on_the_terminal_is_asked_the_same_way(world: CodexWorld) -> None:
     with terminal(world, "run", "echo", "--key", "k") as asked_here:
-        asked_here.wait_seen("? [y/N]")
+        asked_here.wait_seen("? [y/n/a]")
         assert "echo ran >> ran" in asked_here.seen()
         assert "I look.\r\nallow shell" in asked_here.seen(), "on a line of its own"
         assert ran(world) == 0
@@ -173,7 +173,7 @@ def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once
         terminal(world, "run", "go", "--key", "k") as asked_here,
     ):
         for n in (1, 2):
-            asked_here.wait_seen("? [y/N]", n)
+            asked_here.wait_seen("? [y/n/a]", n)
             asked_here.type("y\n")
         assert asked_here.end() == 0
     assert ran(world) == 2
@@ -351,9 +351,9 @@ def test_the_reason_that_codex_gives_stands_with_the_question(
         terminal(world, "run", "go", "--key", "k") as asked_here,
     ):
         if gate:
-            asked_here.wait_seen("? [y/N]")
+            asked_here.wait_seen("? [y/n/a]")
             asked_here.type("y\n")
-        asked_here.wait_seen('because "out" ? [y/N]')
+        asked_here.wait_seen('because "out"? [y/n/a]')
         session = world.only_session()
         for seen in (world.steno("approvals"), world.steno("show", session)):
             assert 'hi"} because "out"' in seen

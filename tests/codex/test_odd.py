@@ -416,8 +416,7 @@ def test_the_reason_of_a_question_is_on_the_screen(world: World) -> None:
     async def talk(person: Person) -> None:
         await person.say("go")
         await person.sees("Allow apply_patch?", "because: write beyond")
-        await person.pilot.pause(0.5)
-        await person.press("n")
+        await person.deny("apply_patch")
         await person.sees("Hello.")
         assert "because" not in person.screen()
 

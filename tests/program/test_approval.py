@@ -88,7 +88,7 @@ def test_a_pending_approval_is_neither_granted_nor_refused_by_the_end_of_its_pro
 ) -> None:
     server.replies = [ASKS, Reply(("It could not run.",)), Reply(("And this is new.",))]
     with terminal(world, "run", "do it", "--key", "k") as person:
-        person.wait_shown("[y/N]")
+        person.wait_shown("[y/n/a]")
         person.process.send_signal(number)
         person.end()
     id = world.only_session()
@@ -107,7 +107,7 @@ def test_a_run_that_approves_tools_runs_the_call_that_waited_once(
 ) -> None:
     server.replies = [ASKS, Reply(("It ran.",)), Reply(("And this is new.",))]
     with terminal(world, "run", "do it", "--key", "k") as person:
-        person.wait_shown("[y/N]")
+        person.wait_shown("[y/n/a]")
         person.process.kill()
         person.end()
     assert world.steno("run", "and now?", "--key", "k", "--yes") == "And this is new.\n"
@@ -121,7 +121,7 @@ def test_a_run_that_approves_tools_runs_the_call_that_waited_once(
 def test_a_persons_stop_refuses_what_waits(world: World, server: ModelServer) -> None:
     server.replies = [ASKS, Reply(("ok",))]
     with terminal(world, "run", "do it", "--key", "k") as person:
-        person.wait_shown("[y/N]")
+        person.wait_shown("[y/n/a]")
         person.process.kill()
         person.end()
     id = world.only_session()

@@ -187,7 +187,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(
         if words[0] != "run":
             asked.wait_seen("you> ")
             asked.type("make it\n")
-        asked.wait_seen("? [y/N]")
+        asked.wait_seen("? [y/n/a]")
         asked.type(CTRL_C)
         if words[0] != "run":
             asked.wait_seen("you> ", 2)
@@ -205,7 +205,7 @@ def test_a_question_shows_the_whole_call_and_only_y_allows_it(
     command = f"touch made # {'x' * 500} end"
     server.replies = [Reply(tools=(("shell", json.dumps({"command": command})),)), Reply(("done",))]
     with terminal(world, "run", "make it") as asked:
-        asked.wait_seen("? [y/N]")
+        asked.wait_seen("? [y/n/a]")
         assert command in asked.seen().replace("\r\n", "")
         asked.type(answer)
         assert asked.end() == 0
@@ -226,7 +226,7 @@ def test_a_line_that_was_typed_before_a_question_is_no_answer_to_it_and_is_said_
         program.type("and then this\ny\n")
         program.wait_seen("y\r\n")
         server.go_on()
-        program.wait_seen("[y/N]")
+        program.wait_seen("[y/n/a]")
         program.type("y\n")
         wait_until(lambda: len(server.requests) == 4, "an answer to each line")
         program.wait_seen("you> ", 4)
@@ -243,11 +243,11 @@ def test_calls_side_by_side_are_asked_about_one_after_the_other(
     calls = tuple(("shell", json.dumps({"command": f"touch {name}"})) for name in ("one", "two"))
     server.replies = [Reply(tools=calls), Reply(("done",))]
     with terminal(world, "run", "make them") as asked:
-        asked.wait_seen("? [y/N]")
+        asked.wait_seen("? [y/n/a]")
         time.sleep(0.3)
-        assert asked.seen().count("? [y/N]") == 1
+        assert asked.seen().count("? [y/n/a]") == 1
         asked.type("y\n")
-        asked.wait_seen("? [y/N]", 2)
+        asked.wait_seen("? [y/n/a]", 2)
         asked.type("n\n")
         assert asked.end() == 0
     assert sorted(path.name for path in world.work.iterdir()) == ["one"]
@@ -263,10 +263,10 @@ def test_a_question_that_another_terminal_answered_is_over(
     server.replies = [*steps, Reply(("done",))]
     words = ("run", "make them", "--input-id", "m1")
     with terminal(world, *words) as first, terminal(world, *words) as second:
-        first.wait_seen("? [y/N]")
-        second.wait_seen("? [y/N]")
+        first.wait_seen("? [y/n/a]")
+        second.wait_seen("? [y/n/a]")
         first.type("y\n")
-        second.wait_seen("? [y/N]", 2)
+        second.wait_seen("? [y/n/a]", 2)
         second.type("y\n")
         assert first.end() == 0
         assert second.end() == 0
@@ -369,7 +369,7 @@ def test_a_turn_that_waits_for_approval_is_shown_as_waiting_in_every_view(
 ) -> None:
     server.replies = [Reply(("I will. ",), tools=(("shell", '{"command": "touch made"}'),))]
     with terminal(world, "run", "make it") as asked:
-        asked.wait_seen("? [y/N]")
+        asked.wait_seen("? [y/n/a]")
         asked.process.send_signal(signal.SIGTERM)
         assert asked.end() == 130
         assert "waits for approval" in asked.seen()

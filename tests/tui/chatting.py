@@ -12,7 +12,7 @@ from steno import config as configuration
 from steno.choosing import RuntimeAsked
 from steno.service import Service
 from steno.tui.app import Chat
-from steno.tui.composer import Composer
+from steno.tui.composer import GUARD_S, Composer
 from steno.tui.palette import Shade
 from steno.tui.scroll import Scroll
 from steno.wiring import Wiring
@@ -58,6 +58,19 @@ class Person:
     async def say(self, text: str) -> None:
         await self.type(text)
         await self.press("enter")
+
+    async def is_asked(self, tool: str) -> None:
+        """A question is on the screen, and has been for long enough to be answered."""
+        await self.sees(f"Allow {tool}?")
+        await self.pilot.pause(GUARD_S + 0.1)
+
+    async def allow(self, tool: str) -> None:
+        await self.is_asked(tool)
+        await self.press("right", "enter")
+
+    async def deny(self, tool: str) -> None:
+        await self.is_asked(tool)
+        await self.press("left", "enter")
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = asyncio.get_running_loop().time() + WAIT_S

@@ -56,7 +56,7 @@ def reach(moment: str, chat: FullScreen, server: ModelServer) -> str:
         case "tool":
             chat.wait_seen("Allow shell?")
             time.sleep(0.5)
-            chat.type("y")
+            chat.type("y\r")
             chat.wait_seen("under-way")
     return "I will. "
 

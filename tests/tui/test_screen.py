@@ -166,9 +166,7 @@ def test_the_screen_is_whole_in_any_size(
         await person.sees("word word")
         await person.rests()
         await person.say("run")
-        await person.sees("Allow shell?")
-        await person.pilot.pause(0.5)
-        await person.press("y")
+        await person.allow("shell")
         await person.sees("End.")
         assert all(len(line) <= size[0] for line in person.screen().splitlines())
 
@@ -397,9 +395,7 @@ def test_the_mouse_unfolds_a_card_and_scrolls(world: World, server: ModelServer)
 
     async def talk(person: Person) -> None:
         await person.say("count")
-        await person.sees("Allow shell?")
-        await person.pilot.pause(0.5)
-        await person.press("y")
+        await person.allow("shell")
         await person.sees("End.", "lines more")
         row = next(i for i, line in enumerate(person.screen().splitlines()) if "lines more" in line)
         await person.pilot.click(offset=(10, row))

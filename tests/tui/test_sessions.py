@@ -128,7 +128,7 @@ def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(
         finder.query_one(Input).value = "tides"
         finder.on_key(events.Key("delete", None))  # before anything has heard of the change
         await person.sees("Delete “tides” for good?")
-        await person.press("n")
+        await person.press("enter")
         await person.sees("type to find")
         finder = person.chat.screen
         assert isinstance(finder, Finder)
@@ -195,11 +195,11 @@ def test_a_session_is_renamed_and_deleted_from_the_list(world: World, server: Mo
         await person.sees("delete me now")
         await person.press("delete")
         await person.sees("for good?")
-        await person.press("n")
+        await person.press("y", "enter")  # "No" is chosen until an arrow key chooses "Yes"
         await person.sees("Sessions", "delete me now")
         await person.press("delete")
         await person.sees("for good?")
-        await person.press("y")
+        await person.press("down", "enter")
         await person.sees_no_more("delete me now")
         await person.sees("keep me")
         await person.press("escape")
@@ -217,7 +217,7 @@ def test_this_session_is_renamed_and_deleted_by_commands(world: World, server: M
         await person.sees("steno Of the sea")
         await person.say("/delete")
         await person.sees("Delete “Of the sea” for good?")
-        await person.press("y")
+        await person.press("down", "enter")
         await person.sees("deleted", "a new session")
 
     chat_with(world, talk, id)
@@ -238,7 +238,7 @@ def test_messages_are_chosen_with_keys_forked_hidden_and_rewound(
         await person.sees_no_more("hidden: the model is not told this")
         await person.press("r")
         await person.sees("Rewind to this message?")
-        await person.press("y")
+        await person.press("down", "enter")
         await person.sees("undone: the model is not told this")
         await person.press("escape")
         await person.say("/redo")
@@ -442,8 +442,7 @@ def test_a_call_that_waits_for_approval_is_asked_about_after_a_restart(
 
     async def answer(person: Person) -> None:
         await person.sees("Allow shell?", "a tool call waits for your answer")
-        await person.pilot.pause(0.5)
-        await person.press("y")
+        await person.allow("shell")
         await person.sees("was-2-run", "Done.")
         assert "a tool call waits" not in person.screen()
 

@@ -1,11 +1,12 @@
 """A talk in the chat: what is said, answered, run, asked, queued and stopped, as it stands on the
 screen."""
 
+import asyncio
 import json
 
 import pytest
 
-from steno.tui import bars
+from steno.tui import composer
 from steno.tui.blocks import Call
 from steno.tui.painting import Look, paint
 from steno.tui.palette import DARK
@@ -63,9 +64,8 @@ def test_a_tool_call_is_a_card_with_its_output_and_outcome(
 
     async def talk(person: Person) -> None:
         await person.say("run it")
-        await person.sees("Allow shell?", "echo hello-$((6*7))", "waits for you")
-        await person.pilot.pause(0.5)
-        await person.press("y")
+        await person.sees("echo hello-$((6*7))", "waits for you")
+        await person.allow("shell")
         await person.sees("hello-42", "Done.", "✓")
         await person.rests()
 
@@ -91,41 +91,115 @@ def test_of_the_long_output_of_a_call_that_failed_the_end_is_shown() -> None:
     )
 
 
-def test_n_denies_a_call_and_it_does_not_run(world: World, server: ModelServer) -> None:
-    server.replies = [
-        Reply(tools=(("shell", '{"command": "touch made"}'),)),
-        Reply(("As you like.",)),
-    ]
+SENTENCES = [
+    "you should use sed",
+    "actually no, stop",
+    "a different file, please",
+    "no: it is the wrong folder",
+]
+CALL = Reply(tools=(("shell", '{"command": "touch made"}'),))
+
+
+@pytest.mark.promise(37)
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_sentence_typed_at_a_question_refuses_the_call_and_the_model_is_told_it(
+    world: World, server: ModelServer, sentence: str
+) -> None:
+    server.replies = [CALL, Reply(("As you like.",))]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
-        await person.sees("Allow shell?")
-        await person.pilot.pause(0.5)
-        await person.press("n")
+        await person.is_asked("shell")
+        await person.press(*sentence)
+        await person.sees(f"> {sentence}", "Allow shell?", "Enter denies it")
+        assert world.messages(person.session, "tool") == []
+        await person.press("enter")
         await person.sees("not run", "As you like.")
+        await person.rests()
+        assert sentence not in person.status()
 
     chat_with(world, talk)
+    id = world.only_session()
+    (outcome,) = world.messages(id, "tool")
+    assert sentence in outcome["text"]
+    assert sentence in json.dumps(server.requests[-1]["messages"])
+    assert f'"reason":{json.dumps(sentence)}' in world.steno("export", id)
+    assert world.show(id)["rules"] == []
+    assert len(world.messages(id, "user")) == 1
     assert not (world.work / "made").exists()
 
 
-def test_a_key_that_was_typed_as_the_question_came_up_does_not_answer_it(
+@pytest.mark.promise(37)
+@pytest.mark.parametrize(
+    ("keys", "made", "rules"),
+    [
+        (("right", "enter"), True, 0),
+        (("tab", "enter"), True, 0),
+        (("right", "right", "enter"), True, 1),
+        (("left", "enter"), False, 0),
+        (("tab", "tab", "tab", "enter"), False, 0),
+        ((*"yes", "enter"), True, 0),
+        (("Y", "enter"), True, 0),
+        (("a", "enter"), True, 1),
+        ((*"always", "enter"), True, 1),
+        (("n", "enter"), False, 0),
+        ((*"no", "enter"), False, 0),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one, tuple) else None,
+)
+def test_a_question_is_answered_by_a_choice_or_a_whole_word_and_enter(
+    world: World, server: ModelServer, keys: tuple[str, ...], made: bool, rules: int
+) -> None:
+    server.replies = [CALL, Reply(("Settled.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.is_asked("shell")
+        await person.press(*keys[:-1])
+        await person.pilot.pause(0.1)
+        assert world.messages(person.session, "tool") == []
+        await person.press(keys[-1])
+        await person.sees("Settled.")
+
+    chat_with(world, talk)
+    assert (world.work / "made").exists() == made
+    assert len(world.show(world.only_session())["rules"]) == rules
+
+
+def test_a_single_key_or_enter_alone_answers_nothing(world: World, server: ModelServer) -> None:
+    server.replies = [CALL, Reply(("never",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.is_asked("shell")
+        await person.press("enter", "enter", "y", "backspace", "a", "backspace", "n", "backspace")
+        await person.press("enter", "space", "enter")
+        await person.pilot.pause(0.2)
+        assert person.shows("Allow shell?")
+        assert world.messages(person.session, "tool") == []
+
+    chat_with(world, talk)
+    assert not (world.work / "made").exists()
+    assert len(server.requests) == 1
+
+
+def test_keys_typed_as_the_question_came_up_do_not_answer_it(
     world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bars, "GUARD_S", 60.0)  # no machine is so slow that the key comes late
-    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("ok",))]
+    monkeypatch.setattr(composer, "GUARD_S", 60.0)  # no machine is so slow that a key comes late
+    server.replies = [CALL, Reply(("ok",))]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
         await person.sees("Allow shell?")
-        await person.press("y")
-        await person.pilot.pause(0.2)
-        assert "Allow shell?" in person.screen()
+        await person.press("right", "enter", "y", "enter")
+        await person.sees("queued  y", "Allow shell?")
 
     chat_with(world, talk)
     assert not (world.work / "made").exists()
 
 
-def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(
+def test_a_message_begun_before_the_question_is_queued_and_the_question_stays_open(
     world: World, server: ModelServer
 ) -> None:
     server.replies = [
@@ -135,33 +209,59 @@ def test_a_question_does_not_take_the_keys_of_somebody_who_is_typing(
 
     async def talk(person: Person) -> None:
         await person.say("make it")
-        await person.type("yes, and ")
+        await person.press(*"yes, and")
         server.go_on()
-        await person.sees("Allow shell?", "Tab")
-        await person.press("y")
-        await person.sees("yes, and y")
+        await person.is_asked("shell")
+        await person.press(*" more")
+        await person.sees("> yes, and more", "Enter queues your message")
+        await person.press("enter")
+        await person.sees("queued  yes, and more", "Allow shell?")
 
     chat_with(world, talk)
     assert not (world.work / "made").exists()
 
 
-def test_a_word_that_is_typed_while_a_question_is_open_answers_nothing_and_tab_goes_to_the_question(
-    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+def test_a_refusal_typed_for_a_call_that_is_decided_elsewhere_stays_in_the_input(
+    world: World, server: ModelServer
 ) -> None:
-    monkeypatch.setattr(bars, "GUARD_S", 0.0)
-    server.replies = [Reply(tools=(("shell", '{"command": "touch made"}'),)), Reply(("ok",))]
+    server.replies = [CALL, Reply(("ok",), then="hang")]
 
     async def talk(person: Person) -> None:
         await person.say("make it")
-        await person.sees("Allow shell?", "always in this session")
-        await person.press(*"why any")
-        await person.sees("> why any", "Allow shell?", "Tab")
-        assert not (world.work / "made").exists()
-        await person.press("tab", "y")
-        await person.sees("ok", "> why any")
+        await person.is_asked("shell")
+        await person.press(*"rather not")
+        await asyncio.to_thread(world.steno, "approve", person.session)
+        await person.sees_no_more("Allow shell?")
+        await person.sees("> rather not")
+        assert len(world.messages(person.session, "user")) == 1
 
     chat_with(world, talk)
     assert (world.work / "made").exists()
+
+
+def test_while_a_question_is_open_the_scroll_keys_scroll_and_commands_work(
+    world: World, server: ModelServer
+) -> None:
+    lines = "\n\n".join(f"paragraph {i}" for i in range(60))
+    server.replies = [Reply((lines,), tools=(("shell", '{"command": "touch made"}'),))]
+
+    async def talk(person: Person) -> None:
+        await person.say("make it")
+        await person.is_asked("shell")
+        await person.press("pageup", "pageup")
+        await person.sees("paragraph 40", "Allow shell?")
+        await person.press("pagedown", "pagedown")
+        await person.sees("waits for you")
+        await person.press("tab", "tab", "tab", "tab", "home")
+        await person.sees("make it", "paragraph 1", "Allow shell?")
+        await person.press("escape", "f1")
+        await person.sees("Keys and commands")
+        await person.press("escape")
+        await person.say("/stop")
+        await person.sees("stopped by you")
+
+    chat_with(world, talk)
+    assert not (world.work / "made").exists()
 
 
 def test_always_allows_later_calls_of_the_session_too(world: World, server: ModelServer) -> None:
@@ -170,9 +270,9 @@ def test_always_allows_later_calls_of_the_session_too(world: World, server: Mode
 
     async def talk(person: Person) -> None:
         await person.say("twice")
-        await person.sees("always in this session")
-        await person.pilot.pause(0.5)
-        await person.press("a")
+        await person.is_asked("shell")
+        await person.sees("Always in this session")
+        await person.press("right", "right", "enter")
         await person.sees("Both ran.")
 
     chat_with(world, talk)
@@ -235,9 +335,7 @@ def test_ctrl_s_steers_the_running_turn(world: World, server: ModelServer) -> No
 
     async def talk(person: Person) -> None:
         await person.say("go")
-        await person.sees("Allow shell?")
-        await person.pilot.pause(0.5)
-        await person.press("y")
+        await person.allow("shell")
         await person.sees("running shell")
         await person.type("to the left")
         await person.press("ctrl+s")

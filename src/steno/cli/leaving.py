@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 
-from steno.cli.screen import complain, finish, note
+from steno.cli.screen import complain, end_question, finish, note
 from steno.engine.ending import Reason
 from steno.journal.parts import Seq
 from steno.service import Service
@@ -170,7 +170,7 @@ class Leaving:
             return
         self.interrupted_s = now_s
         self._service.visits.reason = self.stopping
-        note("\nstopping; Ctrl-C again leaves at once")
+        note(f"{'' if end_question() else chr(10)}stopping; Ctrl-C again leaves at once")
         self._tasks.add(asyncio.create_task(self._stop()))
 
     async def _stop(self) -> None:

@@ -8,7 +8,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
@@ -17,8 +17,16 @@ TERMINAL_LINE_BYTES_MAX = 4_095
 """What a terminal keeps of a line. It drops the rest in silence."""
 
 
+HELD_CHARS_MAX = 200_000
+"""What is held back while a question is open. If there is more, it is written, and the question is
+asked again below it."""
+
 _in_line = False
 """Whether stdout ends in the middle of a line, and nothing was noted since."""
+_question: str | None = None
+"""The question whose line is open on the terminal: nothing else is written there."""
+_held: list[tuple[int, str]] = []
+"""What waits until that line has ended: a handle, and text for it."""
 
 
 class OutputLost(Exception):
@@ -52,8 +60,11 @@ def _text(number: int, mode: Literal["r", "w"]) -> TextIO:
 
 
 def show(text: str, end: str = "\n") -> None:
-    """Write to stdout, now."""
+    """Write to stdout, now; on a terminal with an open question, once that is answered."""
     global _in_line
+    if _question is not None and sys.stdout.isatty():
+        _hold(1, text + end)
+        return
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()
@@ -74,13 +85,48 @@ def pour(data: bytes) -> None:
 
 
 def note(text: str, end: str = "\n") -> None:
-    """Write to stderr, if anybody reads it. A question without an end is ended by who answers
-    it."""
+    """Write to stderr, if it is read; on a terminal with an open question, once that is
+    answered."""
     global _in_line
+    if _question is not None:
+        _hold(2, text + end)
+        return
     with contextlib.suppress(OSError):
         sys.stderr.write(text + end)
         sys.stderr.flush()
     _in_line = False
+
+
+def _ask(question: str) -> None:
+    """Put a question on a line of its own, and hold back everything else until it is over."""
+    global _question
+    note(f"{fresh_line()}{question}", end="")
+    _question = question
+
+
+def end_question(answered: bool = False) -> bool:
+    """Write what was held back. The line of a question that was `answered` was ended by the person;
+    else it is ended here. False if there is no question."""
+    global _question
+    if _question is None:
+        return False
+    _question = None
+    if not answered:
+        note("")
+    held = _held.copy()
+    _held.clear()
+    for number, text in held:
+        with contextlib.suppress(OutputLost):  # the next thing that is shown finds out, too
+            (show if number == 1 else note)(text, end="")
+    return True
+
+
+def _hold(number: int, text: str) -> None:
+    _held.append((number, text))
+    question = _question
+    if question is not None and sum(len(text) for _, text in _held) > HELD_CHARS_MAX:
+        end_question()
+        _ask(question)
 
 
 def fresh_line() -> str:
@@ -155,14 +201,17 @@ class Lines:
         line, _, self._held = self._held.partition(b"\n")
         return _decoded(line.removesuffix(b"\r"))
 
-    async def answer(self, ask: Callable[[], None]) -> str | None:
-        """Ask, and take a line that is typed from then on. One that was typed before is no answer
-        to what nobody had seen: it stays, to be taken as what it was meant for."""
+    async def answer(self, question: str) -> str | None:
+        """Ask, and take a line that is typed from then on. One that was typed before the question
+        is no answer to it: it stays, to be taken as what it was meant for."""
         ahead, self._held = self._held + _there(), b""
-        ask()
+        _ask(question)
+        line = None
         try:
-            return await self.next()
+            line = await self.next()
+            return line
         finally:
+            end_question(answered=line is not None)
             self._held = ahead + self._held
 
     def drop(self) -> None:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from steno.cli.leaving import TWICE_S, Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
-from steno.cli.screen import Lines, complain, fresh_line, note
+from steno.cli.screen import Lines, complain, note
 from steno.config import ConfigError
+from steno.frontend.answers import DENY, Answer, read
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
@@ -27,6 +28,7 @@ from steno.wiring import Wiring
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
 OUTPUT_LOST = 1
 LEFT = 130
+ANSWERS = "[y/n/a] (a: always in this session, or type why not)"
 
 
 class Front:
@@ -169,19 +171,26 @@ class Questions:
                             "or steno deny]"
                         )
                     return
-                question = f"allow {call} ? [y/N] (a: always in this session) "
-                answer = await self._front.lines.answer(
-                    lambda: note(f"{fresh_line()}{question}", end="")
-                )
-                answer = (answer or "").strip().lower()
-            rules = always(waiting[asked]) if answer == "a" else ()
+                answer = await self._answered(f"allow {call}? {ANSWERS} ")
+            if answer is None:
+                return
+            rules = always(waiting[asked]) if answer.always else ()
             if rules:
                 note(
                     f"[allowed in this session from now on: {', '.join(rules)}; steno rules "
                     f"{self._session} has all]"
                 )
             await approvals.decide(
-                self._session, asked, "allow" if answer in ("y", "a") else "deny", rules=rules
+                self._session, asked, answer.decision, answer.reason, rules=rules
             )
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")
+
+    async def _answered(self, question: str) -> Answer | None:
+        """Ask until there is an answer. The end of the input refuses; a terminal that is gone
+        leaves the question open."""
+        lines = self._front.lines
+        while (line := await lines.answer(question)) is not None:
+            if (answer := read(line)) is not None:
+                return answer
+        return None if lines.gone else DENY

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
+from steno.frontend.answers import Answer as Answered
 from steno.journal.facts import ContextSet
 from steno.journal.parts import Seq
 from steno.service import Misused, Summary
@@ -196,7 +197,7 @@ class Acts:
             f"{tail.row.messages} messages. This cannot be taken back. A turn that runs in it is "
             "stopped."
         )
-        if not await self._chat.ask(Sure(question, detail)):
+        if not await self._chat.ask(Sure(question, detail, "Yes, delete it")):
             self._chat.tell("nothing was deleted")
             return
         here = session == self._chat.watched.id
@@ -264,7 +265,7 @@ class Acts:
         """Take up what was cut off; else run what waits."""
         watched = self._chat.watched
         if watched.asked():
-            raise NotAllowed("a call waits for your answer: y or n")
+            raise NotAllowed("a tool call waits for your answer")
         cut = watched.folded.state.cut_off
         if cut is not None and cut.waits():
             watched.run(await self._chat.service.turns.due_continuation(session))
@@ -273,9 +274,10 @@ class Acts:
         else:
             raise NotAllowed("there is nothing to continue")
 
-    async def decide(self, call: Call, answer: str) -> None:
+    async def decide(self, call: Call, answer: Answered) -> None:
         if not await self._chat.watched.decide(call, answer):
-            self._chat.tell("somebody else has decided first; that decision stands", "warn")
+            kept = f"; your reason was: {answer.reason}" if answer.reason else ""
+            self._chat.tell(f"the call was already decided elsewhere; that stands{kept}", "warn")
 
     async def compact(self, session: str) -> None:
         chat = self._chat
@@ -349,7 +351,7 @@ class Acts:
                     "The model is told nothing that comes after it. You still read it; /redo "
                     "takes it back."
                 )
-                if await self._chat.ask(Sure(question, detail)):
+                if await self._chat.ask(Sure(question, detail, "Yes, rewind")):
                     await self._chat.service.edits.rewind(session, block.seq)
             case "hide":
                 await self.hide(session, block.seq)

@@ -20,6 +20,7 @@ from steno.cli.remembering import start_what_is_due
 from steno.cli.wording import EPHEMERAL, IDLE
 from steno.config import ConfigError
 from steno.engine.ending import Reason
+from steno.frontend.answers import read
 from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Service
 from steno.store.errors import StoreError
@@ -85,7 +86,6 @@ class Chat(App[int]):
         self._cost_s = 0.0
         self._plain = False
         self._last_interrupt_s = -TWICE_S
-        self._asked: str | None = None
         self._busy: tuple[bool, Seq | None] = (False, None)
         self._busy_since_s: float | None = None
         self._hint = ""
@@ -115,7 +115,6 @@ class Chat(App[int]):
         self.wiring.let_sessions_choose()
         self.query_one(Composer).focus()
         self.query_one(Composer).replace_text(self._typed)
-        self.query_one(Asking).always = True
         if self._session is not None:
             await self._done(self.acts.open(self._session))
         else:
@@ -177,24 +176,25 @@ class Chat(App[int]):
         self._paint_question(
             [block for block in blocks if isinstance(block, Call) and block.state == "asked"]
         )
+        self._paint_hint()
         self._paint_state()
         self._cost_s = time.perf_counter() - before_s
 
     def _paint_question(self, calls: list[Call]) -> None:
-        asking, composer = self.query_one(Asking), self.query_one(Composer)
-        asking.show(calls)
-        composer.asked = bool(calls)
-        first = calls[0].key if calls else None
-        if (
-            first != self._asked
-            and first is not None
-            and not composer.text
-            and len(self.screen_stack) == 1
-        ):
-            asking.focus()
-        elif first is None and self._asked is not None and asking.has_focus:
-            composer.focus()
-        self._asked = first
+        self.query_one(Asking).show(calls)
+        self.query_one(Composer).ask(calls[0].key if calls else None)
+
+    def _paint_hint(self) -> None:
+        """What Enter does with what is typed while a question is open."""
+        composer, asking = self.query_one(Composer), self.query_one(Asking)
+        typed = composer.text.strip()
+        meant = read(typed) if composer.answers() == (asking.call and asking.call.key) else None
+        if not typed or asking.call is None:
+            asking.hint("")
+        elif parse(composer.text) is not None:
+            asking.hint("Enter runs the command; the question stays open")
+        else:
+            asking.hint(telling.meaning(meant))
 
     def _paint_state(self) -> None:
         if not self._stands():
@@ -280,6 +280,9 @@ class Chat(App[int]):
         composer = self.query_one(Composer)
         self.query_one(Scroll).action_bottom()
         meant = parse(event.text)
+        if event.answers is not None and meant is None:
+            self._answer(event.answers, event.text)
+            return
         if not event.text.strip() and not self.attached:
             composer.put_back(event.text)
             return
@@ -304,6 +307,18 @@ class Chat(App[int]):
         else:
             self.do(self.acts.command(*meant))
 
+    def _answer(self, question: str, text: str) -> None:
+        """Answer a question, with what is typed or by the choice that was made."""
+        asking, composer = self.query_one(Asking), self.query_one(Composer)
+        call, answer = asking.call, read(text) or self.query_one(Asking).chosen
+        if call is None or call.key != question:
+            composer.put_back(text)
+            self.tell("the call was decided elsewhere; your text is still in the input", "warn")
+        elif answer is not None:
+            composer.remember(answer.reason)
+            self.forget_told()
+            self.do(self.acts.decide(call, answer))
+
     def _say(self, saying: Coroutine[Any, Any, None]) -> None:
         """Nobody leaves before it is accepted."""
         task = self.do(saying)
@@ -317,19 +332,26 @@ class Chat(App[int]):
                 scroll.action_screens(-1 if event.what == "pageup" else 1)
             case "take back":
                 self.do(self.acts.take_back())
-            case "answer":
-                self.query_one(Asking).focus()
+            case "tab" | "shift+tab" | "left" | "right":
+                self._choose(event.what)
             case "leave":
                 self._leave_if_idle()
 
-    def on_asking_decided(self, event: Asking.Decided) -> None:
-        self.forget_told()
-        self.do(self.acts.decide(event.call, event.answer))
+    def on_text_area_changed(self) -> None:
+        if self._stands():
+            self._paint_hint()
 
-    def on_asking_typed(self, event: Asking.Typed) -> None:
-        composer = self.query_one(Composer)
-        composer.insert(event.text)
-        composer.focus()
+    def on_asking_chosen(self) -> None:
+        self.query_one(Composer).focus()
+
+    def _choose(self, key: str) -> None:
+        """The arrow keys go round the choices; Tab goes on to the messages after the last one."""
+        asking, by = self.query_one(Asking), 1 if key in ("tab", "right") else -1
+        if key in ("tab", "shift+tab") and asking.is_last(by):
+            asking.forget()
+            self.query_one(Scroll).focus()
+        else:
+            asking.choose(by)
 
     def on_scroll_wants_earlier(self) -> None:
         self.do(self._load_earlier())

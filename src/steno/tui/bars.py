@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from steno.frontend.answers import ALLOW, ALWAYS, DENY, Answer
 from steno.tui import wording
 from steno.tui.blocks import Call, Said
 from steno.tui.markdown import width_of
@@ -20,8 +21,13 @@ from steno.tui.plain import one_line
 WAITING_SHOWN_MAX = 3
 MODEL_LEN_MIN = 16
 WIDE = 60
-GUARD_S = 0.4
-"""A key that was meant for something else does not answer a question that has just come up."""
+CHOICES = (
+    (ALLOW, "Allow once", "Allow"),
+    (ALWAYS, "Always in this session", "Always"),
+    (DENY, "Deny", "Deny"),
+)
+CHOOSE = "← → choose, Enter confirms; or type why not"
+CONFIRM = "Enter confirms; ← → choose another"
 
 
 class Bar(Widget):
@@ -132,43 +138,57 @@ class Waiting(Bar):
         return found
 
 
-class Asking(Bar, can_focus=True):
-    """A question about a call, answered with one key. Whoever types something else instead says it:
-    from there on no letter of it is an answer."""
+class Asking(Bar):
+    """The question whether a call may run. It takes no keys: the input has them, chooses here and
+    sends the answer, so that a letter of a sentence is never an answer by itself."""
 
     DEFAULT_CSS = "Asking { height: auto; display: none; }"
 
-    class Decided(Message):
-        def __init__(self, call: Call, answer: str) -> None:
-            super().__init__()
-            self.call = call
-            self.answer = answer
-
-    class Typed(Message):
-        """Text that is for the input."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+    class Chosen(Message):
+        """A choice was clicked on."""
 
     def __init__(self, palette: Palette = DARK) -> None:
         super().__init__(palette)
         self._calls: list[Call] = []
-        self._since_s = 0.0
-        self._typing = False
-        self.always = False
+        self._chosen: int | None = None
+        self._hint = ""
 
     @property
     def call(self) -> Call | None:
         return self._calls[0] if self._calls else None
 
+    @property
+    def chosen(self) -> Answer | None:
+        """What Enter answers while nothing is typed; nothing until a choice was made."""
+        return None if self._chosen is None or not self._calls else CHOICES[self._chosen][0]
+
     def show(self, calls: list[Call]) -> None:
         before = self.call
         self._calls = calls
         if (self.call and self.call.key) != (before and before.key):
-            self._since_s = time.monotonic()
+            self._chosen = None
         self.display = bool(calls)
         self.refresh(layout=True)
+
+    def hint(self, hint: str) -> None:
+        """Say what Enter does with what is typed; "" while nothing is."""
+        if hint != self._hint:
+            self._hint = hint
+            self.refresh()
+
+    def choose(self, by: int) -> None:
+        """Go to the next choice, or to the one before."""
+        first = 0 if by > 0 else len(CHOICES) - 1
+        self._chosen = first if self._chosen is None else (self._chosen + by) % len(CHOICES)
+        self.refresh()
+
+    def forget(self) -> None:
+        self._chosen = None
+        self.refresh()
+
+    def is_last(self, by: int) -> bool:
+        """Whether there is no further choice in a direction."""
+        return self._chosen == (len(CHOICES) - 1 if by > 0 else 0)
 
     def lines(self) -> list[list[Segment]]:
         call, colours = self.call, self.palette
@@ -177,50 +197,45 @@ class Asking(Bar, can_focus=True):
         ground = Style(bgcolor=colours.chosen)
         many = f" (1 of {len(self._calls)})" if len(self._calls) > 1 else ""
         question = f" Allow {call.name}{many}? "
-        always = "always in this session" if self.size.width >= WIDE else "always"
-        keys = [("y", "allow"), ("n", "deny")] + ([("a", always)] if self.always else [])
-        if not self.has_focus:
-            keys = [("Tab", "then y or n")]
         room = max(self.size.width - width_of(question) - 2, 8)
-        subject = Segment(one_line(call.subject(), room), ground + Style(color=colours.text))
-        top = [Segment(question, ground + Style(color=colours.warn, bold=True)), subject]
-        bottom = [Segment("  ", ground)]
-        for key, word in keys:
-            bottom += [
-                Segment(f" {key} ", ground + Style(color=colours.warn, bold=True, reverse=True)),
-                Segment(f" {word}   ", ground + Style(color=colours.text)),
-            ]
-        hint = Segment("Ctrl-C stops the turn", ground + Style(color=colours.soft))
-        if Segment.get_line_length([*bottom, hint]) <= self.size.width:
-            bottom.append(hint)
-        return [list(Strip(line).crop_extend(0, self.size.width, ground)) for line in (top, bottom)]
+        top = [
+            Segment(question, ground + Style(color=colours.warn, bold=True)),
+            Segment(one_line(call.subject(), room), ground + Style(color=colours.text)),
+        ]
+        hint = self._hint or (CONFIRM if self._chosen is not None else CHOOSE)
+        told = Segment(
+            f" {hint}", ground + Style(color=colours.warn if self._hint else colours.soft)
+        )
+        return [
+            list(Strip(line).crop_extend(0, self.size.width, ground))
+            for line in (top, self._choices(ground), [told])
+        ]
 
-    def on_focus(self) -> None:
-        self._typing = False
-        self.refresh()
+    def _choices(self, ground: Style) -> list[Segment]:
+        """While something is typed, Enter sends that: then no choice can be made."""
+        found = [Segment(" ", ground)]
+        for number, word in enumerate(self._words()):
+            style = ground + Style(color=self.palette.soft if self._hint else self.palette.text)
+            if number == self._chosen and not self._hint:
+                style = Style(color=self.palette.ground, bgcolor=self.palette.warn, bold=True)
+            sign = "▸" if number == self._chosen and not self._hint else " "
+            found += [Segment(f"{sign}{word} ", style), Segment("  ", ground)]
+        return found
 
-    def on_blur(self) -> None:
-        self.refresh()
+    def _words(self) -> list[str]:
+        wide = self.size.width >= WIDE
+        return [long if wide else short for _, long, short in CHOICES]
 
-    def on_key(self, event: events.Key) -> None:
-        answers = {"y": "allow", "n": "deny"} | ({"a": "always"} if self.always else {})
-        call = self.call
-        if call is None or not (event.key in answers or event.is_printable):
-            return
-        event.stop()
-        event.prevent_default()
-        if self._typing or event.key not in answers:
-            self._type(event.character or "")
-        elif time.monotonic() - self._since_s >= GUARD_S:
-            self.post_message(self.Decided(call, answers[event.key]))
-
-    def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        self._type(event.text)
-
-    def _type(self, text: str) -> None:
-        self._typing = True
-        self.post_message(self.Typed(text))
+    def on_click(self, event: events.Click) -> None:
+        """A click chooses; Enter confirms."""
+        left = 1
+        for number, word in enumerate(self._words()):
+            right = left + len(word) + 2
+            if event.y == 1 and left <= event.x < right and not self._hint:
+                self._chosen = number
+                self.refresh()
+                self.post_message(self.Chosen())
+            left = right + 2
 
 
 def _shortened(model: str, room: int) -> str:

@@ -1,5 +1,6 @@
 """Where a person types. Enter sends, Ctrl-J makes a new line; what is pasted keeps its lines."""
 
+import time
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -17,6 +18,8 @@ from steno.tui.plain import one_line
 
 HISTORY_MAX = 200
 SHOWN_MAX = 7
+GUARD_S = 0.4
+"""A key that comes so soon after a question was meant for something else: it answers nothing."""
 NEW_LINE = frozenset(("ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"))
 
 
@@ -73,14 +76,17 @@ class Composer(TextArea):
     BINDINGS: ClassVar[list[object]] = []  # type: ignore[assignment]
 
     class Sent(Message):
-        def __init__(self, text: str, steer: bool) -> None:
+        """`answers` is the question that the text is an answer to; None if it is a message."""
+
+        def __init__(self, text: str, steer: bool, answers: str | None = None) -> None:
             super().__init__()
             self.text = text
             self.steer = steer
+            self.answers = answers
 
     class Wants(Message):
-        """Something that is not for the text: leave, scroll, take a queued input back, answer a
-        question."""
+        """Something that is not for the text: leave, scroll, take a queued input back, choose an
+        answer."""
 
         def __init__(self, what: str) -> None:
             super().__init__()
@@ -93,8 +99,12 @@ class Composer(TextArea):
         self.highlight_cursor_line = False
         self.takes_back = False
         """Whether an input waits that the up key takes back."""
-        self.asked = False
-        """Whether there is a question that the tab key goes to."""
+        self._question: str | None = None
+        """The question that is open, and since when."""
+        self._question_s = 0.0
+        self._begun_at: str | None = None
+        """The question that was open when the text was begun. A text that was begun before it is a
+        message, as it was meant."""
         self._offered = offered
         self._offered_for = ""
         """The text that the list was made for: news of a change may come later than the next
@@ -103,6 +113,22 @@ class Composer(TextArea):
         self._back = 0
         self._draft = ""
         self._forgotten = False
+
+    def ask(self, question: str | None) -> None:
+        """What is typed from now on answers this question, until there is another one, or none."""
+        if question != self._question:
+            self._question, self._question_s = question, time.monotonic()
+
+    def answers(self) -> str | None:
+        """The question that Enter would answer; None if it would send a message."""
+        if not self.text:
+            return self._question
+        return self._question if self._begun_at == self._question else None
+
+    def _begin(self) -> None:
+        if not self.text:
+            seen = time.monotonic() - self._question_s >= GUARD_S
+            self._begun_at = self._question if seen else None
 
     def forget(self) -> None:
         """Empty the line. The next up key brings it back, before anything else that it does."""
@@ -116,12 +142,14 @@ class Composer(TextArea):
         self._back = 0
 
     def replace_text(self, text: str) -> None:
+        self._begin()
         self.text = text
         self.move_cursor(self.document.end)
 
     def put_back(self, text: str) -> None:
         """What was not sent after all stands before what was typed since, in lines of its own."""
         self.replace_text(f"{text}\n{self.text}" if text and self.text else text or self.text)
+        self._begun_at = None
 
     def on_text_area_changed(self) -> None:
         self._offer()
@@ -135,7 +163,11 @@ class Composer(TextArea):
         self._offered_for = self.text
         self._offered.offer([])
 
+    def on_paste(self, event: events.Paste) -> None:
+        self._begin()
+
     def on_key(self, event: events.Key) -> None:
+        self._begin()
         self._offer()
         if self._acts(event.key):
             event.stop()
@@ -152,8 +184,9 @@ class Composer(TextArea):
                 self.insert("\n")
             case "tab" if self._offered.chosen is not None:
                 self._complete()
-            case "tab" if self.asked:
-                self.post_message(self.Wants("answer"))
+            case "tab" | "shift+tab" | "left" | "right" if self._question and not self.text:
+                if time.monotonic() - self._question_s >= GUARD_S:
+                    self.post_message(self.Wants(key))
             case "up" | "down" if self._offered.chosen is not None:
                 self._offered.move(-1 if key == "up" else 1)
             case "up" if (
@@ -193,11 +226,11 @@ class Composer(TextArea):
 
     def _send(self, steer: bool) -> None:
         """What is sent leaves the line at once: the next key is of what comes after it."""
-        text = self.text
+        text, answers = self.text, None if steer else self.answers()
         self._forgotten = False
         self.replace_text("")
         self._offer_nothing()
-        self.post_message(self.Sent(text, steer))
+        self.post_message(self.Sent(text, steer, answers))
 
     def _recall(self, by: int) -> None:
         """What was said before, one further back or forth."""

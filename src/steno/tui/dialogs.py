@@ -33,7 +33,8 @@ KEYS = (
     ("↑ when empty", "take the last queued input back; else what you said before"),
     ("Ctrl-C", "stop the turn and keep what was shown; twice within two seconds: leave"),
     ("Ctrl-D", "leave, if nothing runs and nothing is typed"),
-    ("y  n  a", "answer a question about a tool call: yes, no, always in this session"),
+    ("← →  Enter", "at a question about a tool call: choose an answer, confirm it"),
+    ("text  Enter", "at a question: deny the call and tell the model why; y, n or a answers it"),
     ("Tab", "to the messages and back"),
     ("Ctrl-O", "the list of sessions"),
     ("Ctrl-N", "a new session"),
@@ -218,22 +219,30 @@ class Finder(ModalScreen[tuple[str, str] | None]):
 
 
 class Sure(ModalScreen[bool]):
-    """A question that only y answers with yes."""
+    """A question to which the answer is no, unless yes is chosen and confirmed."""
 
-    def __init__(self, question: str, detail: str) -> None:
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(False)", "Back", priority=True)
+    ]
+
+    def __init__(self, question: str, detail: str, yes: str) -> None:
         super().__init__()
         self._question = question
         self._detail = detail
+        self._yes = yes
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="panel small"):
             yield Static(self._question, classes="heading", markup=False)
             yield Static(self._detail, markup=False)
-            yield Static("y yes   any other key: no", classes="hint")
+            yield OptionList("No", self._yes, compact=True, markup=False)
+            yield Static("↑ ↓ choose   Enter confirms   Esc back", classes="hint")
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        self.dismiss(event.key == "y")
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_index == 1)
 
 
 class Typed(ModalScreen[str | None]):

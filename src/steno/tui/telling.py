@@ -6,6 +6,7 @@ import time
 from msgspec import Struct
 
 from steno.cli import wording
+from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
 from steno.journal.state import State
 from steno.service import Attachment
@@ -49,12 +50,22 @@ def state(state: State, owner: str | None, driving: bool, compacting: bool) -> D
             else Doing("ready", hint=_to_go_on(state, owner))
         )
     if waits_for_you(state):
-        return Doing("waits for your answer", False)
+        return Doing("waits for your answer", False, "Ctrl-C stops the turn")
     if turn.interrupted is not None:
         return Doing(f"stopping{elsewhere}", True)
     running = [call.call.name for call in turn.calls.values() if call.started is not None]
     word = f"running {', '.join(sorted(set(running)))}" if running else "answering"
     return Doing(word + elsewhere, True, "Ctrl-C stops")
+
+
+def meaning(answer: Answer | None) -> str:
+    """What Enter does with an answer that is typed at a question; None is a message."""
+    if answer is None:
+        return "Enter queues your message; the question stays open"
+    if answer.decision == "allow":
+        always = " and calls like it in this session" if answer.always else ""
+        return f"Enter allows it{always}"
+    return "Enter denies it and tells the model why" if answer.reason else "Enter denies it"
 
 
 def _to_go_on(state: State, owner: str | None) -> str:
@@ -104,7 +115,7 @@ def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[
             )
         )
     elif waits_for_you(state):
-        found.append(("a tool call waits for your answer: y or n", "warn"))
+        found.append(("a tool call waits for your answer", "warn"))
     elif state.cut_off is not None and state.cut_off.waits():
         found.append(
             (

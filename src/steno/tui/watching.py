@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from steno.config import ConfigError
+from steno.frontend.answers import Answer
 from steno.journal.facts import Record, TurnStarted
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
@@ -283,15 +284,14 @@ class Watched:
             return False
         return await self._service.turns.interrupt(self.id, turn=turn) is not None
 
-    async def decide(self, call: Call, answer: str) -> bool:
-        """Answer a question about a call: allow, deny, or always in this session. False if somebody
-        else was first."""
+    async def decide(self, call: Call, answer: Answer) -> bool:
+        """Answer a question about a call. False if it was decided elsewhere before."""
         if self.id is None or call.asked is None:
             return False
         approvals = self._service.approvals
-        rules = always(await approvals.choose(self.id, call.asked)) if answer == "always" else ()
+        rules = always(await approvals.choose(self.id, call.asked)) if answer.always else ()
         first = await approvals.decide(
-            self.id, call.asked, "deny" if answer == "deny" else "allow", rules=rules
+            self.id, call.asked, answer.decision, answer.reason, rules=rules
         )
         self.run()
         return first
