@@ -18,8 +18,9 @@ from steno.engine.request import build as build_request
 from steno.journal.facts import Compacted
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.compacting import compact
-from steno.runtimes.held import HeldSession
 from steno.runtimes.native import written
+from steno.session.lease import HeldSession
+from steno.session.load import Sessions
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 
@@ -29,7 +30,6 @@ FEW = 60
 SUMMARIES = 3
 TAIL_TURNS = 20
 """Turns after the last summary, in every session."""
-LEASE_MS = 30_000
 CONTEXT = 32_000
 """Tokens that the model of a first summary takes."""
 
@@ -92,7 +92,7 @@ def _opened_ms(runner: asyncio.Runner, store: SqliteStore, id: str) -> float:
 
 async def _next_request(store: SqliteStore, id: str) -> int:
     """What a turn does before its first request is sent."""
-    held = await HeldSession.open(store, id, LEASE_MS, to_run=True)
+    held = await HeldSession.open(Sessions(store), id, to_run=True)
     model = make("openai-chat:bench", ModelSettings())
     body, _ = written(model, build_request(held.history), {})
     await held.release()
@@ -115,7 +115,7 @@ def _compacted(path: Path, messages: int) -> str:
 
 
 async def _summarise(store: SqliteStore, id: str) -> None:
-    held = await HeldSession.open(store, id, LEASE_MS)
+    held = await HeldSession.open(Sessions(store), id)
     upto = held.state.head
     carries, spent = await held.to_carry(upto)
     await held.record(
@@ -125,7 +125,7 @@ async def _summarise(store: SqliteStore, id: str) -> None:
 
 
 async def _first_summary(store: SqliteStore, id: str) -> None:
-    held = await HeldSession.open(store, id, LEASE_MS)
+    held = await HeldSession.open(Sessions(store), id)
     model = make("scripted:pieces?n=5&rate=0", ModelSettings())
     if (came := await compact(held, model, Limits(context_max=CONTEXT))).outcome != "done":
         raise RuntimeError(came.detail)

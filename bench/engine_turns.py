@@ -12,10 +12,10 @@ from steno.models.protocol import Model
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.native import Agent, Native
 from steno.runtimes.protocol import Driver
-from steno.store.protocol import Admission, Cursor, Piece, Settings, Store
+from steno.session.load import Sessions
+from steno.store.protocol import Admission, Cursor, Piece, Store
 
 LIMIT_S = 300.0
-LEASE_MS = Settings().lease_ms
 
 
 class Shown(Struct, frozen=True, gc=False):
@@ -41,7 +41,7 @@ async def turn(store: Store, model: Model, session: str, input: Seq) -> list[Sho
 
 async def driven(store: Store, driver: Driver, session: str, input: Seq) -> list[Shown]:
     """The same, by whoever drives the session."""
-    runtime = Dispatch(store, lambda _: driver, LEASE_MS)
+    runtime = Dispatch(Sessions(store), lambda _: driver)
     driving = asyncio.create_task(
         runtime.run(session, lambda state: input not in state.pending, asyncio.Event())
     )

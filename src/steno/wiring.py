@@ -44,6 +44,7 @@ from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
 from steno.service.deliveries import Deliveries
 from steno.service.memory import Memories
+from steno.session.load import Sessions
 from steno.store.protocol import Settings, Store
 from steno.store.sqlite.places import Memory
 from steno.store.sqlite.store import SqliteStore
@@ -109,13 +110,16 @@ class Wiring:
         settings = replace(self._store_settings(), only_reads=only_reads)
         store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
         plugins = self._hosted(visiting)
-        helpers = Dispatch(store, lambda _: Native(store, self._helper), settings.lease_ms, plugins)
-        toolbox = self._toolbox = Toolbox(store, self._workspace, helpers, self._toolbox_settings())
-        runtime = Dispatch(store, self._drivers(store), settings.lease_ms, plugins)
-        service = Service(store, runtime, platform, settings.lease_ms, plugins)
+        sessions = Sessions(store, settings.lease_ms, plugins or NoPlugins())
+        helpers = Dispatch(sessions, lambda _: Native(store, self._helper))
+        toolbox = self._toolbox = Toolbox(
+            sessions, self._workspace, helpers, self._toolbox_settings()
+        )
+        runtime = Dispatch(sessions, self._drivers(store))
+        service = Service(sessions, runtime, platform)
         service.ephemeral = self.ephemeral
-        self._set_out(service.deliveries, store, plugins or NoPlugins())
-        service.memories = Memories(store, Distilling(store, self._distiller, settings.lease_ms))
+        self._set_out(service.deliveries, store, sessions.plugins)
+        service.memories = Memories(store, Distilling(sessions, self._distiller))
         self._recall = Recall(store, self.config.memory.items_max, self.config.memory.chars_max)
         try:
             yield service

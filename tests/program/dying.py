@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from steno.cli import main
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,7 +16,8 @@ from steno.journal.facts import Compacted, HelperEnded, HelperStarted, Record
 from steno.journal.history import Entry, History
 from steno.journal.parts import Seq
 from steno.journal.state import State
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
+from steno.session.load import Sessions
 from steno.store.sqlite.store import SqliteStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
@@ -172,7 +173,7 @@ async def held(talk: Talk) -> tuple[int, State, list[Entry]]:
             return page
 
     async with await Counting.open(talk.world.home / "store.db") as store:
-        session = await HeldSession.open(store, talk.id, 30_000)
+        session = await HeldSession.open(Sessions(store), talk.id)
         state, entries = session.state, session.history.entries()
         await session.release()
     return read, state, entries

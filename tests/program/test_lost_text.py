@@ -14,6 +14,7 @@ from steno.journal.parts import Text
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.native import Agent, Native
+from steno.session.load import Sessions
 from steno.store.errors import SessionBusy
 from steno.store.protocol import Admission
 from steno.store.sqlite.blocking import BlockingStore
@@ -117,7 +118,7 @@ async def _two_turns_at_once(path: Path, url: str) -> None:
     async with await SqliteStore.open(path) as store:
         model = make("openai-chat:test", ModelSettings(openai_base_url=url))
         native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}))
-        runtime = Dispatch(store, lambda _: native, lease_ms=30_000)
+        runtime = Dispatch(Sessions(store), lambda _: native)
         session = await store.create(SessionStarted("test"))
 
         async def say(text: str) -> None:

@@ -10,14 +10,13 @@ import pytest
 
 from steno.config import Config, Place
 from steno.journal.facts import Continues, Rewound, Takes, TurnEnded, TurnFact, TurnStarted
-from steno.runtimes.held import HeldSession
 from steno.service import Service
+from steno.session.lease import HeldSession
+from steno.session.load import Sessions
 from steno.store.errors import NotAllowed
 from steno.store.protocol import Settings
 from steno.store.sqlite.store import SqliteStore
 from steno.wiring import Wiring
-
-LEASE_MS = 30_000
 
 
 @asynccontextmanager
@@ -32,7 +31,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[Service, SqliteStore]]:
 
 
 async def record(store: SqliteStore, id: str, *facts: TurnFact) -> None:
-    held = await HeldSession.open(store, id, LEASE_MS)
+    held = await HeldSession.open(Sessions(store), id)
     for fact in facts:
         await held.record(fact)
     while not await held.release():

@@ -23,7 +23,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
-from steno.service.pages import Page, page
+from steno.session.page import Page, page
 from tests.journal.author import journals
 from tests.journal.folding import in_place, said
 from tests.service.test_beginning import serving
@@ -47,9 +47,9 @@ class Reads:
 async def paged(records: list[Record], facts_min: int) -> list[Page]:
     """All pages, the last one first."""
     store = Reads(records)
-    pages = [await page(store, "s", len(records), facts_min)]  # type: ignore[arg-type]
+    pages = [await page(store, "s", len(records), facts_min)]
     while pages[-1].first > 1:
-        pages.append(await page(store, "s", pages[-1].first - 1, facts_min))  # type: ignore[arg-type]
+        pages.append(await page(store, "s", pages[-1].first - 1, facts_min))
     return pages
 
 
@@ -115,7 +115,7 @@ def turns(count: int) -> list[Record]:
 
 def test_a_page_of_a_long_session_reads_a_few_of_its_facts() -> None:
     store = Reads(turns(5_000))
-    last = asyncio.run(page(store, "s", 25_000, 200))  # type: ignore[arg-type]
+    last = asyncio.run(page(store, "s", 25_000, 200))
     assert 200 <= len(last.records) < 210
     assert store.count < 2_000
 
@@ -161,9 +161,9 @@ def test_the_end_of_a_session_is_the_end_of_what_show_gives(tmp_path: Path) -> N
             await service.withdraw(waits.session, waits.seq)
             end = await service.views.end(waits.session, 6)
             assert end.page.first > 1
-            view = await service.views.view(waits.session)
+            _, shown = await service.views.shown(waits.session)
             tail = folded([*end.page.waited, *end.page.records]).messages
-            assert tail == view.transcript.messages[-len(tail) :]
+            assert tail == shown.transcript.messages[-len(tail) :]
             assert tail[-1].state == "withdrawn"
             assert any(isinstance(record.fact, InputWithdrawn) for record in end.page.records)
             assert end.row.pending == []

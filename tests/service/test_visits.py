@@ -85,9 +85,8 @@ async def opened(folder: Path, kind: type[SqliteStore] = SqliteStore) -> AsyncIt
 
 
 def visits(store: SqliteStore, ear: Listener | None = None) -> Visits:
-    from steno.service.views import Views
 
-    return Visits(store, Views(store), ear or Listener(), "test")
+    return Visits(store, ear or Listener(), "test")
 
 
 async def said(
@@ -286,7 +285,7 @@ async def test_what_is_owed_to_a_plugin_that_is_not_here_waits_for_one_who_has_i
         await here.leave()
     for _ in range(5):
         async with opened(tmp_path) as store:
-            await Visits(store, None, NoPlugins(), "test").look()  # type: ignore[arg-type]
+            await Visits(store, NoPlugins(), "test").look()
     ear = Listener()
     async with opened(tmp_path) as store:
         await visits(store, ear).look()

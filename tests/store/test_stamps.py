@@ -17,7 +17,8 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Text
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
+from steno.session.load import Sessions
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
@@ -78,15 +79,15 @@ async def test_a_runners_memory_is_the_fold_of_what_is_stored(place: Place) -> N
     ticks = count(1_000, 1_000)
     async with place.open(Settings(now_ms=lambda: next(ticks))) as store:
         admitted = await admit(store, "hello")
-        held = await HeldSession.open(store, admitted.session, 30_000)
+        held = await HeldSession.open(Sessions(store), admitted.session)
         taken: list[Record] = []
-        apply = held._apply
+        apply = held._take_in
 
         def take(record: Record) -> None:
             taken.append(record)
             apply(record)
 
-        held._apply = take  # type: ignore[method-assign]
+        held._take_in = take  # type: ignore[method-assign]
         await held.record(TurnStarted(Takes(admitted.seq)))
         await held.record(StepStarted("m"))
         await admit(store, "and this", admitted.session)

@@ -16,6 +16,7 @@ from steno.journal.facts import InputAdmitted, Record, SessionRenamed, SessionSt
 from steno.journal.parts import File, Redacted, Text
 from steno.service.transfers import Transfers
 from steno.service.views import Views
+from steno.session.load import Sessions
 from steno.store.errors import JournalCorrupt, NotAllowed
 from steno.store.protocol import Admission, Carried, Keyed, Payload, Store
 from steno.store.sqlite.places import Memory
@@ -54,7 +55,9 @@ async def exported(store: Store, session: str) -> bytes:
 
 async def bring(store: Store, file: bytes) -> bool:
     """Whether it was stored, and not there already."""
-    return (await Transfers(store, Views(store)).bring(io.BytesIO(file), trust=True)).first
+    return (
+        await Transfers(store, Views(Sessions(store))).bring(io.BytesIO(file), trust=True)
+    ).first
 
 
 def base_of(records: list[Record]) -> int:

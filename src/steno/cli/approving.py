@@ -30,11 +30,11 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
             f"somebody else has decided about {one.tool} at {one.seq} first; that decision stands"
         )
         return FAILED
-    view = await service.views.view(id)
+    owner = await service.views.owner(id)
     waiting = await service.approvals.pending(id)
     done = f"{'approved' if allow else 'denied'} {one.tool} at {one.seq}"
     done += f", and always {', '.join(map(repr, rules))} in this session" if rules else ""
-    if view.owner is not None:
+    if owner is not None:
         show(f"{done}; the turn goes on by itself")
     elif waiting:
         show(

@@ -14,8 +14,7 @@ from steno.cli.screen import complain, cut_by_terminal, note, person_present, sh
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.cli.wording import EPHEMERAL, IDLE, advice
 from steno.journal.facts import ContextSet
-from steno.service import Service
-from steno.service.views import View
+from steno.service import Loaded, Service, Shown
 from steno.store.errors import StoreError, UnknownSession
 from steno.wiring import Wiring
 
@@ -33,10 +32,12 @@ COMMAND = re.compile(r"/\w*(\s|$)")
 async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
     wiring.check()  # a model that cannot be used is refused before anything is stored
     session = await session_of(options, service)
-    view = None if session is None else await service.views.view(session)
-    _greet(wiring, session, None if view is None else view.context())
-    if session is not None and view is not None:
-        _look_back(view, session)
+    if session is None:
+        _greet(wiring, None, None)
+    else:
+        loaded, shown = await service.views.shown(session)
+        _greet(wiring, session, loaded.context)
+        _look_back(loaded, shown)
     front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
     while (line := await _line(front, session)) is not None:
         match line.rstrip():
@@ -48,7 +49,7 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
                 show(HELP)
             case "/show":
                 if session is not None:
-                    _look_back(await service.views.view(session), session, most=10_000)
+                    _look_back(*await service.views.shown(session), most=10_000)
             case _ if COMMAND.match(line):
                 note(
                     f"[there is no command {line.split()[0]}; nothing was said. To say it, begin "
@@ -186,13 +187,13 @@ def _greet(wiring: Wiring, session: str | None, before: ContextSet | None) -> No
     show(HELP)
 
 
-def _look_back(view: View, session: str, most: int = 6) -> None:
-    undone = view.turns.undone()
-    for message in view.transcript.messages[-most:]:
+def _look_back(loaded: Loaded, shown: Shown, most: int = 6) -> None:
+    undone, state = shown.turns.undone(), loaded.state
+    for message in shown.transcript.messages[-most:]:
         mark = "" if message.state == "complete" else f" ({message.state})"
         mark += " (undone)" if message.turn in undone else ""
         show(f"{message.role}{mark}> {message.text}")
-    if view.state.pending:
-        show(f"[{len(view.state.pending)} input(s) not answered yet; they go first]")
-    if view.state.cut_off is not None and view.state.cut_off.waits():
-        show(f"[the last turn was cut off; steno continue {session} takes it up, or just go on]")
+    if state.pending:
+        show(f"[{len(state.pending)} input(s) not answered yet; they go first]")
+    if state.cut_off is not None and state.cut_off.waits():
+        show(f"[the last turn was cut off; steno continue {loaded.id} takes it up, or just go on]")

@@ -199,9 +199,9 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     id = await service.views.resolve(options.id)
     match options.verb:
         case "show":
-            view = await service.views.whole(id)
-            model = "" if view.state.context is None else view.state.context.model
-            return output.transcript(id, view, wiring.context_max(model), options.json)
+            loaded, shown = await service.views.shown(id)
+            model = "" if loaded.state.context is None else loaded.state.context.model
+            return output.transcript(loaded, shown, wiring.context_max(model), options.json)
         case "export":
             from steno.cli import moving
 
@@ -271,7 +271,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         return LEFT
     if service.ephemeral:
         note(f"[{wording.EPHEMERAL}]")
-    if wiring.is_demo() and wiring.is_demo((await service.views.view(admitted.session)).context()):
+    if wiring.is_demo() and wiring.is_demo((await service.views.load(admitted.session)).context):
         note(DEMO)
     if options.detach:
         return detaching.detach(options, wiring, admitted)
@@ -290,12 +290,13 @@ async def _answer(
 
 async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
     wiring.check()
-    view = await service.views.view(id)
-    if options.verb == "continue" and view.owner is None:
-        if view.state.turn is not None:
-            return await _carry_on(options, wiring, service, id, view.state.turn.seq)
-        if view.state.pending and (view.state.cut_off is None or not view.state.cut_off.waits()):
-            return await _answer_pending(options, wiring, service, id, sorted(view.state.pending))
+    loaded = await service.views.load(id)
+    if options.verb == "continue" and loaded.owner is None:
+        state = loaded.state
+        if state.turn is not None:
+            return await _carry_on(options, wiring, service, id, state.turn.seq)
+        if state.pending and (state.cut_off is None or not state.cut_off.waits()):
+            return await _answer_pending(options, wiring, service, id, sorted(state.pending))
     again = (
         service.turns.due_continuation
         if options.verb == "continue"

@@ -49,7 +49,7 @@ async def _goal(options: argparse.Namespace, service: Service, id: str) -> None:
         show(f"session {id} has {'no goal any more' if changed else 'no goal'}")
     elif options.text is None:
         show(
-            (await service.views.view(id)).state.goal
+            (await service.views.state(id)).goal
             or f"session {id} has no goal; steno goal {id} TEXT sets one"
         )
     elif not options.text.strip():

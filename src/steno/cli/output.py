@@ -10,7 +10,7 @@ from steno.cli.screen import show
 from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
-from steno.service import Approval, Delivery, Summary, View
+from steno.service import Approval, Delivery, Loaded, Shown, Summary
 from steno.service.approvals import asked_about
 from steno.service.views import approvals_of
 from steno.store.protocol import Report
@@ -125,23 +125,23 @@ def _usage(usage: UsageTotal) -> dict[str, int | None]:
     }
 
 
-def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
+def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) -> int:
     """`context_max` is what the model takes; 0 if nobody said."""
-    seen, undone = view.transcript, view.turns.undone()
+    seen, undone = shown.transcript, shown.turns.undone()
     if as_json:
-        show(to_json(_transcript(id, view, context_max)))
+        show(to_json(_transcript(loaded, shown, context_max)))
         return 0
-    show(f"{id}  {seen.title}")
-    if view.delegated_by:
-        show(f"helper of session {view.delegated_by}")
-    if view.state.goal:
-        show(f"goal: {view.state.goal}")
-    own = "" if view.state.context is None else view.state.context.own_model
+    show(f"{loaded.id}  {seen.title}")
+    if shown.delegated_by:
+        show(f"helper of session {shown.delegated_by}")
+    if loaded.state.goal:
+        show(f"goal: {loaded.state.goal}")
+    own = "" if loaded.state.context is None else loaded.state.context.own_model
     for message in seen.messages:
         mark = "" if message.state == "complete" else f" ({message.state})"
         mark += " (hidden)" if message.hidden else ""
         mark += " (undone)" if message.turn in undone else ""
-        mark += f" ({model})" if (model := view.asked.get(message.seq, own)) != own else ""
+        mark += f" ({model})" if (model := shown.asked.get(message.seq, own)) != own else ""
         show(f"\n#{message.seq} {message.role}{mark}")
         for part in message.attachments:
             show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
@@ -157,44 +157,46 @@ def transcript(id: str, view: View, context_max: int, as_json: bool) -> int:
             )
     if seen.plan is not None:
         show("\n".join((f"\n{seen.plan.title()}", *(f"  {line}" for line in seen.plan.lines()))))
-    if view.waits():
+    if loaded.waits():
         show("\nthe last turn waits for approval")
-        for one in _approvals(id, view):
+        for one in _approvals(loaded, shown):
             decided = "" if one.decision is None else f" ({one.decision})"
             show(f"  #{one.seq} {asked_about(one)}{decided}")
-    if view.state.rules:
+    if loaded.state.rules:
         show("\nrules of this session")
-        for rule, verdict in view.state.rules.items():
+        for rule, verdict in loaded.state.rules.items():
             show(f"  {verdict:<5}  {rule}")
-    if view.state.ended is not None:
-        show(f"\nended ({view.state.ended.reason})")
-    if (told := _told(view)) or view.distillates:
+    if loaded.state.ended is not None:
+        show(f"\nended ({loaded.state.ended.reason})")
+    if (told := _told(loaded)) or shown.distillates:
         show(
-            f"\n{len(told)} memories told, {len(view.distillates)} distillates: steno memory "
-            f"--session {id}"
+            f"\n{len(told)} memories told, {len(shown.distillates)} distillates: steno memory "
+            f"--session {loaded.id}"
         )
-    if view.owner is not None:
-        show(f"\nrunning in {view.owner}")
-    show(f"\n{_spent(view, context_max)}")
+    if loaded.owner is not None:
+        show(f"\nrunning in {loaded.owner}")
+    show(f"\n{_spent(shown, context_max)}")
     return 0
 
 
-def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
-    undone = view.turns.undone()
+def _transcript(loaded: Loaded, shown: Shown, context_max: int) -> dict[str, Any]:
+    undone = shown.turns.undone()
     turns = [
         {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
-        for turn in view.transcript.turns
+        for turn in shown.transcript.turns
     ]
     return {
-        "id": id,
-        "title": view.transcript.title,
-        "ended": None if view.state.ended is None else view.state.ended.reason,
-        "visitors": list(view.state.attending.values()),
-        "delegated_by": view.delegated_by,
-        "goal": view.state.goal or None,
-        "plan": None if view.transcript.plan is None else plan_fields(view.transcript.plan),
-        "rules": [{"rule": rule, "verdict": verdict} for rule, verdict in view.state.rules.items()],
-        "memories": _told(view),
+        "id": loaded.id,
+        "title": shown.transcript.title,
+        "ended": None if loaded.state.ended is None else loaded.state.ended.reason,
+        "visitors": list(loaded.state.attending.values()),
+        "delegated_by": shown.delegated_by,
+        "goal": loaded.state.goal or None,
+        "plan": None if shown.transcript.plan is None else plan_fields(shown.transcript.plan),
+        "rules": [
+            {"rule": rule, "verdict": verdict} for rule, verdict in loaded.state.rules.items()
+        ],
+        "memories": _told(loaded),
         "distillates": [
             {
                 "seq": seq,
@@ -203,33 +205,35 @@ def _transcript(id: str, view: View, context_max: int) -> dict[str, Any]:
                 "title": made.title,
                 "summary": made.summary,
             }
-            for seq, made in view.distillates.items()
+            for seq, made in shown.distillates.items()
         ],
         "turns": turns,
         "messages": [
-            _message(message) | {"model": view.asked.get(message.seq)}
-            for message in view.transcript.messages
+            _message(message) | {"model": shown.asked.get(message.seq)}
+            for message in shown.transcript.messages
         ],
-        "approvals": [_approval(one) | {"decision": one.decision} for one in _approvals(id, view)],
-        "context": {"tokens": view.context_tokens(), "max": context_max or None},
-        "usage": _usage(view.usage),
+        "approvals": [
+            _approval(one) | {"decision": one.decision} for one in _approvals(loaded, shown)
+        ],
+        "context": {"tokens": shown.context_tokens(), "max": context_max or None},
+        "usage": _usage(shown.usage),
     }
 
 
-def _told(view: View) -> list[str]:
+def _told(loaded: Loaded) -> list[str]:
     """What the session was told of earlier ones."""
-    return [] if view.state.context is None else list(view.state.context.memories)
+    return [] if loaded.state.context is None else list(loaded.state.context.memories)
 
 
-def _spent(view: View, context_max: int) -> str:
+def _spent(shown: Shown, context_max: int) -> str:
     """The context and what was used so far, in a line."""
-    tokens = view.context_tokens()
+    tokens = shown.context_tokens()
     context = (
         "unknown"
         if tokens is None
         else f"about {tokens}{f' of {context_max}' if context_max else ''} tokens"
     )
-    usage = view.usage
+    usage = shown.usage
     known = [
         f"{n} {word}" for n, word in ((usage.input, "in"), (usage.output, "out")) if n is not None
     ]
@@ -241,8 +245,8 @@ def _spent(view: View, context_max: int) -> str:
     )
 
 
-def _approvals(id: str, view: View) -> list[Approval]:
-    return approvals_of(id, view.state, view.asked_ms)
+def _approvals(loaded: Loaded, shown: Shown) -> list[Approval]:
+    return approvals_of(loaded.id, loaded.state, shown.asked_ms)
 
 
 def approvals(waiting: list[Approval], as_json: bool) -> int:

@@ -81,7 +81,7 @@ async def memory(options: argparse.Namespace, service: Service) -> int:
 async def _of_session(options: argparse.Namespace, service: Service) -> int:
     id = await service.views.resolve(options.session)
     found = await service.memories.of(id)
-    context = (await service.views.view(id)).state.context
+    context = (await service.views.state(id)).context
     told = () if context is None else tuple(zip(context.recalled, context.memories, strict=False))
     if options.json:
         told_json = [

@@ -112,11 +112,11 @@ async def what_stays(service: Service, session: str, began: bool = False) -> str
     """What whoever left finds again, in words."""
     if service.ephemeral:
         return "the session was in memory only, and is gone"
-    view = await service.views.view(session)
+    loaded = await service.views.load(session)
     kept = f"everything is kept in session {session}"
-    if view.owner is not None and began:
+    if loaded.owner is not None and began:
         return f"{kept}: the turn goes on elsewhere, steno follow {session} shows it"
-    if view.waits():
+    if loaded.waits():
         return (
             f"{kept}: the turn waits for approval: steno approve or steno deny decides, then "
             f"steno continue {session}"

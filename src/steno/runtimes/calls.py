@@ -12,8 +12,8 @@ from steno.journal.drafts import Stream
 from steno.journal.facts import ApprovalAsked, ToolSettled, ToolStarted
 from steno.journal.parts import Failed, Outcome, Refused, Text
 from steno.journal.state import OpenCall
-from steno.runtimes.consulting import consult
-from steno.runtimes.held import HeldSession
+from steno.race import first_of
+from steno.session.lease import HeldSession
 from steno.tools.protocol import BadArguments, Prepared, Tool
 
 STOPPED = Refused("not run: the turn was stopped first")
@@ -113,7 +113,7 @@ class Calls:
             "arguments": call.call.arguments,
             "call": call.call.id,
         }
-        for plugin, reason in await consult(self._held, "before_tool", told):
+        for plugin, reason in await self._held.consult("before_tool", told):
             return Refused(f"not run: the plugin {plugin} denies it: {reason}")
         return None
 
@@ -143,27 +143,11 @@ class Calls:
                 return STOPPED
             if (settled := self._without_asking(open_call, kind)) is not None:
                 return settled
-            waits = [
-                asyncio.create_task(event.wait())
-                for event in (self._held.decided, self._held.stopped)
-            ]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            await first_of(self._held.decided.wait(), self._held.stopped)
 
     async def _prepared(self, call: OpenCall, tool: Tool) -> Prepared | None:
         """None if a stop was asked for first: a server that must be started can take long."""
-        preparing = asyncio.ensure_future(tool.prepare(call.call.arguments))
-        stop = asyncio.create_task(self._held.stopped.wait())
-        try:
-            await asyncio.wait({preparing, stop}, return_when=asyncio.FIRST_COMPLETED)
-            return await preparing if preparing.done() else None
-        finally:
-            for task in (preparing, stop):
-                task.cancel()
-            await asyncio.gather(preparing, stop, return_exceptions=True)
+        return await first_of(tool.prepare(call.call.arguments), self._held.stopped)
 
     async def _carry_out(self, call: OpenCall, tool: Tool, prepared: Prepared) -> None:
         try:

@@ -12,26 +12,26 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Text, text_of
-from steno.runtimes import opening
 from steno.runtimes.protocol import Runtime
-from steno.store.protocol import Admission, Store
+from steno.session.load import Sessions
+from steno.store.paging import read_all
+from steno.store.protocol import Admission
 from steno.tools.delegate import PLATFORM, Report, author
-
-PAGE = 1_000
 
 
 class ChildSessions:
     """`model` answers in them. The author of a child's first input names the parent: `session:ID`.
     The parent's rules hold for its children, so that nobody gets round them by delegating."""
 
-    def __init__(self, store: Store, runtime: Runtime, model: str) -> None:
-        self._store = store
+    def __init__(self, sessions: Sessions, runtime: Runtime, model: str) -> None:
+        self._sessions = sessions
+        self._store = sessions.store
         self._runtime = runtime
         self._model = model
 
     async def begin(self, parent: str, prompt: str) -> str:
         by = author(parent)
-        rules = (await opening.state(self._store, parent)).rules
+        rules = (await self._sessions.load(parent)).state.rules
         child = await self._store.create(SessionStarted(PLATFORM, self._model))
         if rules:
             await self._store.add(
@@ -47,19 +47,14 @@ class ChildSessions:
 
     async def _report(self, child: str) -> Report:
         ending: TurnEnded | None = None
-        text, after = "", 0
-        while page := await self._store.read(child, after, PAGE):
-            for record in page:
-                match record.fact:
-                    case TurnStarted():
-                        ending, text = None, ""
-                    case StepSealed(parts=parts):
-                        text = text_of(parts)
-                    case TurnEnded() as ended:
-                        ending = ended
-                    case _:
-                        pass
-            after = page[-1].seq
+        text = ""
+        async for record in read_all(self._store, child):
+            if isinstance(record.fact, TurnStarted):
+                ending, text = None, ""
+            elif isinstance(record.fact, StepSealed):
+                text = text_of(record.fact.parts)
+            elif isinstance(record.fact, TurnEnded):
+                ending = record.fact
         return Report(
             None if ending is None else ending.outcome, "" if ending is None else ending.cause, text
         )

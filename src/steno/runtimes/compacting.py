@@ -17,7 +17,7 @@ from steno.journal.facts import Compacted, HelperEnded, HelperStarted
 from steno.journal.history import Entry
 from steno.journal.parts import text_of
 from steno.models.protocol import Finished, Model, ModelError
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 
 KEPT = 4
 """One part in so many of the context stays as it is."""

@@ -1,32 +1,24 @@
-"""One runtime for all sessions: each is held first, and then driven by whoever its context
+"""One runtime for all sessions: each is held first, and then driven by the driver that its context
 names."""
 
 import asyncio
 from collections.abc import Callable
 
 from steno.journal.facts import ContextSet, TurnStarted
-from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.compacting import Compaction
-from steno.runtimes.holding import context_of, holding, open_turn, refuse_waiting
 from steno.runtimes.protocol import Driver, Enough
-from steno.store.protocol import Store
+from steno.session.lease import hold, open_turn, refuse_waiting
+from steno.session.load import Sessions, context_of
 
 
 class Dispatch:
-    """`driver_for` says who drives a session, given its context so far. `plugins` are told of its
-    turns."""
+    """`driver_for` says what drives a session, given its context so far."""
 
     def __init__(
-        self,
-        store: Store,
-        driver_for: Callable[[ContextSet | None], Driver],
-        lease_ms: int,
-        plugins: Plugins | None = None,
+        self, sessions: Sessions, driver_for: Callable[[ContextSet | None], Driver]
     ) -> None:
-        self._store = store
+        self._sessions = sessions
         self._driver_for = driver_for
-        self._lease_ms = lease_ms
-        self._plugins = plugins or NoPlugins()
 
     async def run(
         self,
@@ -35,18 +27,15 @@ class Dispatch:
         leaving: asyncio.Event,
         opening: TurnStarted | None = None,
     ) -> None:
-        async with holding(self._store, session, self._lease_ms, leaving) as held:
-            held.plugins = self._plugins
+        async with hold(self._sessions, session, leaving) as held:
             driver = self._driver_for(context_of(held.state))
             if opening is not None:
                 await open_turn(held, opening)
             await driver.drive(held, enough)
 
     async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
-        async with holding(self._store, session, self._lease_ms, leaving) as held:
-            held.plugins = self._plugins
+        async with hold(self._sessions, session, leaving) as held:
             refuse_waiting(held)
             came = await self._driver_for(context_of(held.state)).compact_held(held)
-            while not await held.release():
-                pass
+            await held.close()
             return came

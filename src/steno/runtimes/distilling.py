@@ -18,11 +18,10 @@ from steno.engine.distillation import Source, Unusable
 from steno.journal.facts import ContextSet, Distilled, HelperEnded, HelperStarted
 from steno.journal.parts import Seq, text_of
 from steno.models.protocol import Finished, Model, ModelError
-from steno.runtimes import opening
-from steno.runtimes.held import HeldSession
-from steno.runtimes.holding import context_of, holding
+from steno.session.lease import HeldSession, hold
+from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed
-from steno.store.protocol import Store
+from steno.store.paging import read_all
 
 CALLS_MAX = 2
 """An answer that cannot be used is asked for once more."""
@@ -56,27 +55,24 @@ class _Failed(Exception):
 
 
 class Distilling:
-    def __init__(
-        self, store: Store, by: Callable[[ContextSet | None], Distiller], lease_ms: int
-    ) -> None:
-        self._store = store
+    def __init__(self, sessions: Sessions, by: Callable[[ContextSet | None], Distiller]) -> None:
+        self._sessions = sessions
+        self._store = sessions.store
         self._by = by
-        self._lease_ms = lease_ms
 
     async def distil(
         self, session: str, leaving: asyncio.Event, if_due: bool = False
     ) -> Distillation:
         """Distil what was said since the last distillate. With `if_due`, only if that is enough.
         Raises `SessionBusy` if somebody has the session, another one who distils it included."""
-        async with holding(self._store, session, self._lease_ms, leaving, insist=False) as held:
+        async with hold(self._sessions, session, leaving, insist=False) as held:
             try:
                 came = await self._distil(held, if_due)
             except _GivesWay:
                 came = Distillation("stopped", "somebody wants to go on with the session")
             except (_Failed, NotAllowed) as error:
                 came = Distillation("failed", str(error))
-            while not await held.release():
-                pass
+            await held.close()
             return came
 
     async def _distil(self, held: HeldSession, if_due: bool) -> Distillation:
@@ -102,7 +98,7 @@ class Distilling:
 
     async def _source(self, held: HeldSession, after: Seq, by: Distiller) -> Source | None:
         head, held.redacted = held.state.head, False
-        everything = opening.everything(self._store, held.id, after, head)
+        everything = read_all(self._store, held.id, after, head)
         records = [distillation.brief(record) async for record in everything]
         context = by.context_max or CONTEXT_UNSAID
         chars_max = min(context * tokens.CHARS_PER_TOKEN // 2, CHARS_MAX)

@@ -34,12 +34,11 @@ from steno.journal.parts import Content, File, Hash, Image, Reasoning, Seq, Text
 from steno.models.protocol import Model, ModelError
 from steno.runtimes.calls import Calls
 from steno.runtimes.compacting import Compaction, compact, room
-from steno.runtimes.consulting import consult
-from steno.runtimes.held import HeldSession
-from steno.runtimes.holding import begin, context_of, let_go
 from steno.runtimes.offering import Excerpts, SessionTools, with_session_tools
 from steno.runtimes.protocol import Enough, WithMemories
 from steno.runtimes.streaming import Kind, Streamed, stream_to
+from steno.session.lease import HeldSession, begin, let_go
+from steno.session.load import context_of
 from steno.store.errors import NotAllowed, NotPending
 from steno.store.protocol import Store
 from steno.tools.protocol import Tool
@@ -138,9 +137,8 @@ class Native:
         """One request and its answer: record, send, store each piece, seal."""
         if ask.attempt > 1 and not await _pause(held, agent.backoff_s, ask):
             return
-        notes = await consult(
-            held, "before_request", {"model": agent.model.spec, "attempt": ask.attempt}
-        )
+        asked = {"model": agent.model.spec, "attempt": ask.attempt}
+        notes = await held.consult("before_request", asked)
         await held.catch_up()
         context = replace(agent.context, goal=held.state.goal)
         if held.history.context != context:

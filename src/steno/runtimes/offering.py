@@ -1,7 +1,6 @@
 """What a model is offered: tools that know their session or must be asked for, and excerpts of long
 output."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ from steno.engine.request import Request
 from steno.journal.facts import ContextSet
 from steno.journal.history import Settled
 from steno.journal.parts import Hash, Outcome
-from steno.runtimes.held import HeldSession
+from steno.race import first_of
+from steno.session.lease import HeldSession
 from steno.store.protocol import Store
 from steno.tools.output import excerpt, excerpted, outputs_of, to_text
 from steno.tools.protocol import Tool
@@ -39,17 +39,7 @@ async def with_session_tools(held: HeldSession, agent: "Agent") -> "Agent":
 
 async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[str, Tool] | None:
     """None if we were told to leave first."""
-    asking = asyncio.ensure_future(session_tools(held.id, held.state.context))
-    leaving = asyncio.create_task(held.stopped.wait())
-    try:
-        await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if held.letting_go() and not asking.done():
-            return None
-        return await asking
-    finally:
-        for task in (asking, leaving):
-            task.cancel()
-        await asyncio.gather(asking, leaving, return_exceptions=True)
+    return await first_of(session_tools(held.id, held.state.context), held.going)
 
 
 class Excerpts:

@@ -14,7 +14,7 @@ from typing import Protocol
 from steno.journal.facts import ContextSet, TurnStarted
 from steno.journal.state import State
 from steno.runtimes.compacting import Compaction
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 
 Enough = Callable[[State], bool]
 WithMemories = Callable[[HeldSession, ContextSet], Awaitable[ContextSet]]

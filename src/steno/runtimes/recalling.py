@@ -8,7 +8,7 @@ from steno.journal.facts import ContextSet, Distilled, Item, ItemAt
 from steno.journal.listing import ListingRow
 from steno.journal.memory import taken_back
 from steno.journal.parts import GONE
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Store
 

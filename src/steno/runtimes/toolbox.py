@@ -9,7 +9,7 @@ from steno.journal.facts import ContextSet, SessionStarted
 from steno.journal.parts import Hash
 from steno.runtimes.children import ChildSessions
 from steno.runtimes.protocol import Runtime
-from steno.store.protocol import Store
+from steno.session.load import Sessions
 from steno.tools.builtin import builtin
 from steno.tools.delegate import PLATFORM, Delegate
 from steno.tools.output import KeepingTool, ReadOutput
@@ -37,12 +37,13 @@ class Toolbox:
 
     def __init__(
         self,
-        store: Store,
+        sessions: Sessions,
         workspace: Callable[[], Workspace],
         children: Runtime,
         settings: ToolboxSettings,
     ) -> None:
-        self._store = store
+        self._sessions = sessions
+        self._store = sessions.store
         self._workspace = workspace
         self._children = children
         self._settings = settings
@@ -63,7 +64,7 @@ class Toolbox:
             own.append(SearchSessions(self._store, session))
         if self._settings.delegate and not await self._is_child(session):
             children = ChildSessions(
-                self._store, self._children, "" if before is None else before.own_model
+                self._sessions, self._children, "" if before is None else before.own_model
             )
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs

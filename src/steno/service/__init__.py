@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Literal
 
 from steno.journal.facts import DeliveryOwed, InputAdmitted, InputWithdrawn, SessionStarted
 from steno.journal.parts import Seq, Text
-from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
 from steno.service.attachments import Attachment, check_together
@@ -30,13 +29,13 @@ from steno.service.deliveries import Deliveries, Delivery
 from steno.service.editing import Edits
 from steno.service.memory import Memories
 from steno.service.misuse import Misused
-from steno.service.pages import Page
-from steno.service.soundness import Soundness
 from steno.service.turns import Running
-from steno.service.views import Approval, Summary, Tail, View, Views
+from steno.service.views import Approval, Shown, Summary, Views
 from steno.service.visits import Visits
+from steno.session.load import Loaded, Sessions
+from steno.session.page import Page, Tail
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Admission, Admitted, Report, Store
+from steno.store.protocol import Admission, Admitted, Report
 
 if TYPE_CHECKING:
     from steno.service.transfers import Transfers
@@ -45,12 +44,13 @@ __all__ = [
     "Approval",
     "Attachment",
     "Delivery",
+    "Loaded",
     "Misused",
     "Page",
     "Service",
+    "Shown",
     "Summary",
     "Tail",
-    "View",
 ]
 
 
@@ -61,22 +61,15 @@ class Service:
     ephemeral = False
     memories: Memories
 
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        platform: str,
-        lease_ms: int,
-        plugins: Plugins | None = None,
-    ) -> None:
-        self.views = Views(store)
-        self.visits = Visits(store, self.views, plugins or NoPlugins(), platform)
-        self.deliveries = Deliveries(store, self.views)
-        self.turns = Running(store, runtime, self.views)
-        self.approvals = Approvals(store, self.views)
-        self.edits = Edits(store, runtime, self.views, platform, lease_ms)
-        self._store = store
-        self._soundness = Soundness(store)
+    def __init__(self, sessions: Sessions, runtime: Runtime, platform: str) -> None:
+        self.views = Views(sessions)
+        self.visits = Visits(sessions.store, sessions.plugins, platform)
+        self.deliveries = Deliveries(sessions)
+        self.turns = Running(sessions, runtime)
+        self.approvals = Approvals(sessions.store, self.views)
+        self.edits = Edits(sessions, runtime, platform)
+        self._sessions = sessions
+        self._store = sessions.store
         self._platform = platform
 
     @property
@@ -110,7 +103,9 @@ class Service:
         if key == "":
             raise Misused("the id of an input is empty; nothing was stored")
         check_together(attachments)
-        await self._soundness.check(session, name)
+        known = await self._store.find(name) if session is None and name is not None else session
+        if known is not None:
+            await self._sessions.check(known)
         parts = (*(one.part for one in attachments), Text(text))
         said = InputAdmitted(parts, self._platform, key, mode=mode)
         create = None if session is not None else SessionStarted(self._platform, model, name)

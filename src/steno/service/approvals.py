@@ -70,7 +70,7 @@ class Approvals:
 
     async def rules(self, session: str) -> dict[str, Verdict]:
         """The rules of a session, in the order in which they were set."""
-        return (await self._views.view(session)).state.rules
+        return (await self._views.state(session)).rules
 
     async def set_rules(self, session: str, rules: Mapping[str, Verdict | None]) -> None:
         """Set rules for one session, or take them back (None), all in one commit. A call that waits

@@ -1,5 +1,5 @@
-"""What may repeat a text that is taken out of the store: whoever has it removed is told where else
-to look. Pure."""
+"""What may repeat a text that is taken out of the store: the person who has it removed is told
+where else to look. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,25 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from steno.engine.approval import rule_for
-from steno.journal.parts import Seq
-from steno.service.views import View
+from steno.journal.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    Compacted,
+    ContextSet,
+    Distilled,
+    GoalSet,
+    HelperEnded,
+    Record,
+    RuleSet,
+    SessionRenamed,
+    SessionStarted,
+    StepLost,
+    ThreadBound,
+    TurnEnded,
+)
+from steno.journal.parts import GONE, Seq
+from steno.journal.state import State
+from steno.journal.transcript import Message, Transcript
 
 _WORD = re.compile(r"[\w.+/@:=-]{6,}")
 """What is shorter is in half of all texts."""
@@ -31,54 +48,104 @@ class Redaction(Struct, frozen=True):
     threads: tuple[tuple[str, str], ...] = ()
 
 
-def copies_of(view: View, seq: Seq, other: View) -> Iterator[Seq]:
-    """Where a session that has the fact at `seq` may repeat its text, given a view of the session
-    it was found in."""
-    text, rules = _removed(view, seq)
-    words = set(_WORD.findall(text))
-    yield from (at for at, upto in other.summaries.items() if upto >= seq and at != seq)
-    yield from (at for at, said in other.said_of.items() if said in rules and at != seq)
-    yield from (
-        at
-        for at, said in other.beside.items()
-        if at != seq and not words.isdisjoint(_WORD.findall(said))
-    )
+class Thread(Struct):
+    """A thread that an external runtime keeps of the session: it was told nothing more from the
+    fact `until` on."""
+
+    runtime: str
+    id: str
+    until: Seq | None = None
 
 
-def helpers_of(view: View, seq: Seq) -> tuple[str, ...]:
-    """The sessions that a message was delegated to, or is the outcome of."""
-    message = view.message(seq)
-    if message is None:
-        return ()
-    calls = {call.id for call in message.tool_calls} | {message.tool_call_id}
-    of_turn = (
-        one
-        for one in view.transcript.messages
-        if one.turn == message.turn and one.tool_call_id in calls
-    )
-    found = (_HELPER.match(one.text) for one in of_turn if one.role == "tool")
-    return tuple(match[1] for match in found if match)
+class Texts:
+    """Text of a session that is no message: `summaries` stand for everything up to a seq, `said_of`
+    are the rules and goals that facts hold, `beside` the titles, reasons and details. `threads` are
+    all that it ever had. `shared` is the last fact that a fork has from its parent."""
 
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.summaries: dict[Seq, Seq] = {}
+        self.distillates: set[Seq] = set()
+        self.said_of: dict[Seq, str] = {}
+        self.beside: dict[Seq, str] = {}
+        self.threads: list[Thread] = []
+        self.shared: Seq = 0
+        self._state = State()
 
-def threads_with(seq: Seq, view: View) -> Iterator[tuple[str, str]]:
-    """The threads, each with its runtime, that may have been told what stands at `seq`. A fork has
-    its parent's."""
-    yield from (
-        (one.runtime, one.id) for one in view.threads if one.until is None or one.until > seq
-    )
+    def apply(self, record: Record) -> None:
+        seq, fact = record.seq, record.fact
+        self._state.apply(record)
+        for thread in self.threads:
+            if thread.until is None and not self._state.knows_all(thread.runtime, thread.id):
+                thread.until = seq
+        match fact:
+            case SessionStarted(forked_from=forked):
+                self.shared = 0 if forked is None else forked.seq
+            case ThreadBound(runtime=runtime, thread=id):
+                self.threads.append(Thread(runtime, id))
+            case ContextSet(goal=goal) if goal:
+                self.said_of[seq] = goal
+            case StepLost(step=at, detail=text):
+                self.beside[at] = text
+            case TurnEnded(detail=text) | HelperEnded(detail=text) | SessionRenamed(title=text):
+                self.beside[seq] = text
+            case ApprovalAsked(reason=text) | ApprovalDecided(reason=text):
+                self.beside[seq] = text
+            case Compacted(upto=upto, summary=text) if text != GONE:
+                self.summaries[seq] = upto
+            case Distilled():
+                self.distillates.add(seq)
+            case RuleSet(rule=text) | GoalSet(goal=text):
+                self.said_of[seq] = text
+            case _:
+                pass
 
+    def message(self, seq: Seq) -> Message | None:
+        return next((message for message in self.transcript.messages if message.seq == seq), None)
 
-def _removed(view: View, seq: Seq) -> tuple[str, set[str]]:
-    """The text that goes, and the rules that were made of it."""
-    message = view.message(seq)
-    calls = () if message is None else message.tool_calls
-    said = view.said_of.get(seq, "")
-    texts = [
-        "" if message is None else message.text,
-        said,
-        view.beside.get(seq, ""),
-        *(call.arguments for call in calls),
-    ]
-    return "\n".join(texts), {rule_for(call.name, call.arguments) for call in calls} | (
-        {said} if said else set()
-    )
+    def copies_in(self, seq: Seq, other: "Texts") -> Iterator[Seq]:
+        """Where a session that has the fact at `seq`, too, may repeat its text."""
+        text, rules = self._removed(seq)
+        words = set(_WORD.findall(text))
+        yield from (at for at, upto in other.summaries.items() if upto >= seq and at != seq)
+        yield from (at for at, said in other.said_of.items() if said in rules and at != seq)
+        yield from (
+            at
+            for at, said in other.beside.items()
+            if at != seq and not words.isdisjoint(_WORD.findall(said))
+        )
+
+    def helpers_of(self, seq: Seq) -> tuple[str, ...]:
+        """The sessions that a message was delegated to, or is the outcome of."""
+        message = self.message(seq)
+        if message is None:
+            return ()
+        calls = {call.id for call in message.tool_calls} | {message.tool_call_id}
+        of_turn = (
+            one
+            for one in self.transcript.messages
+            if one.turn == message.turn and one.tool_call_id in calls
+        )
+        found = (_HELPER.match(one.text) for one in of_turn if one.role == "tool")
+        return tuple(match[1] for match in found if match)
+
+    def threads_with(self, seq: Seq) -> Iterator[tuple[str, str]]:
+        """The threads, each with its runtime, that may have been told what stands at `seq`. A fork
+        has its parent's."""
+        yield from (
+            (one.runtime, one.id) for one in self.threads if one.until is None or one.until > seq
+        )
+
+    def _removed(self, seq: Seq) -> tuple[str, set[str]]:
+        """The text that goes, and the rules that were made of it."""
+        message = self.message(seq)
+        calls = () if message is None else message.tool_calls
+        said = self.said_of.get(seq, "")
+        texts = [
+            "" if message is None else message.text,
+            said,
+            self.beside.get(seq, ""),
+            *(call.arguments for call in calls),
+        ]
+        rules = {rule_for(call.name, call.arguments) for call in calls}
+        return "\n".join(texts), rules | ({said} if said else set())

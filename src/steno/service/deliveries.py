@@ -27,9 +27,11 @@ from steno.journal.facts import (
     Record,
 )
 from steno.journal.parts import Seq
-from steno.service.views import View, Views
+from steno.journal.transcript import Transcript
+from steno.journal.turns import Turns
+from steno.session.load import Sessions, tail
 from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
-from steno.store.protocol import Glance, Listed, Store
+from steno.store.protocol import Glance, Listed
 
 if TYPE_CHECKING:
     from steno.gateway.outbox import Debt, Outbox
@@ -70,13 +72,13 @@ class Deliveries:
     """`outbox` is made, and what it sends with is loaded by `load`, when there is something to
     deliver and not before. `outgoing`: there are channels here."""
 
-    def __init__(self, store: Store, views: Views) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self.outbox: Callable[[], Outbox] | None = None
         self.load: Callable[[], None] = lambda: None
         self.outgoing = False
         self._loading: asyncio.Task[None] | None = None
-        self._store = store
-        self._views = views
+        self._sessions = sessions
+        self._store = sessions.store
         self._at_once = asyncio.Semaphore(SENDING_MAX)
         self._busy: set[asyncio.Task[float | None]] = set()
 
@@ -196,17 +198,18 @@ class Deliveries:
         person."""
         if not one.taken or glance.owner is not None:
             return 0
-        turn = (await self._views.tail(session, glance.head)).turn
+        turn = (await tail(self._store, session, glance.head)).turn
         return 0 if turn is None or waits_for_approval(turn) else turn.seq
 
     async def body(self, debt: "Debt", key: str) -> bytes | None:
         """What a place is told of a turn: the same however often, unless something is redacted
         meanwhile."""
-        view = await self._views.view(debt.session)
-        turn = next((turn for turn in view.transcript.turns if turn.seq == debt.turn), None)
+        transcript, turns = Transcript(), Turns()
+        await self._sessions.whole(debt.session, transcript, turns)
+        turn = next((turn for turn in transcript.turns if turn.seq == debt.turn), None)
         if turn is None or turn.outcome is None:
             return None
-        text = answer(view, turn.seq, debt.one.taken)
+        text = answer(transcript, turns, turn.seq, debt.one.taken)
         told: dict[str, object] = {
             "session": debt.session,
             "turn": turn.seq,
@@ -263,16 +266,14 @@ class Deliveries:
                 return _delivery(session, owed, "withdrawn", record.at_ms)
 
 
-def answer(view: View, turn: Seq, taken: Seq) -> str:
+def answer(transcript: Transcript, turns: Turns, turn: Seq, taken: Seq) -> str:
     """What was said to an input: in the turn that took it, from there on, and in those that went on
     with it, to `turn`. As `run` prints it: the texts one after the other, with nothing between."""
     chain = {turn}
-    while turn > taken and isinstance(origin := view.turns.origins.get(turn), Continues):
+    while turn > taken and isinstance(origin := turns.origins.get(turn), Continues):
         turn = origin.turn
         chain.add(turn)
-    said = (
-        one for one in view.transcript.messages if one.role == "assistant" and one.turn in chain
-    )
+    said = (one for one in transcript.messages if one.role == "assistant" and one.turn in chain)
     return "".join(one.text for one in said if one.seq >= taken)
 
 

@@ -10,33 +10,31 @@ from steno.journal.facts import (
     ContextSet,
     GoalSet,
     MessageHidden,
+    Record,
     RewindWithdrawn,
     Rewound,
     SessionRenamed,
     SessionStarted,
+    TurnEnded,
 )
 from steno.journal.parts import Seq
-from steno.journal.transcript import Message
+from steno.journal.transcript import Message, Transcript
+from steno.journal.turns import Turns
 from steno.runtimes.compacting import Compaction
-from steno.runtimes.held import HeldSession
-from steno.runtimes.holding import context_of, refuse_waiting
 from steno.runtimes.protocol import Runtime
-from steno.service.copies import Copy, Redaction, copies_of, helpers_of, threads_with
+from steno.service.copies import Copy, Redaction, Texts
 from steno.service.misuse import Misused
-from steno.service.views import View, Views
+from steno.session.lease import HeldSession, hold, refuse_waiting
+from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
-from steno.store.protocol import Store
 
 
 class Edits:
-    def __init__(
-        self, store: Store, runtime: Runtime, views: Views, platform: str, lease_ms: int
-    ) -> None:
-        self._store = store
+    def __init__(self, sessions: Sessions, runtime: Runtime, platform: str) -> None:
+        self._sessions = sessions
+        self._store = sessions.store
         self._runtime = runtime
-        self._views = views
         self._platform = platform
-        self._lease_ms = lease_ms
 
     async def rename(self, session: str, title: str) -> None:
         if not title.strip():
@@ -45,7 +43,7 @@ class Edits:
 
     async def set_goal(self, session: str, goal: str) -> bool:
         """Say what a session is for; "" takes it away. False if it was so before."""
-        if (await self._views.view(session)).state.goal == goal.strip():
+        if (await self._sessions.load(session)).state.goal == goal.strip():
             return False
         await self._store.add(session, [GoalSet(goal.strip())])
         return True
@@ -53,34 +51,37 @@ class Edits:
     async def undo(self, session: str) -> tuple[Seq, Seq]:
         """Take the last turn that is not undone out of the model's view; that turn, and the fact
         that says so."""
-        held = await HeldSession.open(self._store, session, self._lease_ms)
-        try:
-            turn = (await self._views.view(session)).turns.last_standing()
+        async with hold(self._sessions, session, to_run=False) as held:
+            turns = Turns()
+            await self._sessions.whole(session, turns)
+            turn = turns.last_standing()
             if turn is None:
                 raise NotAllowed(f"session {session!r} has no turn to undo; nothing was changed")
             return turn, await _last(held, Rewound(turn))
-        finally:
-            await held.leave()
 
     async def rewind(self, session: str, to: Seq) -> Seq:
         """Take what follows a message, or a turn and all after it, out of the model's view; the
         fact that says so."""
-        held = await HeldSession.open(self._store, session, self._lease_ms)
-        try:
-            view = await self._views.view(session)
-            if to not in view.turns.origins:
-                message = _message(view, session, to)
+        async with hold(self._sessions, session, to_run=False) as held:
+            turns, transcript = Turns(), Transcript()
+            await self._sessions.whole(session, turns, transcript)
+            if to not in turns.origins:
+                message = _message(transcript, session, to)
                 if message.state == "pending":
                     raise NotAllowed(
                         f"message {to} of session {session!r} still waits; nothing was changed"
                     )
             return await _last(held, Rewound(to))
-        finally:
-            await held.leave()
+
+    async def rewinds(self, session: str) -> tuple[Seq, ...]:
+        """The undos and rewinds that can be taken back, the oldest first."""
+        turns = Turns()
+        await self._sessions.whole(session, turns)
+        return tuple(turns.rewinds)
 
     async def redo(self, session: str, rewind: Seq) -> None:
         """Take an undo or a rewind back."""
-        standing = (await self._views.view(session)).turns.rewinds
+        standing = await self.rewinds(session)
         if rewind not in standing:
             valid = ", ".join(map(str, standing))
             there = (
@@ -89,31 +90,30 @@ class Edits:
             raise NotAllowed(
                 f"session {session!r} has no undo {rewind}: {there}; nothing was changed"
             )
-        held = await HeldSession.open(self._store, session, self._lease_ms)
-        try:
+        async with hold(self._sessions, session, to_run=False) as held:
             await _last(held, RewindWithdrawn(rewind))
-        finally:
-            await held.leave()
 
     async def hide(self, session: str, seq: Seq, hidden: bool) -> bool:
         """Take one message out of the model's view, or put it back. False if it was so before."""
-        if _message(await self._views.view(session), session, seq).hidden == hidden:
+        transcript = Transcript()
+        await self._sessions.whole(session, transcript)
+        if _message(transcript, session, seq).hidden == hidden:
             return False
         await self._store.add(session, [MessageHidden(seq, hidden)])
         return True
 
     async def redactable(self, session: str, seq: Seq) -> str:
         """What would be taken away, in a few words."""
-        view = await self._views.view(session)
-        if seq in view.summaries:
+        texts = await self._texts(session)
+        if seq in texts.summaries:
             return f"the summary at {seq}"
-        if seq in view.distillates:
+        if seq in texts.distillates:
             return f"the distillate at {seq}"
-        if seq in view.said_of:
+        if seq in texts.said_of:
             return f"the text of what was set at {seq}"
-        if view.message(seq) is None and view.beside.get(seq):
+        if texts.message(seq) is None and texts.beside.get(seq):
             return f"the text beside the messages at {seq}"
-        message = _message(view, session, seq)
+        message = _message(texts.transcript, session, seq)
         if message.state == "streaming":
             raise NotAllowed(
                 f"message {seq} of session {session!r} is being written; stop the turn first"
@@ -123,25 +123,29 @@ class Edits:
     async def redact(self, session: str, seq: Seq) -> Redaction:
         """Take the text of one message, or of a summary, out of the store for good."""
         await self._settle(session)
-        view = await self._views.view(session)
+        texts = await self._texts(session)
         copies: list[Copy] = []
         threads: list[tuple[str, str]] = []
         holder, *forks = await self._store.sharing(session, seq)
         for one in (holder, *forks):
-            theirs = await self._views.view(one)
-            own = 0 if one == holder else _begins(theirs)
-            copies += [Copy(one, at) for at in copies_of(view, seq, theirs) if at > own]
-            threads += threads_with(seq, theirs)
+            theirs = texts if one == session else await self._texts(one)
+            shared = 0 if one == holder else theirs.shared
+            copies += [Copy(one, at) for at in texts.copies_in(seq, theirs) if at > shared]
+            threads += theirs.threads_with(seq)
         at = await self._store.redact(session, seq)
-        return Redaction(at, tuple(copies), helpers_of(view, seq), tuple(dict.fromkeys(threads)))
+        for one in (holder, *forks):
+            self._sessions.forget(one)
+        helpers = texts.helpers_of(seq)
+        return Redaction(at, tuple(copies), helpers, tuple(dict.fromkeys(threads)))
 
     async def fork(self, session: str, at: Seq) -> str:
         """A session of its own with everything up to the end of a message or of a turn; its id."""
         await self._settle(session)
-        view = await self._views.view(session)
-        end = _end(view, session, at)
-        answered = [model for seq, model in view.models.items() if seq <= end]
-        begun_with = "" if view.state.started is None else view.state.started.model
+        points = _ForkPoints()
+        loaded = await self._sessions.whole(session, points.transcript, points.turns, points)
+        end = points.end(session, at)
+        answered = [model for seq, model in points.models.items() if seq <= end]
+        begun_with = "" if loaded.state.started is None else loaded.state.started.model
         started = SessionStarted(self._platform, answered[-1] if answered else begun_with)
         return await self._store.fork(session, end, started)
 
@@ -151,46 +155,36 @@ class Edits:
     async def choose_model(self, session: str, model: str) -> None:
         """Have another model answer from the next request on. That is a fact, so it holds in every
         process."""
-        held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
-        try:
+        async with hold(self._sessions, session) as held:
             refuse_waiting(held)
             before = context_of(held.state)
             await held.record(
                 ContextSet(model) if before is None else replace(before, model=model, instead_of="")
             )
-            while not await held.release():
-                pass
-        finally:
-            await held.leave()
+            await held.close()
+
+    async def _texts(self, session: str) -> Texts:
+        texts = Texts()
+        await self._sessions.whole(session, texts.transcript, texts)
+        return texts
 
     async def _settle(self, session: str) -> None:
         """Store what closes a turn that a dead process left open, so that its facts can be
         addressed. A session that runs has nothing to be closed."""
         with contextlib.suppress(SessionBusy):
-            held = await HeldSession.open(self._store, session, self._lease_ms, to_run=True)
-            try:
-                while not await held.release():
-                    pass
-            finally:
-                await held.leave()
+            async with hold(self._sessions, session) as held:
+                await held.close()
 
 
 async def _last(held: HeldSession, fact: Rewound | RewindWithdrawn) -> Seq:
     """Record a fact and let go; where it stands."""
     seq = await held.record(fact)
-    while not await held.release():
-        pass
+    await held.close()
     return seq
 
 
-def _begins(view: View) -> Seq:
-    """The last fact that a fork shares with its parent."""
-    forked = None if view.state.started is None else view.state.started.forked_from
-    return 0 if forked is None else forked.seq
-
-
-def _message(view: View, session: str, seq: Seq) -> Message:
-    message = view.message(seq)
+def _message(transcript: Transcript, session: str, seq: Seq) -> Message:
+    message = next((one for one in transcript.messages if one.seq == seq), None)
     if message is None:
         raise Misused(
             f"session {session!r} has no message {seq}; steno show {session} has the numbers; "
@@ -199,23 +193,39 @@ def _message(view: View, session: str, seq: Seq) -> Message:
     return message
 
 
-def _end(view: View, session: str, at: Seq) -> Seq:
-    """The last fact of a message, or of the turn that it is the last of."""
-    turn, end = at, 0
-    if at not in view.turns.origins:
-        message = _message(view, session, at)
-        if message.turn is None or message.state in ("pending", "streaming"):
+class _ForkPoints:
+    """Where a session can be forked. `ends` are where turns ended, `models` were chosen from a seq
+    on; transcript and turns are folded beside it."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.turns = Turns()
+        self.ends: dict[Seq, Seq] = {}
+        self.models: dict[Seq, str] = {}
+
+    def apply(self, record: Record) -> None:
+        if isinstance(record.fact, TurnEnded):
+            self.ends[record.fact.turn] = record.seq
+        elif isinstance(record.fact, ContextSet):
+            self.models[record.seq] = record.fact.own_model
+
+    def end(self, session: str, at: Seq) -> Seq:
+        """The last fact of a message, or of the turn that it is the last of."""
+        turn, end = at, 0
+        if at not in self.turns.origins:
+            message = _message(self.transcript, session, at)
+            if message.turn is None or message.state in ("pending", "streaming"):
+                raise NotAllowed(
+                    f"message {at} of session {session!r} is not finished; fork at an earlier one"
+                )
+            turn = message.turn
+            end = max(message.end, self.turns.taken_at(at) or 0)
+            if any(other.end > end for other in self.transcript.messages if other.turn == turn):
+                return end
+        if turn not in self.ends:
+            if end:
+                return end
             raise NotAllowed(
-                f"message {at} of session {session!r} is not finished; fork at an earlier one"
+                f"turn {turn} of session {session!r} is not over; fork at one of its messages"
             )
-        turn = message.turn
-        end = max(message.end, view.turns.taken_at(at) or 0)
-        if any(other.end > end for other in view.transcript.messages if other.turn == turn):
-            return end
-    if turn not in view.ends:
-        if end:
-            return end
-        raise NotAllowed(
-            f"turn {turn} of session {session!r} is not over; fork at one of its messages"
-        )
-    return view.ends[turn]
+        return self.ends[turn]

@@ -35,8 +35,8 @@ class Transfers:
 
     async def markdown(self, session: str) -> AsyncIterator[bytes]:
         """The bytes of a file for people."""
-        view = await self._views.whole(session)
-        for piece in to_markdown(session, view.transcript, view.turns.undone()):
+        _, shown = await self._views.shown(session)
+        for piece in to_markdown(session, shown.transcript, shown.turns.undone()):
             yield piece.encode("utf-8", "backslashreplace")
 
     async def bring(self, file: BinaryIO, trust: bool) -> Brought:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from steno.journal.facts import (
     Continues,
+    InputAdmitted,
     InputWithdrawn,
     InterruptAsked,
     Record,
@@ -18,12 +19,14 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Seq
-from steno.journal.state import KILLED_MAX
+from steno.journal.state import KILLED_MAX, State
+from steno.journal.turns import Turns
 from steno.runtimes.protocol import Runtime
 from steno.service.misuse import Misused
-from steno.service.views import Tail, View, Views
-from steno.store.errors import LeaseLost, NotAllowed, SessionBusy, StoreError
-from steno.store.protocol import Admitted, Cursor, Event, Store
+from steno.session.load import Sessions, now, tail
+from steno.session.page import Tail
+from steno.store.errors import JournalCorrupt, LeaseLost, NotAllowed, SessionBusy, StoreError
+from steno.store.protocol import Admitted, Cursor, Event
 
 LOOK_AGAIN_S = 0.2
 INBOX_MAX = 1_000
@@ -49,10 +52,10 @@ class _Wanted(Struct, frozen=True):
 
 
 class Running:
-    def __init__(self, store: Store, runtime: Runtime, views: Views) -> None:
-        self._store = store
+    def __init__(self, sessions: Sessions, runtime: Runtime) -> None:
+        self._sessions = sessions
+        self._store = sessions.store
         self._runtime = runtime
-        self._views = views
 
     async def answer(self, admitted: Admitted, leaving: asyncio.Event) -> AsyncIterator[Event]:
         """Everything of the turn that takes an input, as it is stored, wherever it runs; here if
@@ -74,14 +77,15 @@ class Running:
 
     async def is_answered(self, admitted: Admitted) -> bool:
         """Whether a turn took an input, and none is open."""
-        view = await self._views.view(admitted.session)
-        return view.state.turn is None and bool(view.turns.answer_to(admitted.seq))
+        turns = Turns()
+        loaded = await self._sessions.whole(admitted.session, turns)
+        return loaded.state.turn is None and bool(turns.answer_to(admitted.seq))
 
     async def resume(
         self, session: str, opening: TurnStarted, leaving: asyncio.Event
     ) -> AsyncIterator[Event]:
         """Run a turn that continues or retries, and everything of it as it is stored."""
-        head = (await self._views.view(session)).state.head
+        head = (await self._store.glance(session)).head
         wanted = _Wanted(session, head, lambda record: record.fact == opening)
         driving = self._runtime.run(session, lambda state: True, leaving, opening)
         async with contextlib.aclosing(
@@ -123,13 +127,10 @@ class Running:
                 gone = isinstance(event, Record) and isinstance(event.fact, TurnEnded)
         if turn is None or gone or leaving.is_set():
             return
-        view = await self._views.view(session)
-        ended = next((one for one in view.transcript.turns if one.seq == turn), None)
-        if ended is not None and ended.outcome is not None:
-            at = view.ends.get(
-                turn, view.state.head
-            )  # one that a fork cut off has no end of its own
-            yield Record(at, 0, TurnEnded(turn, ended.outcome, ended.cause, ended.detail))
+        loaded = await self._sessions.load(session)
+        last = loaded.state.last_turn
+        if last is not None and last.turn.seq == turn:
+            yield Record(loaded.state.head, 0, last.ending)
 
     async def watch(self, session: str, end: Tail) -> AsyncIterator[Event]:
         """Everything of a session after its end as it was seen, as it is stored, whoever runs it.
@@ -157,26 +158,24 @@ class Running:
         await self._runtime.run(session, lambda state: False, leaving, opening)
 
     async def _to_follow(self, session: str, input: Seq | None) -> _Wanted:
-        view = await self._views.view(session)
+        state = (await self._sessions.load(session)).state
         if input is not None:
-            message = view.message(input)
-            if message is None or message.role != "user":
+            said = await self._store.read(session, input - 1, 1) if input > 0 else []
+            if not said or not isinstance(said[0].fact, InputAdmitted):
                 raise Misused(
                     f"session {session!r} has no input {input}; steno show {session} has the "
                     "numbers"
                 )
             wanted = await self._answered(session, input) or _waiting(session, input)
-        elif view.state.turn is None and view.state.pending:
-            wanted = _waiting(session, min(view.state.pending))
+        elif state.turn is None and state.pending:
+            wanted = _waiting(session, min(state.pending))
         else:
-            turn = (
-                view.state.turn.seq
-                if view.state.turn is not None
-                else next(reversed(view.turns.origins), None)
-            )
+            last = None if state.last_turn is None else state.last_turn.turn
+            turn = state.turn or last
             if turn is None:
                 raise NotAllowed(f"session {session!r} has no turn yet; there is nothing to follow")
-            wanted = _Wanted(session, turn - 1, lambda record: record.seq == turn)
+            seq = turn.seq
+            wanted = _Wanted(session, seq - 1, lambda record: record.seq == seq)
         return _Wanted(
             wanted.session,
             wanted.after,
@@ -194,16 +193,18 @@ class Running:
             glance = await self._store.glance(wanted.session)
             alone_s = alone_s + LOOK_AGAIN_S if glance.owner is None else 0.0
             if alone_s > LOOK_AGAIN_S:
-                state = await self._views.tail(wanted.session, glance.head)
-                view = None if state.turn is not None else await self._views.view(wanted.session)
-                if view is None or wanted.input not in view.state.pending or alone_s > COMING_S:
+                waits = wanted.input is not None and glance.row.waits(wanted.input)
+                open = (await tail(self._store, wanted.session, glance.head)).turn is not None
+                if open or not waits or alone_s > COMING_S:
                     return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(leaving.wait(), LOOK_AGAIN_S)
 
     async def _answered(self, session: str, input: Seq) -> _Wanted | None:
         """Where the last answer to an input is, if a turn took it."""
-        places = (await self._views.view(session)).turns.answer_to(input)
+        found = Turns()
+        await self._sessions.whole(session, found)
+        places = found.answer_to(input)
         if not places:
             return None
         turns = [await self._turn_at(session, place) for place in places]
@@ -309,13 +310,13 @@ class Running:
         """Whether we let go before the end: the input still waits, or the turn is somebody else's
         to finish. Who watches and has seen everything sees no more: the turn is open and nobody
         runs it, or a fork cut it off."""
-        if (
-            wanted.watching
-            or wanted.input in (await self._views.view(wanted.session)).state.pending
-        ):
+        if wanted.watching:
             return True
-        head = (await self._store.glance(wanted.session)).head
-        return leaving.is_set() and (await self._views.tail(wanted.session, head)).turn is not None
+        glance = await self._store.glance(wanted.session)
+        if wanted.input is not None and glance.row.waits(wanted.input):
+            return True
+        state = await tail(self._store, wanted.session, glance.head)
+        return leaving.is_set() and state.turn is not None
 
     async def _pump(self, wanted: _Wanted, inbox: Inbox) -> None:
         try:
@@ -326,14 +327,14 @@ class Running:
 
     async def _turn_at(self, session: str, seq: Seq) -> Seq:
         """The turn that a fact belongs to: one it starts, or the one that was open."""
-        state = await self._views.tail(session, seq)
+        state = await tail(self._store, session, seq)
         return seq if state.turn is None else state.turn.seq
 
     # --- what can be run again
 
     async def due_continuation(self, session: str) -> TurnStarted:
-        view = await self._at_rest(session)
-        cut = view.state.cut_off
+        state = await self._at_rest(session)
+        cut = state.cut_off
         if cut is not None and cut.undone_by:
             raise NotAllowed(
                 f"the turn of session {session!r} that was cut off is undone; take the undo back "
@@ -354,7 +355,7 @@ class Running:
                 f"came back; there is nothing to continue. It is kept: steno retry {session} runs "
                 "its prompt again"
             )
-        last = view.state.last_turn
+        last = state.last_turn
         if last is not None and last.ending.cause == "forked":
             raise NotAllowed(
                 f"session {session!r} begins in the middle of a turn that is its parent's to "
@@ -369,35 +370,42 @@ class Running:
 
     async def failed_prompt(self, session: str) -> TurnStarted:
         """The prompt of the last turn, or of the turn that this one took up, to be run again."""
-        view = await self._at_rest(session)
-        last = view.state.last_turn
-        prompt = None if last is None else view.turns.prompt(last.turn.seq)
-        if last is None or prompt is None:
+        last = (await self._at_rest(session)).last_turn
+        if last is None:
             raise NotAllowed(f"session {session!r} has no turn yet; there is nothing to retry")
         if last.ending.outcome == "done":
             raise NotAllowed(
                 f"the last turn of session {session!r} was answered; there is nothing to retry"
             )
-        return TurnStarted(Takes(prompt))
+        return TurnStarted(Takes(await self._prompt(session, last.turn.origin)))
 
-    async def _at_rest(self, session: str) -> View:
-        view = await self._views.view(session)
-        if view.owner is not None:
-            raise SessionBusy(session, view.owner)
-        if view.state.turn is not None:
+    async def _prompt(self, session: str, origin: Takes | Continues) -> Seq:
+        """The input that a turn was begun for, through the turns that it took up."""
+        while isinstance(origin, Continues):
+            [record] = await self._store.read(session, origin.turn - 1, 1)
+            if not isinstance(record.fact, TurnStarted):
+                raise JournalCorrupt(f"session {session!r}: fact {record.seq} begins no turn")
+            origin = record.fact.origin
+        return origin.input
+
+    async def _at_rest(self, session: str) -> State:
+        loaded = await self._sessions.load(session)
+        if loaded.owner is not None:
+            raise SessionBusy(session, loaded.owner)
+        if loaded.state.turn is not None:
             raise NotAllowed(
                 f"a turn of session {session!r} waits for approval: decide with steno approve or "
                 "steno deny, then "
                 f"steno continue {session}; steno interrupt {session} stops it; nothing was changed"
             )
-        return view
+        return loaded.state
 
     async def interrupt(
         self, session: str, input: Seq | None = None, turn: Seq | None = None
     ) -> Seq | None:
         """Ask the running turn to stop, if it took `input` and is `turn`, where they are named; the
         turn, or None."""
-        running = (await self._views.now(session)).turn
+        running = (await now(self._store, session)).turn
         if running is None or (input is not None and input not in running.inputs):
             return None
         if turn is not None and turn != running.seq:
@@ -409,7 +417,7 @@ class Running:
 
     async def interrupt_helper(self, session: str) -> bool:
         """Ask a summary that is being made outside any turn to stop; whether there was one."""
-        helper = next(iter((await self._views.view(session)).state.helpers), None)
+        helper = next(iter((await self._sessions.load(session)).state.helpers), None)
         if helper is not None:
             await self._store.add(session, [InterruptAsked(helper)], key=f"interrupt:{helper}")
         return helper is not None

@@ -34,7 +34,7 @@ from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttend
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.plugins.protocol import Plugins, Told
-from steno.service.views import Views
+from steno.session.load import tail
 from steno.store.errors import KeyReused, StoreError, UnknownSession
 from steno.store.protocol import Store
 from steno.tools.groups import end_group
@@ -62,9 +62,8 @@ PAGE = 100
 
 
 class Visits:
-    def __init__(self, store: Store, views: Views, plugins: Plugins, platform: str) -> None:
+    def __init__(self, store: Store, plugins: Plugins, platform: str) -> None:
         self._store = store
-        self._views = views
         self._plugins = plugins
         self._platform = platform
         self._open: dict[str, Seq] = {}
@@ -171,7 +170,7 @@ class Visits:
 
     async def _standing(self, session: str) -> Standing:
         glance = await self._store.glance(session)
-        return standing(glance.row, await self._views.tail(session, glance.head))
+        return standing(glance.row, await tail(self._store, session, glance.head))
 
     async def _tell(
         self,
@@ -310,7 +309,7 @@ class Visits:
     async def _end_commands(self, session: str) -> None:
         """Those that a dead process left running: it may be long until somebody goes on with the
         session. A group that a live process looks after bears its mark, and is spared."""
-        turn = (await self._views.tail(session, (await self._store.glance(session)).head)).turn
+        turn = (await tail(self._store, session, (await self._store.glance(session)).head)).turn
         groups = (
             []
             if turn is None

@@ -305,7 +305,7 @@ class Acts:
     # --- editing
 
     async def redo(self, session: str) -> None:
-        rewinds = (await self._chat.service.views.view(session)).turns.rewinds
+        rewinds = await self._chat.service.edits.rewinds(session)
         if not rewinds:
             raise NotAllowed("there is no undo to take back")
         await self._chat.service.edits.redo(session, max(rewinds))
@@ -320,7 +320,7 @@ class Acts:
         )
 
     async def memory(self, session: str) -> None:
-        context = (await self._chat.service.views.view(session)).state.context
+        context = (await self._chat.service.views.state(session)).context
         memories = () if context is None else context.memories
         for memory in memories:
             self._chat.tell(f"told of earlier sessions: {memory}")

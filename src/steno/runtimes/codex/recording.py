@@ -23,7 +23,7 @@ from steno.runtimes.codex import wording as w
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import seq_in
 from steno.runtimes.codex.process import log
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 from steno.store.errors import NotPending
 from steno.tools.output import kept
 

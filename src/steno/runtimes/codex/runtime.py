@@ -66,12 +66,11 @@ from steno.runtimes.codex.turn import Ending, RunningTurn
 from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compacting import Compaction
-from steno.runtimes.consulting import consult
-from steno.runtimes.held import HeldSession
-from steno.runtimes.holding import begin, context_of, end_turn, let_go
 from steno.runtimes.native import payloads_told
 from steno.runtimes.offering import Excerpts, SessionTools, tools_of
 from steno.runtimes.protocol import Enough, WithMemories
+from steno.session.lease import HeldSession, begin, end_turn, let_go
+from steno.session.load import context_of
 from steno.store.protocol import Store
 from steno.tools.child import Command
 from steno.tools.protocol import Tool
@@ -217,8 +216,8 @@ class _Driven:
             await self._fail(error, None)
             return
         server, thread = self._both()
-        told = await consult(
-            held, "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt}
+        told = await held.consult(
+            "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt}
         )
         await held.catch_up()
         notes = [*await self._set_context(thread), *(note for _, note in told)]

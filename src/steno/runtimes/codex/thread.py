@@ -41,7 +41,7 @@ from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.naming import client_id, client_ids, seq_in
 from steno.runtimes.codex.process import CodexError, Declined, InUse, Server, log
 from steno.runtimes.codex.rollout import unlisted
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 from steno.store.protocol import Store
 
 INJECTED_MAX = 200

@@ -32,7 +32,7 @@ from steno.runtimes.codex.process import CodexError, Gone, Message, log
 from steno.runtimes.codex.recording import Recording
 from steno.runtimes.codex.rollout import arguments_of, folder_asked
 from steno.runtimes.codex.thread import context, cut_note
-from steno.runtimes.held import HeldSession
+from steno.session.lease import HeldSession
 
 LATE_S = 0.3
 """How long we listen for the output of commands that were interrupted."""

@@ -1,4 +1,7 @@
-"""What plugins are told of a turn: which hook a fact is for, and with which arguments."""
+"""What plugins hear of a running session: which hook a fact is for, and what they say before
+something happens."""
+
+import asyncio
 
 from steno.journal.facts import (
     Compacted,
@@ -10,8 +13,31 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.state import State
+from steno.plugins.protocol import Plugins
+from steno.race import first_of
 
 Hook = tuple[str, dict[str, object]]
+
+
+class Hooks:
+    def __init__(self, plugins: Plugins, session: str) -> None:
+        self._plugins = plugins
+        self._session = session
+
+    def tell(self, before: State, record: Record) -> None:
+        """Tell of a fact that is stored. Plugins hear of it whenever they come to it."""
+        if self._plugins.names and (hook := news(self._session, before, record)) is not None:
+            self._plugins.tell(*hook)
+
+    async def consult(
+        self, state: State, hook: str, arguments: dict[str, object], stopped: asyncio.Event
+    ) -> list[tuple[str, str]]:
+        """What each plugin says, with its name; nothing if `stopped` is set first."""
+        if not self._plugins.names:
+            return []
+        turn = None if state.turn is None else state.turn.seq
+        told = {"session_id": self._session, "turn": turn} | arguments
+        return await first_of(self._plugins.consult(hook, told), stopped) or []
 
 
 def news(session: str, before: State, record: Record) -> Hook | None:

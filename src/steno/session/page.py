@@ -1,5 +1,5 @@
-"""Reads a session from its end, page by page, so that nobody has to read all of it to see the last
-screen.
+"""Reads a session from its end, page by page, so that the last screen does not cost a
+reading of all of it.
 
 A page is whole turns in a row. It begins with a turn that takes an input which was said after the
 turn before had begun. Inputs are taken in order, so everything that waits where a page begins was
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from steno.journal.drafts import Draft
 from steno.journal.facts import (
     InputAdmitted,
     InputWithdrawn,
@@ -22,7 +23,10 @@ from steno.journal.facts import (
     TurnStarted,
     taken_by,
 )
+from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
+from steno.session.load import closing_of, folded
+from steno.store.paging import Reads, read_all
 from steno.store.protocol import Store
 
 FACTS = 200
@@ -43,26 +47,46 @@ class Page(Struct, frozen=True):
         return tuple(record for record in self.records if _reaches(record, self.first))
 
 
-async def page(store: Store, session: str, upto: Seq, facts_min: int = FACTS) -> Page:
+class Tail(Struct, frozen=True):
+    """The end of a session, of one moment: its last page, the text being streamed, its row for
+    lists and who runs it. `closing` is what will close a turn that a dead process left open: it is
+    shown, and stored by the next runner."""
+
+    page: Page
+    head: Seq
+    drafts: tuple[Draft, ...]
+    row: ListingRow
+    owner: str | None
+    closing: tuple[Record, ...]
+
+
+async def end(store: Store, session: str, facts_min: int = FACTS) -> Tail:
+    """The end of a session as it stands. What is before it is read with `before`."""
+    glance = await store.glance(session)
+    last = await page(store, session, glance.head, facts_min)
+    closing = closing_of(glance, folded([*last.waited, *last.records]))
+    return Tail(last, glance.head, glance.drafts, glance.row, glance.owner, closing)
+
+
+async def before(store: Store, session: str, later: Page, facts_min: int = FACTS) -> Page | None:
+    """The page before a page; None if that is the first."""
+    if later.first <= 1:
+        return None
+    return await page(store, session, later.first - 1, facts_min)
+
+
+async def page(store: Reads, session: str, upto: Seq, facts_min: int = FACTS) -> Page:
     """The last page that ends with the fact at `upto`."""
     length = facts_min
     while True:
         after = max(upto - length, 0)
-        records = await _read(store, session, after, upto)
+        records = [record async for record in read_all(store, session, after, upto)]
         at = _edge(records, facts_min)
         if at is not None:
             return Page(records[at].seq, _waiting(records[:at], records[at]), tuple(records[at:]))
         if after == 0:
             return Page(1, (), tuple(records))
         length *= 4
-
-
-async def _read(store: Store, session: str, after: Seq, upto: Seq) -> list[Record]:
-    records: list[Record] = []
-    while after < upto and (page := await store.read(session, after, min(1_000, upto - after))):
-        records += page
-        after = page[-1].seq
-    return records
 
 
 def _edge(records: Sequence[Record], facts_min: int) -> int | None:

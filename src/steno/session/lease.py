@@ -1,0 +1,414 @@
+"""A session under its lease: folded, recovered, and the one way to add turn facts to it.
+
+What must be true:
+
+- A fact is taken into memory after it is committed, and after what others had stored before it. So
+  memory is the fold of the journal, and can be thrown away at any moment.
+- The lease is ours from before the first read until after the last write. If it is lost, the turn
+  stops: nothing more can be stored.
+- Whatever asks the running turn to stop sets `stopped`, and one place decides that:
+  `_look_at_stops`.
+
+    async with hold(sessions, id, leaving) as held:    take the lease, fold, close what was left open
+        await held.record(TurnStarted(Takes(3)))       commit, then take in
+        await held.draft(Stream(5, "text"), "Hel")     commit; then it may be shown
+        await held.release()                           False if a fact came that we have not seen
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+from steno.engine.action import finish
+from steno.engine.recover import close, recover, waits_for_approval
+from steno.journal.drafts import Stream
+from steno.journal.facts import (
+    ApprovalDecided,
+    Continues,
+    HelperEnded,
+    HelperStarted,
+    InputAdmitted,
+    InterruptAsked,
+    MessageRedacted,
+    Record,
+    RuleSet,
+    SpentSoFar,
+    Takes,
+    TurnEnded,
+    TurnFact,
+    TurnStarted,
+)
+from steno.journal.history import Entry, Weighed
+from steno.journal.parts import Seq
+from steno.session.load import Folds, Sessions, to_carry, with_text
+from steno.session.plugin_hooks import Hooks
+from steno.store.errors import NotAllowed, NotPending, SessionBusy, StoreError
+from steno.store.paging import read_all
+from steno.store.protocol import Cursor, Lease, Store
+from steno.tools.groups import end_group
+
+TICK_S = 0.25
+GIVE_WAY_S = 2.0
+GIVE_WAY_PAUSE_S = 0.01
+HELPER_TAIL = 64
+"""Where the beginning of a helper call is looked for: little else is added while it runs."""
+
+T = TypeVar("T")
+
+
+@contextlib.asynccontextmanager
+async def hold(
+    sessions: Sessions,
+    id: str,
+    leaving: asyncio.Event | None = None,
+    to_run: bool = True,
+    insist: bool = True,
+) -> "AsyncIterator[HeldSession]":
+    """The session, recovered, while we have its lease. Raises `SessionBusy` if another process has
+    it; if that one only distils, and we insist, it gives way. `leaving` stops the running turn."""
+    held = await HeldSession.open(sessions, id, to_run, insist)
+    leaver = None if leaving is None else asyncio.create_task(held.leave_when(leaving))
+    try:
+        yield held
+    finally:
+        if leaver is not None:
+            leaver.cancel()
+        await held.leave()
+
+
+class HeldSession:
+    """`stopped` is set while the running turn is to stop: because a person, anywhere, asked for
+    that, because we are `leaving`, because its time is up (`overdue`), or because the lease was
+    `lost`; of the last two it is we who are `going`. `said` is set when an input comes, `decided`
+    when an approval or a rule does. `redacted` says that text was removed from the session since we
+    hold it."""
+
+    def __init__(self, sessions: Sessions, lease: Lease, folds: Folds) -> None:
+        self.id = lease.session
+        self.state = folds.state
+        self.history = folds.history
+        self.spent = folds.spent
+        self.stopped = asyncio.Event()
+        self.decided = asyncio.Event()
+        self.said = asyncio.Event()
+        self.going = asyncio.Event()
+        self.redacted = False
+        self.lost: StoreError | None = None
+        self.leaving = False
+        self.overdue = False
+        self._sessions = sessions
+        self._store = sessions.store
+        self._hooks = Hooks(sessions.plugins, self.id)
+        self._lease = lease
+        self._folds = folds
+        self._left = False
+        self._recording = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls, sessions: Sessions, id: str, to_run: bool = False, insist: bool = True
+    ) -> "HeldSession":
+        """Take the lease, fold, and close what the last writer left open, once. Without `to_run` a
+        turn that waits for approval is ended, too: nothing may be edited while a turn is open."""
+        store = sessions.store
+        lease = await (_acquire(store, id) if insist else store.acquire(id))
+        try:
+            held = cls(sessions, lease, await sessions.take(id))
+        except BaseException:
+            await _give_up(store, lease)
+            raise
+        try:
+            await held._recover(to_run)
+        except BaseException:
+            await _give_up(store, lease)
+            await held.leave()
+            raise
+        held._tasks.append(asyncio.create_task(held._watch()))
+        held._tasks.append(asyncio.create_task(held._renew(sessions.lease_ms)))
+        return held
+
+    # --- writing
+
+    async def record(self, *facts: TurnFact) -> Seq:
+        """Store facts, then take them in and tell plugins. The seq of the first."""
+        return await self._record(facts, tell=True)
+
+    async def _record(self, facts: Sequence[TurnFact], tell: bool) -> Seq:
+        async with self._recording:
+            added = await self._store.append(self._lease, facts, self.state.head)
+            for record in added.foreign:
+                self._take_in(record)
+            for seq, fact in enumerate(facts, start=added.first):
+                record = Record(seq, added.at_ms, fact)
+                if tell:
+                    self._hooks.tell(self.state, record)
+                self._take_in(record)
+            return added.first
+
+    async def draft(self, stream: Stream, text: str) -> int:
+        """Make text durable; it may be shown when this returns. The new end of the stream."""
+        return await self._store.draft(self._lease, stream, text)
+
+    async def consult(self, hook: str, arguments: dict[str, object]) -> list[tuple[str, str]]:
+        """What plugins have to say before something happens. A turn that stops waits for none."""
+        return await self._hooks.consult(self.state, hook, arguments, self.stopped)
+
+    async def _recover(self, to_run: bool) -> None:
+        """Plugins are not told: what is closed here was under way in another process."""
+        turn = self.state.turn
+        if turn is None and not self.state.helpers:
+            return
+        drafts = await self._store.drafts(self.id)
+        facts = recover(self.state, drafts) if to_run else close(self.state, drafts)
+        if not facts:
+            return
+        groups = () if turn is None else [call.group for call in turn.calls.values()]
+        await asyncio.gather(*(end_group(group) for group in groups if group is not None))
+        await self._record(facts, tell=False)
+
+    # --- reading
+
+    async def catch_up(self) -> None:
+        """Take in what others added."""
+        async with self._recording:
+            async for record in read_all(self._store, self.id, self.state.head):
+                self._take_in(record)
+
+    def with_text(self, entries: Sequence[Weighed | T]) -> AsyncIterator[Entry | T]:
+        """Entries with the text that memory has let go, one by one."""
+        return with_text(self._store, self.id, entries)
+
+    async def restore(self) -> None:
+        """Have all the text of the next request in memory."""
+        if missing := self.history.missing():
+            entries = [entry async for entry in self.with_text(missing)]
+            self.history.restore(
+                {one.fact: entry for one, entry in zip(missing, entries, strict=True)}
+            )
+
+    async def to_carry(self, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
+        """What a summary up to a seq must carry over it."""
+        return await to_carry(self._store, self.id, upto)
+
+    def _take_in(self, record: Record) -> None:
+        self._folds.apply(record)
+        self.redacted |= isinstance(record.fact, MessageRedacted)
+        if isinstance(record.fact, TurnEnded):
+            self.overdue = False
+        self._look_at_stops()
+
+    # --- stopping
+
+    def asked_to_stop(self) -> bool:
+        return self.stopped.is_set()
+
+    def letting_go(self) -> bool:
+        """Whether it is we who stop, and not a person who wants the turn to stop."""
+        return self.going.is_set()
+
+    def _look_at_stops(self) -> None:
+        turn = self.state.turn
+        asked = self.state.stopping is not None or (
+            turn is not None and turn.interrupted is not None
+        )
+        if asked or self.overdue or self.letting_go():
+            self.stopped.set()
+        else:
+            self.stopped.clear()
+
+    def _go(self) -> None:
+        self.going.set()
+        self._look_at_stops()
+
+    async def leave_when(self, leaving: asyncio.Event) -> None:
+        await leaving.wait()
+        self.leaving = True
+        self._go()
+
+    async def watch_time(self, turn_s: float) -> None:
+        """Stop a turn that has had its time. While it waits for a person, the clock stands
+        still."""
+        turn, spent_s, then_s = None, 0.0, time.monotonic()
+        while turn_s:
+            await asyncio.sleep(min(TICK_S, turn_s))
+            now_s, was = time.monotonic(), turn
+            turn = None if self.state.turn is None else self.state.turn.seq
+            if turn != was:
+                spent_s, self.overdue = 0.0, False
+            elif self.state.turn is not None and not waits_for_approval(self.state.turn):
+                spent_s += now_s - then_s
+            then_s = now_s
+            if turn is not None and spent_s >= turn_s:
+                self.overdue = True
+                self._look_at_stops()
+
+    async def _watch(self) -> None:
+        """Notice at once what others ask of the running turn; the fact itself is taken in with the
+        next record."""
+        async for event in self._store.follow(self.id, Cursor(self.state.head), drafts=False):
+            if not isinstance(event, Record):
+                continue
+            if isinstance(event.fact, InterruptAsked):
+                turn = None if self.state.turn is None else self.state.turn.seq
+                if event.fact.turn == turn or event.fact.turn in self.state.helpers:
+                    self.stopped.set()
+            elif isinstance(event.fact, ApprovalDecided | RuleSet):
+                self.decided.set()
+            elif isinstance(event.fact, InputAdmitted):
+                self.said.set()
+
+    async def _renew(self, lease_ms: int) -> None:
+        """Keep the lease while we live."""
+        while True:
+            await asyncio.sleep(lease_ms / 3000)
+            try:
+                await self._store.renew(self._lease)
+            except StoreError as error:
+                self.lost = error
+                self._go()
+                return
+
+    # --- letting go
+
+    async def release(self) -> bool:
+        """Let go, unless something came that we have not seen: then take it in, and go on."""
+        async with self._recording:
+            answer = await self._store.release(self._lease, self.state.head)
+            for record in answer.foreign:
+                self._take_in(record)
+        if answer.released:
+            await self.leave()
+        return answer.released
+
+    async def close(self) -> None:
+        """Let go, whatever came meanwhile."""
+        while not await self.release():
+            pass
+
+    async def leave(self) -> None:
+        """Stop looking after the session. Without a release, the next owner recovers it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if not self._left:
+            self._left = True
+            self._sessions.give_back(self.id, self._folds)
+            await self._store.abandon(self._lease)
+
+
+# --- turns of a session that is held --------------------------------------------------------------
+
+
+async def open_turn(held: HeldSession, opening: TurnStarted) -> None:
+    """Look again, under the lease, whether the turn is due: since the caller looked, another
+    process may have begun it."""
+    refuse_waiting(held)
+    match opening.origin:
+        case Continues(turn=turn):
+            cut = held.state.cut_off
+            if cut is None or cut.ended.turn.seq != turn or not cut.waits():
+                raise NotAllowed(
+                    f"turn {turn} of session {held.id!r} is not waiting to be continued"
+                )
+        case Takes(input=input):
+            _refuse_answered(held, input)
+    await held.record(opening)
+
+
+async def begin(held: HeldSession, input: Seq) -> None:
+    """Begin the turn of an input, unless it was taken back since we looked."""
+    try:
+        await held.record(TurnStarted(Takes(input)))
+    except NotPending:
+        await held.catch_up()
+
+
+async def let_go(held: HeldSession) -> None:
+    """Let go in order: a running turn ends; what is pending, be it an input or an approval, stays
+    so for the next runner."""
+    await end_turn(held)
+    await held.close()
+
+
+async def end_turn(held: HeldSession) -> None:
+    """A running turn ends as terminated, unless a person asked for its end. One that waits for
+    approval goes on waiting."""
+    if held.state.turn is not None:
+        await held.catch_up()
+    turn = held.state.turn
+    if turn is not None and not waits_for_approval(turn):
+        await held.record(
+            *finish(turn, "interrupted", "terminated" if turn.interrupted is None else "user").facts
+        )
+
+
+def refuse_waiting(held: HeldSession) -> None:
+    if held.state.turn is not None:
+        raise NotAllowed(
+            f"a turn of session {held.id!r} waits for approval: steno approvals shows what for; "
+            "decide, then steno "
+            f"continue {held.id}, or stop it with steno interrupt {held.id}; nothing was changed"
+        )
+
+
+def _refuse_answered(held: HeldSession, input: Seq) -> None:
+    """A prompt is run again only if its last turn did not answer it, and is still the last turn."""
+    last = held.state.last_turn
+    if input in held.state.pending:
+        raise NotAllowed(
+            f"input {input} of session {held.id!r} still waits for its first turn; steno continue "
+            "runs it"
+        )
+    if last is None or last.ending.outcome == "done":
+        raise NotAllowed(
+            f"input {input} of session {held.id!r} has been answered meanwhile; see steno show "
+            f"{held.id}"
+        )
+    if isinstance(last.turn.origin, Takes) and last.turn.origin.input != input:
+        raise NotAllowed(
+            f"another turn of session {held.id!r} came since; see steno show {held.id}"
+        )
+
+
+# --- taking the lease -----------------------------------------------------------------------------
+
+
+async def _acquire(store: Store, id: str) -> Lease:
+    """Take the lease. A process that only distils the session is asked to give way, and does so at
+    once."""
+    deadline_s = time.monotonic() + GIVE_WAY_S
+    asked = False
+    while True:
+        try:
+            return await store.acquire(id)
+        except SessionBusy:
+            asked = asked or await _ask_to_give_way(store, id)
+            if not asked or time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(GIVE_WAY_PAUSE_S)
+
+
+async def _ask_to_give_way(store: Store, id: str) -> bool:
+    """Whether what is under way is a distillation: then it is asked to end."""
+    head = (await store.glance(id)).head
+    open: Seq | None = None
+    for record in await store.read(id, max(head - HELPER_TAIL, 0), HELPER_TAIL):
+        if isinstance(record.fact, HelperStarted) and record.fact.purpose == "distillation":
+            open = record.seq
+        elif isinstance(record.fact, HelperEnded) and record.fact.started == open:
+            open = None
+    if open is None:
+        return False
+    await store.add(id, [InterruptAsked(open, by="runner")], key=f"interrupt:{open}")
+    return True
+
+
+async def _give_up(store: Store, lease: Lease) -> None:
+    """Release a session that could not be opened."""
+    with contextlib.suppress(StoreError):
+        await store.release(lease, (await store.glance(lease.session)).head)
+    await store.abandon(lease)

@@ -1,0 +1,30 @@
+"""Reads whole sessions and whole lists page by page, so that no answer of a store is unbounded."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from steno.journal.facts import Record
+from steno.journal.parts import Seq
+
+PAGE = 1_000
+
+
+class Reads(Protocol):
+    async def read(self, session: str, after: Seq = 0, limit: int = PAGE) -> list[Record]: ...
+
+
+async def read_all(
+    store: Reads, session: str, after: Seq = 0, upto: Seq | None = None
+) -> AsyncIterator[Record]:
+    """The facts of a session in order, from the one after `after` to the one at `upto`, or to the
+    last. Between two pages other tasks get their turn."""
+    while upto is None or after < upto:
+        limit = PAGE if upto is None else min(PAGE, upto - after)
+        page = await store.read(session, after, limit)
+        for record in page:
+            yield record
+        if len(page) < limit:
+            return
+        after = page[-1].seq
+        await asyncio.sleep(0)
