@@ -16,11 +16,33 @@ Nothing heavy is loaded until it is used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steno.library import Library, Message, Reply, Session, open
+    from steno.library import (
+        AsyncLibrary,
+        AsyncReply,
+        AsyncSession,
+        Library,
+        Message,
+        Reply,
+        Session,
+        aopen,
+        open,
+    )
     from steno.store.errors import StoreError
     from steno.store.protocol import Settings
 
-__all__ = ["Library", "Message", "Reply", "Session", "Settings", "StoreError", "open"]
+__all__ = [
+    "AsyncLibrary",
+    "AsyncReply",
+    "AsyncSession",
+    "Library",
+    "Message",
+    "Reply",
+    "Session",
+    "Settings",
+    "StoreError",
+    "aopen",
+    "open",
+]
 
 _HOMES = {"StoreError": "steno.store.errors", "Settings": "steno.store.protocol"}
 

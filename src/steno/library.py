@@ -1,12 +1,22 @@
 """steno for other people's programs: keep a conversation so that nothing said or shown is lost.
 
-Everything here blocks until it is durable. For leases, tools and async, use the store itself:
-`Library.store`.
+    open        Library        Session        Reply            blocks until it is durable
+    aopen       AsyncLibrary   AsyncSession   AsyncReply       the same verbs, awaited
+
+There is one implementation, the asynchronous one. The blocking face runs it over a store whose verbs
+never suspend, so it needs no event loop and no thread. For tools, forks and leases, use the store
+itself: `Library.store`.
+
+What is passed is checked before anything is stored. A `TypeError` or `ValueError` names the argument.
 """
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steno.engine.recover import close, recover
 from steno.journal.drafts import Stream
@@ -25,22 +35,424 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import Seq, Text
+from steno.journal.parts import File, Seq, Text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
-from steno.store.errors import NotAllowed
-from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings
+from steno.store.errors import NotAllowed, NotPending, SessionBusy
+from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, Store
 from steno.store.sqlite.blocking import BlockingStore
 
-__all__ = ["Library", "Message", "Reply", "Session", "open"]
+if TYPE_CHECKING:
+    from steno.store.sqlite.store import SqliteStore
+
+__all__ = [
+    "AsyncLibrary",
+    "AsyncReply",
+    "AsyncSession",
+    "Library",
+    "Message",
+    "Reply",
+    "Session",
+    "aopen",
+    "open",
+]
 
 SOURCE = "library"
+PAGE = 1_000
+OUTPUT_CHARS_MAX = 10_000
+"""Of a tool's long output in `messages`: so much of its beginning and its end together."""
+OUTPUTS_BYTES_MAX = 32 << 20
+"""What `messages` reads of long outputs, the latest first. Of older ones it says how long they
+are."""
 _REMEMBERED_MAX = 10_000
+_PAUSE_S = 0.005
+_PAUSE_MAX_S = 0.1
+
+T = TypeVar("T")
 
 
-def open(path: str | Path, settings: Settings | None = None) -> "Library":
+def open(path: str | PathLike[str], settings: Settings | None = None) -> "Library":
     """Open the store at `path`, or make it. Its folder must exist."""
-    return Library(BlockingStore(Path(path), settings))
+    return Library(BlockingStore(_path(path), _settings(settings)))
+
+
+def aopen(path: str | PathLike[str], settings: Settings | None = None) -> "AsyncLibrary":
+    """The same for programs with an event loop: `async with steno.aopen(path) as chats`, or `await
+    steno.aopen(path)`."""
+    return AsyncLibrary(_path(path), _settings(settings))
+
+
+# --- one implementation ---------------------------------------------------------------------------
+
+
+class AsyncLibrary:
+    """All sessions of one store."""
+
+    store: "SqliteStore"
+
+    def __init__(self, path: Path, settings: Settings | None = None) -> None:
+        self._path = path
+        self._settings = settings
+
+    async def _open(self) -> "AsyncLibrary":
+        from asyncio import sleep
+
+        from steno.store.sqlite.store import SqliteStore
+
+        self.store = await SqliteStore.open(self._path, self._settings)
+        self._means = _Means(self.store, sleep)
+        return self
+
+    def __await__(self) -> "Generator[Any, None, AsyncLibrary]":
+        return self._open().__await__()
+
+    async def __aenter__(self) -> "AsyncLibrary":
+        return await self._open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def session(self, name: str) -> "AsyncSession":
+        """The session bound to a name of yours (a user, a ticket, a chat), made if there is
+        none."""
+        return AsyncSession(self._means, await self._means.ensure(name))
+
+    async def open(self, id: str) -> "AsyncSession":
+        """The session with this id."""
+        return AsyncSession(self._means, await self._means.known(id))
+
+    async def sessions(self) -> AsyncIterator[Listed]:
+        """Every session, the most recently used first."""
+        page = await self.store.list()
+        while page:
+            for listed in page:
+                yield listed
+            page = await self.store.list(before=page[-1].mark)
+
+
+class AsyncSession:
+    def __init__(self, means: "_Means", id: str) -> None:
+        self.id = id
+        self._means = means
+        self._store = means.store
+
+    async def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
+        """Accept what someone said. The same `key` with the same text is accepted once, however
+        often it comes. Raises `JournalCorrupt`, and stores nothing, if what a reply would be built
+        from is damaged."""
+        said = InputAdmitted(
+            (Text(_str("text", text)),),
+            f"{SOURCE}/{self.id}",
+            None if key is None else _str("key", key),
+            None if author is None else _str("author", author),
+        )
+        await self._means.check(self.id)
+        return await self._store.admit(Admission(input=said, session=self.id))
+
+    def reply(
+        self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0
+    ) -> "AsyncReply":
+        """Answer an input: `to`, as `say` returned it, or the oldest that waits.
+
+        `wait` is how many seconds to wait if another reply is under way. An older input then goes
+        first, if its own reply begins within `wait` seconds of when it was said. Without `wait`,
+        `SessionBusy` says that another reply is under way. `NotPending` says that the input has
+        been taken, or withdrawn.
+        """
+        return AsyncReply(
+            self._means, self.id, _str("model", model), _input(to, self.id), _wait(wait)
+        )
+
+    async def rename(self, title: str) -> None:
+        await self._store.add(self.id, [SessionRenamed(_str("title", title))])
+
+    async def messages(self) -> list[Message]:
+        """Everything said so far, with what is being streamed at this moment. Of a long output of a
+        tool the text has the beginning and the end; `output` reads all of it."""
+        messages = (await self.transcript()).messages
+        room = OUTPUTS_BYTES_MAX
+        for message in reversed(messages):
+            for part in _outputs(message):
+                room -= part.size
+                text = "" if room < 0 else await self._output(part)
+                message.parts = (Text(_excerpt(text, part, message.seq)), *message.parts)
+        return messages
+
+    async def output(self, message: Message | Seq) -> str:
+        """The whole text of a message, however long it is."""
+        seq = message.seq if isinstance(message, Message) else _int("message", message)
+        found = [one for one in (await self.transcript()).messages if one.seq == seq]
+        if not found:
+            raise NotAllowed(f"session {self.id!r} has no message {seq}")
+        outputs = [await self._output(part) for part in _outputs(found[0])]
+        return found[0].text + "".join(outputs)
+
+    async def _output(self, part: File) -> str:
+        from steno.tools.output import to_text  # few sessions need it
+
+        return to_text(await self._store.get(part.hash))
+
+    async def transcript(self) -> Transcript:
+        """The view for people. What a dead process left open is shown as the next one will close
+        it."""
+        view, state = Transcript(), State()
+        glance = await self._store.glance(self.id)
+        async for record in _read_all(self._store, self.id, upto=glance.head):
+            view.apply(record)
+            state.apply(record)
+        if glance.owner is not None:
+            view.show_drafts(glance.drafts)
+        else:
+            for i, fact in enumerate(recover(state, glance.drafts), start=1):
+                view.apply(Record(state.head + i, 0, fact))
+        return view
+
+
+class AsyncReply:
+    """One turn: takes an input, stores every piece before you show it, and ends however you leave
+    the block."""
+
+    def __init__(
+        self, means: "_Means", session: str, model: str, to: Seq | None, wait_s: float
+    ) -> None:
+        self._means = means
+        self._store = means.store
+        self._session = session
+        self._model = model
+        self._to = to
+        self._wait_s = wait_s
+        self._state = State()
+        self._said: dict[Seq, Record] = {}
+        self._input: Message | None = None
+        self._pieces: list[str] = []
+        self._lease: Lease | None = None
+        self._step: Seq = 0
+        self._stream = Stream(0, "text")
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def input(self) -> Message:
+        """What is answered."""
+        if self._input is None:
+            raise NotAllowed("this reply has not begun")
+        return self._input
+
+    async def __aenter__(self) -> "AsyncReply":
+        deadline_s = time.monotonic() + self._wait_s
+        pause_s = _PAUSE_S
+        while not await self._try(last=time.monotonic() >= deadline_s):
+            await self._means.pause(min(pause_s, max(deadline_s - time.monotonic(), 0)))
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        return self
+
+    async def write(self, piece: str) -> str:
+        """Store a piece of the answer; returned when it is durable and may be shown."""
+        if type(piece) is not str:
+            piece = _str("piece", piece)
+        await self._store.draft(self._held(), self._stream, piece)
+        self._pieces.append(piece)
+        return piece
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self._end("complete", self._ended("done", "", ""))
+            elif isinstance(error, Exception):
+                failed = self._ended("failed", type(error).__name__, str(error))
+                await self._end("incomplete", failed)
+            else:
+                cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
+                await self._end("interrupted", self._ended("interrupted", cause, ""))
+        finally:
+            await self._release()
+
+    async def _try(self, last: bool) -> bool:
+        """Begin, if it is our turn. The last time it is, unless another reply is under way."""
+        if not last and not await self._is_due():
+            return False
+        try:
+            self._lease = await self._store.acquire(self._session)
+        except SessionBusy:
+            if last:
+                raise
+            return False
+        try:
+            await self._begin()
+        except BaseException:
+            await self._release()
+            raise
+        return True
+
+    async def _is_due(self) -> bool:
+        """Whether nobody else replies, and no older input has a reply that may still begin."""
+        glance = await self._store.glance(self._session)
+        if glance.owner is not None or self._to is None:
+            return glance.owner is None
+        since_ms = time.time() * 1000 - self._wait_s * 1000
+        for older in glance.row.pending:
+            if older >= self._to:
+                break
+            [said] = await self._store.read(self._session, older - 1, 1)
+            if said.at_ms > since_ms:
+                return False
+        return True
+
+    async def _begin(self) -> None:
+        async for record in _read_all(self._store, self._session):
+            self._take_in(record)
+        closing = close(self._state, await self._store.drafts(self._session))
+        if closing:
+            await self._record(*closing)
+        taken = await self._taken()
+        await self._record(TurnStarted(Takes(taken)))
+        await self._record(StepStarted(self._model))
+        self._step = self._state.head
+        self._stream = Stream(self._step, "text")
+        said = self._said[taken]
+        parts = cast(InputAdmitted, said.fact).parts
+        self._input = Message(
+            said.seq, said.seq, said.at_ms, "user", parts, "complete", self._turn()
+        )
+
+    async def _taken(self) -> Seq:
+        """The input that is to be answered."""
+        if self._to in self._state.pending:
+            return self._to
+        if self._to is not None:
+            raise await self._refusal(self._to)
+        if not self._state.pending:
+            raise NotAllowed(f"session {self._session!r} has no input to answer")
+        return min(self._state.pending)
+
+    async def _refusal(self, input: Seq) -> NotAllowed | NotPending:
+        """Why an input cannot be answered."""
+        transcript = await AsyncSession(self._means, self._session).transcript()
+        said = next((one for one in transcript.messages if one.seq == input), None)
+        of = f"input {input} of session {self._session!r}"
+        if said is None or said.role != "user":
+            return NotAllowed(f"session {self._session!r} has no input {input}")
+        if said.state == "withdrawn":
+            return NotPending(f"{of} was withdrawn; nothing was stored")
+        turn = next(one for one in transcript.turns if one.seq == said.turn)
+        how = "was answered" if turn.outcome == "done" else f"was taken and {turn.outcome}"
+        return NotPending(f"{of} {how} in turn {turn.seq}; nothing was stored")
+
+    async def _end(self, how: StepEnding, ending: TurnEnded) -> None:
+        """Seal what is stored, not what we remember: a Ctrl-C may have struck between the two."""
+        drafts = await self._store.drafts(self._session)
+        text = "".join(draft.text for draft in drafts if draft.stream.started == self._step)
+        if text or how == "complete":
+            await self._record(StepSealed(self._step, (Text(text),) if text else (), how), ending)
+        else:
+            await self._record(StepLost(self._step, ending.cause, sent="unknown"), ending)
+
+    def _ended(self, outcome: TurnOutcome, cause: str, detail: str) -> TurnEnded:
+        return TurnEnded(self._turn(), outcome, cause, detail)
+
+    def _turn(self) -> Seq:
+        if self._state.turn is None:
+            raise NotAllowed("this reply has not begun")
+        return self._state.turn.seq
+
+    async def _record(self, *facts: TurnFact) -> None:
+        """Store facts and take them in, with whatever others added before them."""
+        added = await self._store.append(self._held(), facts, self._state.head)
+        for record in added.foreign:
+            self._take_in(record)
+        for seq, fact in enumerate(facts, start=added.first):
+            self._take_in(Record(seq, added.at_ms, fact))
+
+    def _take_in(self, record: Record) -> None:
+        self._state.apply(record)
+        if isinstance(record.fact, InputAdmitted):
+            self._said[record.seq] = record
+
+    async def _release(self) -> None:
+        """Let go, whatever happens: a store that cannot be written must not keep the session from
+        the next reply."""
+        lease, self._lease = self._held(), None
+        try:
+            while not (answer := await self._store.release(lease, self._state.head)).released:
+                for record in answer.foreign:
+                    self._state.apply(record)
+        finally:
+            await self._store.abandon(lease)
+
+    def _held(self) -> Lease:
+        if self._lease is None:
+            raise NotAllowed("this reply is over; begin another one")
+        return self._lease
+
+
+class _Means:
+    """What every session of a library uses: the store, a way to wait, and which facts were read.
+
+    An input is not accepted to a session that cannot be read. A reply is built from everything, so
+    that is read, once; from then on what is new."""
+
+    def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]]) -> None:
+        self.store = store
+        self.pause = pause
+        self._read: dict[str, Seq] = {}
+
+    async def ensure(self, name: str) -> str:
+        name = _str("name", name)
+        found = await self.store.find(name)
+        return found or await self.store.ensure(SessionStarted(SOURCE, name=name))
+
+    async def known(self, id: str) -> str:
+        await self.store.read(_str("id", id), limit=1)
+        return id
+
+    async def check(self, session: str) -> None:
+        upto = self._read.get(session, 0)
+        async for record in _read_all(self.store, session, upto):
+            upto = record.seq
+        if len(self._read) >= _REMEMBERED_MAX:
+            self._read.clear()
+        self._read[session] = upto
+
+
+async def _read_all(
+    store: Store, session: str, after: Seq = 0, upto: Seq | None = None
+) -> AsyncIterator[Record]:
+    while upto is None or after < upto:
+        limit = PAGE if upto is None else min(PAGE, upto - after)
+        page = await store.read(session, after, limit)
+        for record in page:
+            yield record
+        if len(page) < limit:
+            return
+        after = page[-1].seq
+
+
+def _outputs(message: Message) -> list[File]:
+    """The long output of a tool: text that lies in a payload."""
+    if message.role != "tool":
+        return []
+    files = (part for part in message.parts if isinstance(part, File))
+    return [part for part in files if part.media_type == "text/plain"]
+
+
+def _excerpt(text: str, part: File, seq: Seq) -> str:
+    if not text:
+        return f"[{part.size} bytes of text; output({seq}) has all of it]"
+    if len(text) <= OUTPUT_CHARS_MAX:
+        return text
+    half = OUTPUT_CHARS_MAX // 2
+    left_out = f"[characters {half} to {len(text) - half} of {len(text)} are left out"
+    return f"{text[:half]}\n{left_out}; output({seq}) has all of them]\n{text[-half:]}"
+
+
+# --- the blocking face ----------------------------------------------------------------------------
 
 
 class Library:
@@ -48,7 +460,7 @@ class Library:
 
     def __init__(self, store: BlockingStore) -> None:
         self.store = store
-        self._sound = _Sound(store)
+        self._means = _Means(cast(Store, _AtOnce(store)), _sleep)
 
     def __enter__(self) -> "Library":
         return self
@@ -62,15 +474,11 @@ class Library:
     def session(self, name: str) -> "Session":
         """The session bound to a name of yours (a user, a ticket, a chat), made if there is
         none."""
-        id = self.store.find(name)
-        return Session(
-            self.store, id or self.store.ensure(SessionStarted(SOURCE, name=name)), self._sound
-        )
+        return Session(AsyncSession(self._means, _now(self._means.ensure(name))), self.store)
 
     def open(self, id: str) -> "Session":
         """The session with this id."""
-        self.store.read(id, limit=1)
-        return Session(self.store, id, self._sound)
+        return Session(AsyncSession(self._means, _now(self._means.known(id))), self.store)
 
     def sessions(self) -> Iterator[Listed]:
         """Every session, the most recently used first."""
@@ -80,159 +488,148 @@ class Library:
             page = self.store.list(before=page[-1].mark)
 
 
-class _Sound:
-    """An input is not accepted to a session that cannot be read. A reply is built from everything,
-    so that is read, once; from then on what is new."""
-
-    def __init__(self, store: BlockingStore) -> None:
-        self._store = store
-        self._read: dict[str, Seq] = {}
-
-    def check(self, session: str) -> None:
-        upto = self._read.get(session, 0)
-        for record in self._store.read_all(session, upto):
-            upto = record.seq
-        if len(self._read) >= _REMEMBERED_MAX:
-            self._read.clear()
-        self._read[session] = upto
-
-
 class Session:
-    def __init__(self, store: BlockingStore, id: str, sound: _Sound) -> None:
+    """The verbs of `AsyncSession`, blocking."""
+
+    def __init__(self, session: AsyncSession, store: BlockingStore) -> None:
         self.store = store
-        self.id = id
-        self._sound = sound
+        self.id = session.id
+        self._session = session
 
     def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
-        """Accept what someone said. The same `key` with the same text is accepted once, however
-        often it comes. Raises `JournalCorrupt`, and stores nothing, if what a reply would be built
-        from is damaged."""
-        self._sound.check(self.id)
-        said = InputAdmitted((Text(text),), f"{SOURCE}/{self.id}", key, author)
-        return self.store.admit(Admission(input=said, session=self.id))
+        return _now(self._session.say(text, key, author))
 
-    def reply(self, model: str) -> "Reply":
-        """Answer the oldest input that nobody has answered yet."""
-        return Reply(self.store, self.id, model)
+    def reply(self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0) -> "Reply":
+        return Reply(self._session.reply(model, to, wait))
 
     def rename(self, title: str) -> None:
-        self.store.add(self.id, [SessionRenamed(title)])
+        _now(self._session.rename(title))
 
     def messages(self) -> list[Message]:
-        """Everything said so far, with what is being streamed at this moment."""
-        return self.transcript().messages
+        return _now(self._session.messages())
+
+    def output(self, message: Message | Seq) -> str:
+        return _now(self._session.output(message))
 
     def transcript(self) -> Transcript:
-        """The view for people. What a dead process left open is shown as the next one will close
-        it."""
-        view, state = Transcript(), State()
-        glance = self.store.glance(self.id)
-        for record in self.store.read_all(self.id, upto=glance.head):
-            view.apply(record)
-            state.apply(record)
-        if glance.owner is not None:
-            view.show_drafts(glance.drafts)
-        else:
-            for i, fact in enumerate(recover(state, glance.drafts), start=1):
-                view.apply(Record(state.head + i, 0, fact))
-        return view
+        return _now(self._session.transcript())
+
+    say.__doc__ = AsyncSession.say.__doc__
+    reply.__doc__ = AsyncSession.reply.__doc__
+    messages.__doc__ = AsyncSession.messages.__doc__
+    output.__doc__ = AsyncSession.output.__doc__
+    transcript.__doc__ = AsyncSession.transcript.__doc__
 
 
 class Reply:
     """One turn: takes an input, stores every piece before you show it, and ends however you leave
     the block."""
 
-    def __init__(self, store: BlockingStore, session: str, model: str) -> None:
-        self._store = store
-        self._session = session
-        self._model = model
-        self._state = State()
-        self._pieces: list[str] = []
-        self._lease: Lease | None = None
-        self._step: Seq = 0
+    def __init__(self, reply: AsyncReply) -> None:
+        self._reply = reply
+        self._write = reply.write
 
     @property
     def text(self) -> str:
-        return "".join(self._pieces)
+        return self._reply.text
+
+    @property
+    def input(self) -> Message:
+        """What is answered."""
+        return self._reply.input
 
     def __enter__(self) -> "Reply":
-        self._lease = self._store.acquire(self._session)
-        try:
-            self._begin()
-        except BaseException:
-            self._release()
-            raise
+        _now(self._reply.__aenter__())
         return self
 
     def write(self, piece: str) -> str:
         """Store a piece of the answer; returned when it is durable and may be shown."""
-        self._store.draft(self._held(), Stream(self._step, "text"), piece)
-        self._pieces.append(piece)
-        return piece
+        return _now(self._write(piece))
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
-        try:
-            if error is None:
-                self._end("complete", self._ended("done", "", ""))
-            elif isinstance(error, Exception):
-                self._end("incomplete", self._ended("failed", type(error).__name__, str(error)))
-            else:
-                cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
-                self._end("interrupted", self._ended("interrupted", cause, ""))
-        finally:
-            self._release()
+        _now(self._reply.__aexit__(kind, error, at))
 
-    def _begin(self) -> None:
-        for record in self._store.read_all(self._session):
-            self._state.apply(record)
-        closing = close(self._state, self._store.drafts(self._session))
-        if closing:
-            self._record(*closing)
-        if not self._state.pending:
-            raise NotAllowed(f"session {self._session!r} has no input to answer")
-        self._record(TurnStarted(Takes(min(self._state.pending))))
-        self._record(StepStarted(self._model))
-        self._step = self._state.head
 
-    def _end(self, how: StepEnding, ending: TurnEnded) -> None:
-        """Seal what is stored, not what we remember: a Ctrl-C may have struck between the two."""
-        drafts = self._store.drafts(self._session)
-        text = "".join(draft.text for draft in drafts if draft.stream.started == self._step)
-        if text or how == "complete":
-            self._record(StepSealed(self._step, (Text(text),) if text else (), how), ending)
-        else:
-            self._record(StepLost(self._step, ending.cause, sent="unknown"), ending)
+class _AtOnce:
+    """The verbs of a blocking store as coroutines that never suspend."""
 
-    def _ended(self, outcome: TurnOutcome, cause: str, detail: str) -> TurnEnded:
-        return TurnEnded(self._turn(), outcome, cause, detail)
+    def __init__(self, store: BlockingStore) -> None:
+        self._store = store
+        self._draft = store.draft
 
-    def _turn(self) -> Seq:
-        if self._state.turn is None:
-            raise NotAllowed("this reply has not begun")
-        return self._state.turn.seq
+    async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        return self._draft(lease, stream, text)
 
-    def _record(self, *facts: TurnFact) -> None:
-        """Store facts and take them in, with whatever others added before them."""
-        added = self._store.append(self._held(), facts, self._state.head)
-        for record in added.foreign:
-            self._state.apply(record)
-        for seq, fact in enumerate(facts, start=added.first):
-            self._state.apply(Record(seq, added.at_ms, fact))
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[None, None, Any]]:
+        blocking = getattr(self._store, verb)
 
-    def _release(self) -> None:
-        """Let go, whatever happens: a store that cannot be written must not keep the session from
-        the next reply."""
-        lease, self._lease = self._held(), None
-        try:
-            while not (answer := self._store.release(lease, self._state.head)).released:
-                for record in answer.foreign:
-                    self._state.apply(record)
-        finally:
-            self._store.abandon(lease)
+        async def at_once(*arguments: Any, **named: Any) -> Any:
+            return blocking(*arguments, **named)
 
-    def _held(self) -> Lease:
-        if self._lease is None:
-            raise NotAllowed("this reply is over; begin another one")
-        return self._lease
+        setattr(self, verb, at_once)
+        return at_once
+
+
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251 - no loop waits for it
+
+
+def _now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    coroutine.close()
+    raise RuntimeError("a verb of a blocking store has suspended")
+
+
+# --- what callers pass ----------------------------------------------------------------------------
+
+
+def _str(name: str, value: object) -> str:
+    """A subclass of `str` is stored as the text that it is."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    return str.__str__(value)
+
+
+def _int(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    return int(value)
+
+
+def _wait(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"wait must be a number of seconds, not {type(value).__name__}")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"wait must be a number of seconds from 0 on, not {value}")
+    return float(value)
+
+
+def _input(to: object, session: str) -> Seq | None:
+    if to is None:
+        return None
+    if not isinstance(to, Admitted):
+        return _int("to", to)
+    if to.session != session:
+        raise ValueError(f"to is an input of session {to.session!r}, not of {session!r}")
+    return to.seq
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"path must be a str or a path, not {type(path).__name__}")
+    return Path(path)
+
+
+def _settings(settings: object) -> Settings | None:
+    if settings is not None and not isinstance(settings, Settings):
+        raise TypeError(f"settings must be steno.Settings, not {type(settings).__name__}")
+    return settings
