@@ -4,14 +4,19 @@ Each command prints a line when something has come to pass; where it has to wait
 line to read.
 """
 
+import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
+from threading import Thread
 
 import apsw
 
@@ -19,6 +24,7 @@ from steno.engine.recover import recover
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
+    Record,
     SessionRenamed,
     SessionStarted,
     StepSealed,
@@ -31,10 +37,11 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq, Text
 from steno.journal.state import State
 from steno.store.errors import SessionBusy, StoreError
-from steno.store.protocol import Admission, Lease, Settings
+from steno.store.protocol import Admission, Cursor, Lease, Settings
 from steno.store.sqlite import migrate, restore
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
+from steno.store.sqlite.store import SqliteStore
 
 # --- in the test ----------------------------------------------------------------------------------
 
@@ -227,6 +234,48 @@ def stream(path: str, session: str, words: str) -> None:
     hear()
 
 
+def wait_for_news(path: str, followers: str, seconds: str, *sessions: str) -> None:
+    """Follow sessions that rest, and say how often a second any thread of this process woke."""
+    asyncio.run(_wait_for_news(Path(path), int(followers), float(seconds), sessions))
+
+
+async def _wait_for_news(
+    path: Path, followers: int, seconds: float, sessions: tuple[str, ...]
+) -> None:
+    async with await SqliteStore.open(path) as store:
+        waiting = []
+        for session in sessions:
+            head = Cursor((await store.glance(session)).head)
+            for _ in range(followers):
+                waiting.append(asyncio.ensure_future(anext(store.follow(session, head))))
+                waits = partial(next, store.blocking.follow(session, head))
+                Thread(target=waits, daemon=True).start()
+        await asyncio.sleep(1)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        await asyncio.sleep(seconds)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        say((after - before - 1) / seconds)  # one of them is the end of this sleep
+        os._exit(0)
+
+
+def follow_times(path: str, session: str) -> None:
+    """Follow a session, and say when (monotonic, which all processes share) each fact was seen."""
+    asyncio.run(_follow_times(Path(path), session))
+
+
+async def _follow_times(path: Path, session: str) -> None:
+    async with await SqliteStore.open(path) as store:
+        async for event in store.follow(session):
+            if isinstance(event, Record):
+                say(event.seq, time.monotonic())
+
+
+def speak_and_leave(path: str, session: str, text: str) -> None:
+    """One input, and the store closed in order."""
+    with BlockingStore(Path(path)) as store:
+        say(admitted(store, session, text))
+
+
 def fork_and_leave(path: str, session: str) -> None:
     """A program that forks while it runs a session; its child leaves through every `finally` on its
     way."""
@@ -346,6 +395,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
         die_after,
         run_and_wait,
         stream,
+        wait_for_news,
+        follow_times,
+        speak_and_leave,
         fork_and_leave,
         unprivileged,
         migrate_and_die,

@@ -3,6 +3,7 @@ sits on it."""
 
 import contextlib
 import os
+import threading
 import time
 import weakref
 from base64 import b32encode
@@ -50,10 +51,10 @@ from steno.store.sqlite.operations import Moment
 from steno.store.sqlite.pipeline import Pipeline
 from steno.store.sqlite.places import Memory, Owners, opened
 from steno.store.sqlite.transaction import Changes, Transaction
+from steno.store.sqlite.watch import Watch
 
 T = TypeVar("T")
 
-_FOLLOW_PAUSE_S = 0.01
 _IMPORT_MS_MAX = 24 * 3_600_000
 """Where nobody can tell whether a process is alive, an import that takes longer counts as given
 up."""
@@ -73,6 +74,7 @@ class BlockingStore:
         self._closed = False
         self._pid = os.getpid()
         self.pipeline = Pipeline(Transaction(self._writer, self._place.turns), self._committed)
+        self.watch = Watch(self._place.log, self.reader)
         self._remains = self._place.remains(self._writer, self.pipeline)
         _close_in_forks(self.locks)
         try:
@@ -243,13 +245,24 @@ class BlockingStore:
     def follow(self, session: str, cursor: Cursor | None = None) -> Iterator[Event]:
         """What is new, and then what comes, for ever. Stop iterating to leave."""
         cursor = cursor or Cursor()
-        version = -1
-        with self.reader() as connection:
+        changed = threading.Event()
+
+        def committed(changes: Changes) -> None:
+            if session in changes:
+                changed.set()
+
+        self._listeners.append(committed)
+        self.watch.add(changed.set)
+        try:
             while True:
-                events, cursor = reading.since(connection, session, cursor, reading.PAGE)
+                changed.clear()
+                events, cursor = self.since(session, cursor)
                 yield from events
-                while not events and version == (version := connection.pragma("data_version")):
-                    time.sleep(_FOLLOW_PAUSE_S)
+                if not events:
+                    changed.wait()
+        finally:
+            self._listeners.remove(committed)
+            self.watch.discard(changed.set)
 
     def find(self, name: str) -> str | None:
         with self.reader() as connection, reading.snapshot(connection):
@@ -431,6 +444,7 @@ class BlockingStore:
         self._closed = True
         if os.getpid() != self._pid:
             return  # a forked child: everything here is its parent's
+        self.watch.close()
         self._remains.close()
         self.pipeline.close()
         while self._readers:
@@ -465,7 +479,8 @@ class BlockingStore:
             if connection.txn_state() == apsw.SQLITE_TXN_NONE:
                 self._readers.append(connection)
             else:
-                connection.close()  # somebody keeps the error of a statement half read, and with it a past moment
+                # An error that a caller keeps holds a statement half read, and with it the past.
+                connection.close()
 
     def check_size(self, payload: bytes) -> None:
         if len(payload) > self.settings.payload_bytes_max:
@@ -477,7 +492,7 @@ class BlockingStore:
         self._listeners.append(listener)
 
     def _committed(self, changes: Changes) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(changes)
 
     def _sweep(self) -> None:

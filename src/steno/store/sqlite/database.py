@@ -168,10 +168,14 @@ def _make_file(path: Path) -> bool:
     return True
 
 
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
 def has_log(path: Path) -> bool:
     """Whether there are commits beside the database that may not be in it yet."""
     try:
-        return path.with_name(path.name + "-wal").stat().st_size > 0
+        return log_of(path).stat().st_size > 0
     except FileNotFoundError:
         return False
 

@@ -89,8 +89,8 @@ class Locks:
             raise StoreInUse(
                 "another process has this store open; stop it first"
                 if exclusive
-                else "another process is restoring or migrating this store, or reads it where it cannot be written; "
-                "try again in a moment"
+                else "another process is restoring or migrating this store, or reads it where it "
+                "cannot be written; try again in a moment"
             )
         self._handles.append(handle)
 

@@ -49,6 +49,7 @@ class Remains(Protocol):
 class OnDisk:
     def __init__(self, path: Path, settings: Settings, owner: str) -> None:
         self.path = path
+        self.log = None if settings.allow_network_file_system else database.log_of(path)
         self._settings = settings
         self._locks = Locks(path, owner, settings.lock_wait_ms)
         self.owners: Owners = self._locks
@@ -82,6 +83,7 @@ class Unwritable:
 
     def __init__(self, path: Path, settings: Settings, owner: str, why: StoreUnwritable) -> None:
         self.path = path
+        self.log = database.log_of(path)
         self._settings = settings
         self._locks = Locks(path, owner, can_write=False)
         self._way = ""
@@ -171,6 +173,7 @@ class Memory:
 class InMemory:
     def __init__(self, memory: Memory, settings: Settings, owner: str) -> None:
         self.path = memory.path
+        self.log = None
         self._settings = replace(settings, vfs="memdb", durability="process")
         self.owners: Owners = _MemoryOwners(owner)
         self.turns: Turns = _OneProcess()

@@ -1,7 +1,7 @@
 """Puts a backup in the place of a store.
 
     x.db.restoring.partial   being copied; means nothing
-    x.db.restoring           complete: from here on the restore will be finished, by whoever opens the store next
+    x.db.restoring           complete: from here on the next open of the store finishes the restore
     x.db.replaced (+ -wal)   what was there before, kept whole
 
 The old log must be out of the way before the new file takes the name: SQLite would play it into the

@@ -1,6 +1,7 @@
 """The SQLite store for async callers: the same verbs, awaited until they are durable."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import apsw
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import AnyFact, FreeFact, Record, SessionStarted, TurnFact, parts_of
 from steno.journal.parts import Hash, Seq
-from steno.store.errors import LeaseLost
+from steno.store.errors import LeaseLost, StoreError
 from steno.store.protocol import (
     Admission,
     Admitted,
@@ -37,7 +38,6 @@ from steno.store.sqlite.transaction import Changes, Transaction
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_POLL_S = 0.005
 _HANDED_MAX = 100
 _TICKET_BYTES = 400
 """What a queued verb costs beside its text, for the bound on the queue."""
@@ -99,7 +99,7 @@ class SqliteStore:
         self._queued_max = blocking.settings.queue_bytes_max
         self._room = asyncio.Event()
         self._followers: dict[str, set[_Follower]] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._looking = False
         blocking.listen(self._committed)
 
     @classmethod
@@ -233,9 +233,6 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Followers are told: their next look raises `StoreClosed`."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
         await self._thread(BlockingStore.close)
         for followers in self._followers.values():
             for follower in followers:
@@ -254,9 +251,9 @@ class SqliteStore:
         """What is new, and then what comes, for ever; without `drafts`, facts only. Close the
         iterator to leave."""
         follower = _Follower(session, cursor or Cursor(), drafts)
+        if not self._followers:
+            self.blocking.watch.add(self._others_committed)
         self._followers.setdefault(session, set()).add(follower)
-        if self._watching is None:
-            self._watching = self._loop.create_task(self._watch())
         try:
             while True:
                 for event in await self._news(follower):
@@ -265,6 +262,8 @@ class SqliteStore:
             self._followers[session].discard(follower)
             if not self._followers[session]:
                 del self._followers[session]
+            if not self._followers:
+                self.blocking.watch.discard(self._others_committed)
 
     async def _news(self, follower: _Follower) -> Sequence[Event]:
         """What a follower has not seen yet; empty where it turns out that there is nothing."""
@@ -295,28 +294,30 @@ class SqliteStore:
                 elif follower.drafts:
                     follower.hand(pieces)
 
-    async def _watch(self) -> None:
-        """See what other processes commit: one look per process, however many follow."""
-        with self.blocking.reader() as connection:
-            version = connection.pragma("data_version")
-            self._look(
-                connection
-            )  # what came since a follower's first look is in this version already
-            while self._followers:
-                await asyncio.sleep(_POLL_S)
-                if version != (version := connection.pragma("data_version")):
-                    self._look(connection)
-        self._watching = None
+    def _others_committed(self) -> None:
+        """From the watching thread: one look for all who follow."""
+        if not self._looking:
+            self._looking = True
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is over, and so is who followed in it
+                self._loop.call_soon_threadsafe(self._look)
 
-    def _look(self, connection: apsw.Connection) -> None:
+    def _look(self) -> None:
         """Who follows text that another process may write looks for it; the others look when there
-        are new facts."""
-        heads = reading.heads(connection, list(self._followers))
+        are new facts. If nothing can be read, all look and find out why."""
+        self._looking = False
+        heads: dict[str, tuple[Seq, int | None]] = {}
+        readable = False
+        with contextlib.suppress(StoreError, apsw.Error), self.blocking.reader() as connection:
+            heads = reading.heads(connection, list(self._followers))
+            readable = True
         for session, followers in self._followers.items():
             head, token = heads.get(session, (-1, None))
             elsewhere = token is not None and not self.blocking.holds(session, token)
             for follower in followers:
-                if head != follower.seen.seq or (elsewhere and follower.drafts):
+                changed = head != follower.seen.seq or (elsewhere and follower.drafts)
+                if changed or not readable:
                     follower.look()
 
     # --- the pipeline, awaited
