@@ -6,6 +6,19 @@ had started.
 
 Pure, so that a reader can apply it in memory to show what a runner will store. Applied to a session
 that was already recovered it yields nothing, so the correction is stored once.
+
+What is open when the process is killed, and what recovery stores:
+
+    3 input · 4 turn · 5 step · draft "Hel"
+        6 step.sealed (5, "Hel", interrupted) · 7 turn.ended (4, interrupted, killed)
+    3 input · 4 turn · 5 step, of which nothing came back
+        6 step.lost (5, killed) · 7 turn.ended (4, interrupted, killed)
+    … 6 step.sealed (5, calls a and b) · 7 tool.started (a) · draft "out"
+        8 tool.settled (a, unknown, "out") · 9 tool.settled (b, refused: never ran) · 10 turn.ended
+    … 7 approval.asked (a) · 8 tool.started (b)
+        9 tool.settled (b, unknown); the turn stays open, and the next runner asks about a again
+
+How the turn that was cut off is taken up is in `journal.state.CutOff`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +32,7 @@ NEVER_RAN = "not run: the turn was cut off before this call started"
 
 
 def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
-    """For whoever runs the session next, and for readers: close the open turn, unless it waits for
-    a person."""
+    """For the next runner, and for readers: close the open turn, unless it waits for a person."""
     turn = state.turn
     if turn is None or not waits_for_approval(turn):
         return close(state, drafts)
@@ -34,7 +46,7 @@ def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
 
 def waits_for_approval(turn: OpenTurn) -> bool:
     """Whether a person was asked about a call that has not run since, and has not asked for the
-    turn to stop. Codex may ask in the middle of an answer."""
+    turn to stop. An external runtime may ask in the middle of an answer."""
     if turn.interrupted is not None:
         return False
     return any(call.asked and call.started is None for call in turn.calls.values())

@@ -1,17 +1,31 @@
-"""What a session has spent, for budgets: steps, tokens as far as the providers said, and time at
+"""What a session has spent of its budget: steps, tokens as far as the providers said, and time at
 work."""
+
+from typing import assert_never
 
 from msgspec import Struct
 
 from steno.journal.facts import (
+    ApprovalFact,
+    ContextFact,
+    EditFact,
     HelperEnded,
+    HelperStarted,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    OutputLate,
+    OutsideFact,
     Record,
+    SessionRenamed,
     SessionStarted,
     StepLost,
     StepSealed,
     StepStarted,
+    ThreadFact,
     ToolSettled,
     ToolStarted,
+    TurnEnded,
     TurnStarted,
     Usage,
     UsageReported,
@@ -21,8 +35,8 @@ from steno.journal.parts import Seq, Unknown
 
 class Spent(Struct):
     """`turn_tokens` are those of the turn that began last. `worked_ms` is the time that models and
-    tools took together. What a killed process was doing is not in it: nobody knows for how long. A
-    fork begins anew."""
+    tools took together, without what a killed process was doing: how long that took is not known.
+    A fork begins anew."""
 
     steps: int = 0
     tokens: int = 0
@@ -33,29 +47,37 @@ class Spent(Struct):
     def apply(self, record: Record) -> None:
         fact = record.fact
         match fact:
-            case SessionStarted():
-                self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
-                self._open = {}
             case TurnStarted():
                 self.turn_tokens = 0
             case StepStarted():
                 self.steps += 1
                 self._open[record.seq] = record.at_ms
-            case ToolStarted():
-                self._open[record.seq] = record.at_ms
             case StepSealed():
                 self._count(fact.usage)
                 self._close(fact.step, record.at_ms, fact.ended != "interrupted")
-            case UsageReported():
+            case InputFact() | TurnEnded() | InterruptAsked():
+                pass
+            case ToolStarted():
+                self._open[record.seq] = record.at_ms
+            case ToolSettled():
+                if fact.started is not None:
+                    known = not isinstance(fact.outcome, Unknown)
+                    self._close(fact.started, record.at_ms, known)
+            case HelperEnded() | UsageReported():
                 self._count(fact.usage)
             case StepLost():
                 self._close(fact.step, record.at_ms, fact.cause != "killed")
-            case ToolSettled(started=int() as started):
-                self._close(started, record.at_ms, not isinstance(fact.outcome, Unknown))
-            case HelperEnded():
-                self._count(fact.usage)
-            case _:
+            case SessionStarted():
+                self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
+                self._open = {}
+            case SessionRenamed() | OutputLate():
                 pass
+            case ApprovalFact() | ContextFact() | EditFact() | HelperStarted() | ThreadFact():
+                pass
+            case MemoryFact() | OutsideFact():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def _count(self, usage: Usage | None) -> None:
         if usage is not None:

@@ -1,35 +1,62 @@
-"""Which facts up to a seq still matter to whoever runs the session, when a summary stands for what
-was said until then.
+"""Which facts up to a seq still matter to a runner, when a summary stands for what was said until
+then.
 
 A runner that reads those and then everything after the seq has the state and the history that
 reading everything gives. So what was compacted away costs nothing when a session is opened. The
 transcript for people, counts and search still read it all.
+
+A sequence of facts, and what is carried over 9 by a summary of everything up to there:
+
+    1 session.started                                carried: where the session comes from
+    2 goal.set "a"                                   not carried: 6 took its place
+    3 input.admitted · 4 turn.started (takes 3) · 5 turn.ended (4, done)           summarised
+    6 goal.set "b"                                   carried: the goal that holds
+    7 input.admitted · 8 turn.started (takes 7) · 9 turn.ended (8, done)
+                                                     carried: the last turn, with its input
+    10 input.admitted · 11 compacted (upto 9, carries 1 6 7 8 9)       10 comes later and is read
 """
+
+from typing import assert_never
 
 from msgspec import Struct, field
 
 from steno.journal.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
     Compacted,
     ContextSet,
-    Continues,
+    DeliveryFact,
     GoalSet,
+    HelperFact,
     HookAttempted,
     HookDone,
     HookOwed,
     InputAdmitted,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
     MessageHidden,
     MessageRedacted,
+    PlanUpdated,
     Record,
     RewindWithdrawn,
     Rewound,
     RuleSet,
+    SessionAttended,
     SessionEnded,
     SessionRenamed,
     SessionStarted,
+    StepLost,
+    StepSealed,
     StepStarted,
     Takes,
     ThreadBound,
+    ThreadCompacted,
+    ToolFact,
+    TurnEnded,
     TurnStarted,
+    UsageReported,
+    taken_by,
 )
 from steno.journal.parts import Seq
 from steno.journal.state import State
@@ -54,6 +81,15 @@ class Carry(Struct):
         if turn is not None and not isinstance(fact, InputAdmitted | SessionStarted):
             self._turns.setdefault(turn.seq, []).append(seq)
         match fact:
+            case TurnStarted() | StepStarted():
+                taken = taken_by(fact)
+                if taken and turn is not None:
+                    self._said_in = turn.seq
+                    self._turns[turn.seq] += taken
+            case StepSealed() | ToolFact() | TurnEnded():
+                pass  # carried with their turn
+            case InputFact() | SessionAttended() | DeliveryFact() | HelperFact():
+                pass  # what is open of these, the state knows
             case SessionStarted():
                 kept = ("context", "title", "compacted", "goal", "rule")
                 self._latest = {
@@ -71,8 +107,9 @@ class Carry(Struct):
                 self._latest.pop(f"rule {fact.rule}", None)
                 if fact.verdict is not None:
                     self._latest[f"rule {fact.rule}"] = seq
-            case SessionEnded(attended=attended) if self._state.ended is fact:
-                self._ended = (seq,) if attended is None else (attended, seq)
+            case SessionEnded():
+                if self._state.ended is fact:
+                    self._ended = (seq,) if fact.attended is None else (fact.attended, seq)
             case HookOwed():
                 self._hooks[seq] = [*self._ended, seq] if fact.attended is not None else [seq]
             case HookAttempted() | HookDone():
@@ -81,20 +118,20 @@ class Carry(Struct):
                 self._latest["compacted"] = seq
             case ThreadBound():
                 self._latest[f"thread {fact.runtime}"] = seq
-            case TurnStarted(origin=Takes(input=input)):
-                self._said_in = seq
-                self._turns[seq].append(input)
-            case StepStarted(takes=taken) if taken and turn is not None:
-                self._said_in = turn.seq
-                self._turns[turn.seq] += taken
             case MessageHidden():
                 self._hidden[fact.target] = seq
             case Rewound():
                 self._rewinds.add(seq)
             case RewindWithdrawn():
                 self._rewinds.discard(fact.rewind)
-            case _:
-                pass
+            case StepLost() | ApprovalAsked() | ApprovalDecided() | InterruptAsked():
+                pass  # carried with their turn
+            case UsageReported() | ThreadCompacted() | PlanUpdated() | MemoryFact():
+                pass  # neither the state nor the history looks at them
+            case MessageRedacted():
+                pass  # the text is gone from the fact itself
+            case unreachable:
+                assert_never(unreachable)
         self._forget()
 
     def seqs(self) -> tuple[Seq, ...] | None:
@@ -136,14 +173,13 @@ class Carry(Struct):
 def needs_everything(record: Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
     """Whether a fact after the seq brings back what was said before it, so that all of that must be
     read. `made` is the place of the summary."""
-    match record.fact:
-        case MessageHidden(target=target) | MessageRedacted(target=target):
-            return record.seq > made and (target <= upto or target == made)
-        case Rewound(to=to):
-            return to <= upto
-        case TurnStarted(origin=Continues(turn=turn)):
-            return turn <= upto and turn not in carried
-        case TurnStarted(origin=Takes(input=input)):
-            return input <= upto and input not in carried
-        case _:
-            return False
+    fact = record.fact
+    if isinstance(fact, (MessageHidden, MessageRedacted)):
+        return record.seq > made and (fact.target <= upto or fact.target == made)
+    if isinstance(fact, Rewound):
+        return fact.to <= upto
+    if isinstance(fact, TurnStarted):
+        origin = fact.origin
+        back = origin.input if isinstance(origin, Takes) else origin.turn
+        return back <= upto and back not in carried
+    return False

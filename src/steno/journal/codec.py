@@ -19,8 +19,8 @@ from steno.journal.facts import AnyFact
 from steno.journal.listing import ListingRow
 
 JOURNAL_VERSION = 1
-"""The version of the facts and of their bytes, apart from the layout of the tables that a store keeps
-them in. It grows with a tag or a field that an earlier steno cannot read."""
+"""The version of the facts and of their bytes, apart from the layout of a store's tables. It grows
+with a tag or a field that an earlier steno cannot read."""
 
 MARK = "\ufdd0"
 _MARK_BYTES = MARK.encode()

@@ -1,14 +1,14 @@
-"""What a session still owes to the outside: an end to each open visit, a call to plugins, a delivery.
+"""What a session still owes to the outside: ends of visits, calls of plugins, deliveries.
 
-A debt outlives the process that made it. `State` and the row for lists hold these folds, so the next
-process to start finds what is owed in the rows, without reading a session. Their size is that of what
-is open.
+A debt outlives the process that made it. The row for lists holds these folds, so the next process
+to start finds what is owed without reading a session. Their size is that of what is open.
 """
+
+from typing import assert_never
 
 from msgspec import Struct
 
 from steno.journal.facts import (
-    AnyFact,
     Continues,
     Delivered,
     DeliveryAttempted,
@@ -19,7 +19,6 @@ from steno.journal.facts import (
     HookDone,
     HookOwed,
     InputWithdrawn,
-    Record,
     SessionAttended,
     SessionEnded,
     StepStarted,
@@ -34,9 +33,9 @@ SETTLED_MAX = 5
 
 
 class OwedHook(Struct, omit_defaults=True):
-    """`by` is the owner who tells the plugins, or did last; `left` are those that have not been
-    told, and none where the fact names none. `tries` counts those who took it over from a dead
-    one."""
+    """A call to plugins. `by` is the owner whose process calls them, or did last; `left` are those
+    not called yet, and none where the fact names none. `tries` counts the owners that took it over
+    from a dead one."""
 
     by: str = ""
     left: tuple[str, ...] = ()
@@ -44,8 +43,8 @@ class OwedHook(Struct, omit_defaults=True):
 
 
 class Owed(Struct, omit_defaults=True):
-    """`attending` are the visits that are open, and whose they are. `ended` is the visit whose end
-    was the end of the session; 0 if there is none, or somebody came since."""
+    """`attending` are the visits that are open, with their owners. `ended` is the visit whose end
+    was the end of the session; 0 if there is none, or another visit began since."""
 
     attending: dict[Seq, str] = {}
     hooks: dict[Seq, OwedHook] = {}
@@ -55,10 +54,14 @@ class Owed(Struct, omit_defaults=True):
         return bool(self.attending or self.hooks)
 
     def owners(self) -> frozenset[str]:
-        """Those who look after it. If they are dead, somebody else must."""
+        """The owners that settle it. If they are dead, another process must."""
         return frozenset((*self.attending.values(), *(hook.by for hook in self.hooks.values())))
 
-    def apply(self, seq: Seq, fact: AnyFact) -> bool:
+    def apply(
+        self,
+        seq: Seq,
+        fact: SessionAttended | SessionEnded | HookOwed | HookAttempted | HookDone,
+    ) -> bool:
         """Take one fact in; whether it was the end of the session."""
         match fact:
             case SessionAttended():
@@ -73,12 +76,12 @@ class Owed(Struct, omit_defaults=True):
                     owed.by, owed.tries = fact.by, owed.tries + 1
             case HookDone():
                 self._done(fact)
-            case _:
-                pass
+            case unreachable:
+                assert_never(unreachable)
         return False
 
     def _end(self, fact: SessionEnded) -> bool:
-        """Of several visits only the last to end is the session's end. One that had ended before
+        """The end of the last open visit is the end of the session. A visit that had ended before
         ends nothing."""
         if fact.attended is None:
             self.ended = 0
@@ -99,9 +102,10 @@ class Owed(Struct, omit_defaults=True):
 
 class OwedDelivery(Struct, omit_defaults=True):
     """`taken` is the fact that took the input, and `turn` the turn whose end is the answer: 0 while
-    there is none. Until somebody tried, a turn that takes the input again or goes on with that one
-    takes its place; then it stays, so that under one key the same is sent. `since_ms` is when it
-    became owed, or due. `by` tries right now, if alive; `cause` is why the last try failed."""
+    there is none. Until the first try, a turn that takes the input again or continues that one
+    takes its place; from then on it stays, so that one key always stands for one text. `since_ms`
+    is when it became owed, or due. `by` is the owner of the try under way, if it is alive; `cause`
+    is why the last try failed."""
 
     input: Seq
     expires_s: int
@@ -114,54 +118,58 @@ class OwedDelivery(Struct, omit_defaults=True):
     cause: str = ""
 
 
+DeliveryNews = (
+    DeliveryOwed
+    | DeliveryAttempted
+    | DeliverySettled
+    | InputWithdrawn
+    | TurnStarted
+    | StepStarted
+    | TurnEnded
+)
+"""The facts that can change what must be delivered."""
+
+
 class Deliveries(Struct, omit_defaults=True):
-    """`open` are those that are owed. `settled` are the last ones that are not any more, each with
-    the fact that says so."""
+    """`open` are those that are owed. `settled` are the last ones that were, each with the fact
+    that settled it."""
 
     open: dict[Seq, OwedDelivery] = {}
     settled: list[tuple[Seq, Seq]] = []
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, seq: Seq, at_ms: int, fact: DeliveryNews) -> bool:
         """Take one fact in; whether anything changed."""
-        fact = record.fact
         match fact:
             case DeliveryOwed():
-                self.open[record.seq] = OwedDelivery(fact.target, fact.expires_s, record.at_ms)
+                self.open[seq] = OwedDelivery(fact.target, fact.expires_s, at_ms)
                 return True
-            case DeliveryAttempted() if (one := self.open.get(fact.owed)) is not None:
-                one.by, one.tries, one.tried_ms, one.cause = (
-                    fact.by,
-                    one.tries + 1,
-                    record.at_ms,
-                    "",
-                )
-                one.turn = one.turn if fact.turn is None else fact.turn
+            case DeliveryAttempted():
+                if (one := self.open.get(fact.owed)) is None:
+                    return False
+                one.by, one.tries, one.tried_ms = fact.by, one.tries + 1, at_ms
+                one.cause, one.turn = "", one.turn if fact.turn is None else fact.turn
                 return True
-            case DeliverySettled() if (one := self.open.get(fact.owed)) is not None:
-                one.by, one.cause = (
-                    "",
-                    "" if isinstance(fact.outcome, Delivered) else fact.outcome.cause,
-                )
-                if not isinstance(fact.outcome, DeliveryRefused) or fact.outcome.final:
-                    self._close(fact.owed, record.seq)
+            case DeliverySettled(owed=owed, outcome=outcome):
+                if (one := self.open.get(owed)) is None:
+                    return False
+                one.by, one.cause = "", "" if isinstance(outcome, Delivered) else outcome.cause
+                if not isinstance(outcome, DeliveryRefused) or outcome.final:
+                    self._close(owed, seq)
                 return True
             case InputWithdrawn():
-                void = [seq for seq, one in self.open.items() if one.input == fact.input]
-                for seq in void:
-                    self._close(seq, record.seq)
+                void = [owed for owed, one in self.open.items() if one.input == fact.input]
+                for owed in void:
+                    self._close(owed, seq)
                 return bool(void)
             case TurnStarted() | StepStarted() | TurnEnded():
-                return bool(self.open) and self._answer(record.seq, record.at_ms, fact)
-            case _:
-                return False
+                return bool(self.open) and self._answer(seq, at_ms, fact)
+            case unreachable:
+                assert_never(unreachable)
 
     def _answer(self, seq: Seq, at_ms: int, fact: TurnStarted | StepStarted | TurnEnded) -> bool:
-        taken = taken_by(fact)
-        goes_on = (
-            fact.origin.turn
-            if isinstance(fact, TurnStarted) and isinstance(fact.origin, Continues)
-            else None
-        )
+        taken, goes_on = taken_by(fact), None
+        if isinstance(fact, TurnStarted) and isinstance(fact.origin, Continues):
+            goes_on = fact.origin.turn
         changed = False
         for one in self.open.values():
             if one.tries:

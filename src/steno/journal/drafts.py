@@ -30,36 +30,25 @@ class Draft(Struct, frozen=True, gc=False):
 
 def sealed_by(fact: AnyFact) -> Seq | None:
     """The seq whose streams this fact seals."""
-    match fact:
-        case StepSealed() | StepLost():
-            return fact.step
-        case ToolSettled():
-            return fact.started
-        case _:
-            return None
+    if isinstance(fact, (StepSealed, StepLost)):
+        return fact.step
+    return fact.started if isinstance(fact, ToolSettled) else None
 
 
 def streams_of(fact: AnyFact) -> tuple[Draft, ...]:
     """The streams that a sealing fact stands for, in full, as a follower would have seen them."""
-    match fact:
-        case StepSealed():
-            parts = fact.parts if fact.shown is None else fact.shown
-            whole = [Draft(Stream(fact.step, "reasoning"), reasoning_of(parts))]
-            whole.append(Draft(Stream(fact.step, "text"), text_of(parts)))
-        case ToolSettled(started=int() as started) if fact.shown is not None or not _by_payload(
-            fact
-        ):
-            parts = outcome_parts(fact.outcome) if fact.shown is None else fact.shown
-            whole = [Draft(Stream(started, "output"), text_of(parts))]
-        case _:
-            return ()
-    return tuple(draft for draft in whole if draft.text)
-
-
-def _by_payload(fact: ToolSettled) -> bool:
-    """Whether the whole output lies in a payload. Then the text in the fact is only about it, not a
-    part of it."""
-    return any(isinstance(part, File) for part in outcome_parts(fact.outcome))
+    if isinstance(fact, StepSealed):
+        parts = fact.parts if fact.shown is None else fact.shown
+        thought = Draft(Stream(fact.step, "reasoning"), reasoning_of(parts))
+        whole = [thought, Draft(Stream(fact.step, "text"), text_of(parts))]
+        return tuple(draft for draft in whole if draft.text)
+    if not isinstance(fact, ToolSettled) or fact.started is None:
+        return ()
+    parts = outcome_parts(fact.outcome) if fact.shown is None else fact.shown
+    if fact.shown is None and any(isinstance(part, File) for part in parts):
+        return ()  # the whole output lies in a payload, and the text is only about it
+    output = Draft(Stream(fact.started, "output"), text_of(parts))
+    return (output,) if output.text else ()
 
 
 def keeps(fact: AnyFact, draft: Draft) -> bool:

@@ -11,7 +11,10 @@ Rules that hold for every fact:
   fact that began them. One turn is open at a time, so turn facts without an address belong to the
   open turn.
 - `TurnFact` may be written only by the holder of the session's lease. `FreeFact` may be added by
-  anyone.
+  every process.
+- Most facts belong to a group, which is their base class. A fold that has no use for any fact of a
+  group names the group. So a new fact of no group, or one that a fold may care about, is a type
+  error in each fold until that fold says what it means there.
 
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """
@@ -25,6 +28,10 @@ from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcom
 
 class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Base of all facts: strict when read, compact when written."""
+
+
+class OutsideFact(Fact, frozen=True):
+    """What the session has to do with the world outside it: visits, plugins, deliveries."""
 
 
 # --- the session ----------------------------------------------------------------------------------
@@ -49,16 +56,20 @@ class SessionRenamed(Fact, frozen=True, tag="session.renamed"):
     title: str
 
 
-class SessionAttended(Fact, frozen=True, tag="session.attended"):
+class VisitFact(OutsideFact, frozen=True):
+    """Who has the session open."""
+
+
+class SessionAttended(VisitFact, frozen=True, tag="session.attended"):
     """A front end opened the session: a visit, until a `session.ended` names it. `by` is the owner
-    of the visitor's store, which dies with its process: then somebody else ends the visit."""
+    of the visitor's store, which dies with its process: then another process ends the visit."""
 
     by: str
     platform: str
 
 
-class SessionEnded(Fact, frozen=True, tag="session.ended"):
-    """Somebody left. It is the end of the session unless other visits are open. A later visit,
+class SessionEnded(VisitFact, frozen=True, tag="session.ended"):
+    """A visit is over. It is the end of the session unless other visits are open. A later visit,
     input or turn resumes the session; there is no fact for that.
 
     `attended` is the visit that is over; `last_turn` is how the last turn had ended, or will be
@@ -73,8 +84,12 @@ class SessionEnded(Fact, frozen=True, tag="session.ended"):
 # --- inputs and turns -----------------------------------------------------------------------------
 
 
-class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
-    """Somebody said something. It is pending until a turn or a step takes it."""
+class InputFact(Fact, frozen=True):
+    """What was said to the session."""
+
+
+class InputAdmitted(InputFact, frozen=True, tag="input.admitted"):
+    """An input arrived. It is pending until a turn or a step takes it."""
 
     parts: tuple[Content, ...]
     source: str
@@ -83,9 +98,9 @@ class InputAdmitted(Fact, frozen=True, tag="input.admitted"):
     mode: Literal["queue", "steer"] = "queue"
 
 
-class InputWithdrawn(Fact, frozen=True, tag="input.withdrawn"):
-    """Whoever said it took it back while it was pending. No turn takes it any more; people still
-    read it."""
+class InputWithdrawn(InputFact, frozen=True, tag="input.withdrawn"):
+    """An input was taken back while it was pending. No turn takes it any more; people still read
+    it."""
 
     input: Seq
     by: str = "user"
@@ -144,10 +159,14 @@ class Item(Fact, frozen=True):
     seqs: tuple[Seq, ...] = ()
 
 
-class Distilled(Fact, frozen=True, tag="distilled"):
+class MemoryFact(Fact, frozen=True):
+    """What other sessions may be told of this one."""
+
+
+class Distilled(MemoryFact, frozen=True, tag="distilled"):
     """What a helper call made of the facts after `after` and up to `upto`. No message and nothing
     that a model is told comes of it here; other sessions may be told its items. `title` is a
-    proposal, where nobody had given one."""
+    proposal, for a session without one."""
 
     after: Seq
     upto: Seq
@@ -157,7 +176,7 @@ class Distilled(Fact, frozen=True, tag="distilled"):
     model: str = ""
 
 
-class MemoryRemoved(Fact, frozen=True, tag="memory.removed"):
+class MemoryRemoved(MemoryFact, frozen=True, tag="memory.removed"):
     """A person does not want an item to be remembered. `item` is its number in the distillate, from
     0."""
 
@@ -177,7 +196,11 @@ class ToolSpec(Fact, frozen=True):
     repeat: Literal["never", "safe"] = "never"
 
 
-class ContextSet(Fact, frozen=True, tag="context.set"):
+class ContextFact(Fact, frozen=True):
+    """What shapes every later request."""
+
+
+class ContextSet(ContextFact, frozen=True, tag="context.set"):
     """Holds for every later request until the next one: the whole context, not a difference.
     `recalled` says where each of the memories came from. `instead_of` is the session's own model
     where a fallback answers in its place, for the rest of one turn."""
@@ -196,7 +219,7 @@ class ContextSet(Fact, frozen=True, tag="context.set"):
         return self.instead_of or self.model
 
 
-class GoalSet(Fact, frozen=True, tag="goal.set"):
+class GoalSet(ContextFact, frozen=True, tag="goal.set"):
     """What this session is for, in a person's words, until the next one; "" is no goal. The next
     request's context tells a model."""
 
@@ -207,7 +230,11 @@ class GoalSet(Fact, frozen=True, tag="goal.set"):
 # --- steps ----------------------------------------------------------------------------------------
 
 
-class StepStarted(Fact, frozen=True, tag="step.started"):
+class StepFact(Fact, frozen=True):
+    """A request to the model and its answer."""
+
+
+class StepStarted(StepFact, frozen=True, tag="step.started"):
     """A request is about to be sent. `digest` is of its bytes; `takes` are inputs that steer from
     here on.
 
@@ -234,7 +261,7 @@ class Usage(Fact, frozen=True):
 StepEnding = Literal["complete", "length", "incomplete", "interrupted"]
 
 
-class StepSealed(Fact, frozen=True, tag="step.sealed"):
+class StepSealed(StepFact, frozen=True, tag="step.sealed"):
     """The answer to a request, with its tool calls in place. Seals the drafts of `step`.
 
     `ended`: complete (the provider said so), length (cut at a token limit), incomplete (the stream
@@ -249,14 +276,14 @@ class StepSealed(Fact, frozen=True, tag="step.sealed"):
     shown: tuple[Content, ...] | None = None
 
 
-class UsageReported(Fact, frozen=True, tag="usage.reported"):
+class UsageReported(StepFact, frozen=True, tag="usage.reported"):
     """What an answer cost, told after it was sealed."""
 
     step: Seq
     usage: Usage
 
 
-class StepLost(Fact, frozen=True, tag="step.lost"):
+class StepLost(StepFact, frozen=True, tag="step.lost"):
     """A request of which nothing came back. `sent` says whether the provider may have received it,
     `wait_ms` how long it asked us to wait before another attempt."""
 
@@ -270,7 +297,11 @@ class StepLost(Fact, frozen=True, tag="step.lost"):
 # --- tools ----------------------------------------------------------------------------------------
 
 
-class ToolStarted(Fact, frozen=True, tag="tool.started"):
+class ToolFact(Fact, frozen=True):
+    """A tool that runs, and what it gives back."""
+
+
+class ToolStarted(ToolFact, frozen=True, tag="tool.started"):
     """Stored before the tool runs. `group` is the process group to end if we die meanwhile."""
 
     step: Seq
@@ -279,7 +310,7 @@ class ToolStarted(Fact, frozen=True, tag="tool.started"):
     repeat: Literal["never", "safe"] = "never"
 
 
-class ToolSettled(Fact, frozen=True, tag="tool.settled"):
+class ToolSettled(ToolFact, frozen=True, tag="tool.settled"):
     """The outcome of one call. `started` is None for a call that never ran. Seals the draft of
     `started`. `shown` is what was shown where that differs from the outcome."""
 
@@ -290,14 +321,18 @@ class ToolSettled(Fact, frozen=True, tag="tool.settled"):
     shown: tuple[Content, ...] | None = None
 
 
-class OutputLate(Fact, frozen=True, tag="output.late"):
+class OutputLate(ToolFact, frozen=True, tag="output.late"):
     """Output of a call that came after its outcome was stored. It was never shown with it."""
 
     started: Seq
     text: str
 
 
-class ApprovalAsked(Fact, frozen=True, tag="approval.asked"):
+class ApprovalFact(Fact, frozen=True):
+    """Which calls may run."""
+
+
+class ApprovalAsked(ApprovalFact, frozen=True, tag="approval.asked"):
     """`leaves` is True if a yes also covers running the call outside the sandbox that its runtime
     keeps it in."""
 
@@ -307,14 +342,14 @@ class ApprovalAsked(Fact, frozen=True, tag="approval.asked"):
     leaves: bool = False
 
 
-class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
+class ApprovalDecided(ApprovalFact, frozen=True, tag="approval.decided"):
     asked: Seq
     decision: Literal["allow", "deny"]
     by: str
     reason: str = ""
 
 
-class RuleSet(Fact, frozen=True, tag="rule.set"):
+class RuleSet(ApprovalFact, frozen=True, tag="rule.set"):
     """Which calls of this session may run: `rule` is a tool, or a tool and a pattern. It holds
     until the next fact about the same rule; the verdict None takes it back."""
 
@@ -326,7 +361,11 @@ class RuleSet(Fact, frozen=True, tag="rule.set"):
 # --- threads of external runtimes -----------------------------------------------------------------
 
 
-class ThreadBound(Fact, frozen=True, tag="thread.bound"):
+class ThreadFact(Fact, frozen=True):
+    """What an external runtime keeps for the session, and what it plans."""
+
+
+class ThreadBound(ThreadFact, frozen=True, tag="thread.bound"):
     """An external runtime keeps a thread of its own for this session. It knows everything said
     before this fact."""
 
@@ -334,7 +373,7 @@ class ThreadBound(Fact, frozen=True, tag="thread.bound"):
     thread: str
 
 
-class ThreadCompacted(Fact, frozen=True, tag="thread.compacted"):
+class ThreadCompacted(ThreadFact, frozen=True, tag="thread.compacted"):
     """An external runtime made its own thread shorter. What it put in the place of what was said
     only it knows; the history is as it was."""
 
@@ -349,7 +388,7 @@ class PlanStep(Fact, frozen=True):
     status: str
 
 
-class PlanUpdated(Fact, frozen=True, tag="plan.updated"):
+class PlanUpdated(ThreadFact, frozen=True, tag="plan.updated"):
     """What an external runtime says it will do, the whole plan each time."""
 
     steps: tuple[PlanStep, ...]
@@ -369,7 +408,11 @@ _SIGNS = {"completed": "✓", "inProgress": "▸", "pending": "·"}
 # --- helper calls ---------------------------------------------------------------------------------
 
 
-class HelperStarted(Fact, frozen=True, tag="helper.started"):
+class HelperFact(Fact, frozen=True):
+    """A request about the session that is no part of it."""
+
+
+class HelperStarted(HelperFact, frozen=True, tag="helper.started"):
     """A request to a model that is about the session and not part of it: no message comes of it.
     Stored before it is sent."""
 
@@ -378,7 +421,7 @@ class HelperStarted(Fact, frozen=True, tag="helper.started"):
     digest: str = ""
 
 
-class HelperEnded(Fact, frozen=True, tag="helper.ended"):
+class HelperEnded(HelperFact, frozen=True, tag="helper.ended"):
     """`unknown`: our process died first. `sent` says whether the provider may have received the
     request."""
 
@@ -398,12 +441,16 @@ class SpentSoFar(Fact, frozen=True):
     worked_ms: int
 
 
-class Compacted(Fact, frozen=True, tag="compacted"):
+class EditFact(Fact, frozen=True):
+    """Changes what a model is told of what was said before."""
+
+
+class Compacted(EditFact, frozen=True, tag="compacted"):
     """For a model, `summary` stands for everything up to `upto`. People still read the originals.
 
-    `carries` are the facts up to there that still matter to whoever runs the session, and `spent`
-    is what it had spent by then: with them nobody has to read what was compacted away in order to
-    go on. Without, everything is read.
+    `carries` are the facts up to there that still matter to a runner, and `spent` is what the
+    session had spent by then: with them a runner need not read what was compacted away. Without
+    them, it reads everything.
     """
 
     upto: Seq
@@ -414,35 +461,39 @@ class Compacted(Fact, frozen=True, tag="compacted"):
     spent: SpentSoFar | None = None
 
 
-class MessageHidden(Fact, frozen=True, tag="message.hidden"):
+class MessageHidden(EditFact, frozen=True, tag="message.hidden"):
     """Takes one message out of the model's view, or (with `hidden` false) puts it back."""
 
     target: Seq
     hidden: bool = True
 
 
-class MessageRedacted(Fact, frozen=True, tag="message.redacted"):
+class MessageRedacted(EditFact, frozen=True, tag="message.redacted"):
     """The text at `target` was removed from the store for good."""
 
     target: Seq
     by: str = "user"
 
 
-class Rewound(Fact, frozen=True, tag="rewound"):
+class Rewound(EditFact, frozen=True, tag="rewound"):
     """For a model, nothing after the message at `to`, or from the turn at `to` on, happened before
     this fact."""
 
     to: Seq
 
 
-class RewindWithdrawn(Fact, frozen=True, tag="rewind.withdrawn"):
+class RewindWithdrawn(EditFact, frozen=True, tag="rewind.withdrawn"):
     rewind: Seq
 
 
 # --- the outside world ----------------------------------------------------------------------------
 
 
-class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
+class DeliveryFact(OutsideFact, frozen=True):
+    """An answer on its way to a channel."""
+
+
+class DeliveryOwed(DeliveryFact, frozen=True, tag="delivery.owed"):
     """What the input at `target` is answered must reach `address` on `channel`; `key` is the id we
     give it there. `expires_s` after the answer ended, or after this if there is none, it is not
     tried any more."""
@@ -454,9 +505,9 @@ class DeliveryOwed(Fact, frozen=True, tag="delivery.owed"):
     expires_s: int = 86_400
 
 
-class DeliveryAttempted(Fact, frozen=True, tag="delivery.attempted"):
-    """Somebody, the owner `by`, is about to send what `turn` came to. The first attempt decides
-    which turn that is."""
+class DeliveryAttempted(DeliveryFact, frozen=True, tag="delivery.attempted"):
+    """The owner `by` is about to send what `turn` came to. The first attempt decides which turn
+    that is."""
 
     owed: Seq
     by: str = ""
@@ -479,18 +530,22 @@ class DeliveryExpired(Fact, frozen=True, tag="expired"):
     cause: str = ""
 
 
-class DeliverySettled(Fact, frozen=True, tag="delivery.settled"):
+class DeliverySettled(DeliveryFact, frozen=True, tag="delivery.settled"):
     """How an attempt went. A failure that is not final leaves the delivery owed."""
 
     owed: Seq
     outcome: Delivered | DeliveryRefused | DeliveryExpired
 
 
-class HookOwed(Fact, frozen=True, tag="hook.owed"):
-    """Plugins must be told. `key` stays the same however often they are; `arguments` is JSON text.
+class HookFact(OutsideFact, frozen=True):
+    """What plugins are called with."""
 
-    `by` is the owner who tells them, all in `plugins` once. With `attended` it is owed only if the
-    end of that visit, stored with it, was the end of the session.
+
+class HookOwed(HookFact, frozen=True, tag="hook.owed"):
+    """Plugins must be called. `key` stays the same for every try; `arguments` is JSON text.
+
+    `by` is the owner whose process calls each of `plugins` once. With `attended` it is owed only if
+    the end of that visit, stored with it, was the end of the session.
     """
 
     hook: str
@@ -501,17 +556,17 @@ class HookOwed(Fact, frozen=True, tag="hook.owed"):
     by: str = ""
 
 
-class HookAttempted(Fact, frozen=True, tag="hook.attempted"):
-    """Somebody takes it over from an owner who is dead, and tells those plugins that nobody has
-    recorded as told."""
+class HookAttempted(HookFact, frozen=True, tag="hook.attempted"):
+    """The owner `by` takes the call over from one that is dead, for the plugins without a
+    `hook.done`."""
 
     owed: Seq
     by: str
 
 
-class HookDone(Fact, frozen=True, tag="hook.done"):
-    """A plugin was told, or will not be; `error` is what it raised, or why it was not. Without
-    `plugin`: all of them."""
+class HookDone(HookFact, frozen=True, tag="hook.done"):
+    """A plugin was called, or will not be; `error` is what it raised, or why it was not called.
+    Without `plugin`: all of them."""
 
     owed: Seq
     plugin: str = ""
@@ -536,7 +591,7 @@ FreeFact = (
     | HookAttempted
     | HookDone
 )
-"""May be added by anyone, at any time, with no lease."""
+"""May be added by every process, at any time, with no lease."""
 
 TurnFact = (
     ContextSet
@@ -582,38 +637,27 @@ class Record(Struct, frozen=True, gc=False):
 
 def taken_by(fact: AnyFact) -> tuple[Seq, ...]:
     """The inputs that a fact takes."""
-    match fact:
-        case TurnStarted(origin=Takes(input=input)):
-            return (input,)
-        case StepStarted():
-            return fact.takes
-        case _:
-            return ()
+    if isinstance(fact, TurnStarted):
+        return (fact.origin.input,) if isinstance(fact.origin, Takes) else ()
+    return fact.takes if isinstance(fact, StepStarted) else ()
 
 
 _WITH_PARTS = frozenset((InputAdmitted, StepSealed, ToolSettled))
-_BY_HASH = (Image, File)
 
 
 def parts_of(fact: AnyFact) -> tuple[Content, ...]:
     """Every content part inside a fact."""
-    match fact:
-        case InputAdmitted():
-            return fact.parts
-        case StepSealed():
-            return fact.parts + (fact.shown or ())
-        case ToolSettled():
-            return outcome_parts(fact.outcome) + (fact.shown or ())
-        case _:
-            return ()
+    if isinstance(fact, InputAdmitted):
+        return fact.parts
+    if isinstance(fact, StepSealed):
+        return fact.parts + (fact.shown or ())
+    if isinstance(fact, ToolSettled):
+        return outcome_parts(fact.outcome) + (fact.shown or ())
+    return ()
 
 
 def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
-    """The payloads that a fact refers to by hash."""
+    """The payloads that a fact refers to by hash. Asked of every fact that is written."""
     if type(fact) not in _WITH_PARTS:
         return ()
-    hashes: tuple[Hash, ...] = ()
-    for part in parts_of(fact):
-        if isinstance(part, _BY_HASH):
-            hashes += (part.hash,)
-    return hashes
+    return tuple(part.hash for part in parts_of(fact) if isinstance(part, (Image, File)))

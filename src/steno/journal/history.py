@@ -9,29 +9,44 @@ restored from their facts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
 
 from msgspec import Struct, field
 
 from steno.journal.facts import (
     AnyFact,
+    ApprovalFact,
     Compacted,
     ContextSet,
     Continues,
+    EditFact,
+    GoalSet,
+    HelperFact,
     InputAdmitted,
+    InputWithdrawn,
+    InterruptAsked,
+    MemoryFact,
     MessageHidden,
     MessageRedacted,
+    OutputLate,
+    OutsideFact,
     Record,
     RewindWithdrawn,
     Rewound,
+    SessionRenamed,
     SessionStarted,
     StepEnding,
+    StepLost,
     StepSealed,
     StepStarted,
     Takes,
+    ThreadFact,
     ToolSettled,
+    ToolStarted,
     TurnEnded,
     TurnOutcome,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import (
     Content,
@@ -46,16 +61,6 @@ from steno.journal.parts import (
 )
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
-_CHANGES = (
-    ContextSet,
-    Compacted,
-    MessageHidden,
-    MessageRedacted,
-    Rewound,
-    RewindWithdrawn,
-    SessionStarted,
-)
-"""After these a request is not what the provider counted and some more."""
 
 
 class Said(Struct, frozen=True, gc=False, tag="said"):
@@ -134,27 +139,152 @@ class _Slot(Struct, gc=False):
     fact: Seq = 0
 
 
+# --- rewinds --------------------------------------------------------------------------------------
+
+
+class _Rewinds(Struct):
+    """The rewinds that stand, and the slots that each leaves out. Rewinds overlap, so a slot counts
+    how many leave it out.
+
+        1 input "a" · 2 turn (takes 1) · 3 step · 4 sealed "A" · 5 turn.ended
+        6 input "b" · 7 turn (takes 6) · 8 step · 9 sealed "B" · 10 turn.ended
+                                        told: a A b B
+        11 rewound (to 7)               told: a A           from turn 7 on nothing happened
+        12 rewound (to 1)               told: a             nothing followed the message at 1
+        13 rewind.withdrawn (12)        told: a A           11 still leaves b and B out
+    """
+
+    _left_out: dict[Seq, list[_Slot]] = {}
+
+    def add(self, seq: Seq, to: Seq, slots: list[_Slot], is_turn: bool) -> None:
+        """Leave out what follows the message at `to`, or begins with the turn at `to`; else all
+        after that seq."""
+        there = [
+            i
+            for i, slot in enumerate(slots)
+            if slot.entry.seq == to and not isinstance(slot.entry, Closed)
+        ]
+        # A prompt that was run again stands twice: the place that is told counts.
+        standing = [i for i in there if not slots[i].cuts] or there
+        if standing:
+            cut = slots[standing[-1] + 1 :]
+        else:
+            first = to if is_turn else to + 1
+            cut = [slot for slot in slots if slot.at >= first]
+        for slot in cut:
+            slot.cuts += 1
+        self._left_out[seq] = cut
+
+    def withdraw(self, rewind: Seq) -> None:
+        for slot in self._left_out.pop(rewind, ()):
+            slot.cuts -= 1
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+class _Gone(Struct):
+    """Messages that a model is not told, or not any more as they were."""
+
+    hidden: set[Seq] = set()
+    redacted: set[Seq] = set()
+
+    def upto(self, seq: Seq) -> frozenset[Seq]:
+        return frozenset(gone for gone in self.hidden | self.redacted if gone <= seq)
+
+
+class _Summary(Struct, gc=False):
+    """`without` are the messages of its range that it was made without. `pinned` is the prompt of
+    the turn that was open when it was made: it is told beside the summary that stands for it."""
+
+    slot: _Slot
+    said: Summarised
+    without: frozenset[Seq]
+    pinned: _Slot | None
+
+
+class _Summaries(Struct):
+    """The summaries that were made. The latest that tells what a model may be told, no more and no
+    less, stands in the place of its range.
+
+        … a A b B, as above             told: a A b B
+        11 compacted (upto 5, "S")      told: S b B
+        12 message.hidden (3)           told: a b B         S tells of the answer that is hidden
+        13 compacted (upto 5, "T")      told: T b B         T was made without it
+        14 message.hidden (3, false)    told: S b B         T lacks what was put back, S does not
+    """
+
+    made: list[_Summary] = []
+
+    def standing(self, gone: _Gone) -> _Summary | None:
+        for one in reversed(self.made):
+            if one.slot.cuts or one.said.seq in gone.redacted:
+                continue
+            if gone.upto(one.said.upto) == one.without:
+                return one
+        return None
+
+
+# --- text in memory -------------------------------------------------------------------------------
+
+
+class _Texts(Struct):
+    """How much text the slots hold, and from which slot on all of it is here. What stands before
+    may be let go: a slot keeps a `Weighed` in the place of its entry, and the fact that has the
+    text brings it back.
+
+        … a A, each of 100 characters
+        let_go(150)                     slots: a A, since 200 is not twice as much
+        … b B c C                       slots: a A b B c C
+        let_go(150)                     slots: (1) (4) (6) (9) (11) C, by the fact with the text
+        restore                         slots: a A b B c C, until the next let_go
+    """
+
+    chars: int = 0
+    thinned: bool = False
+    _kept_from: int = 0
+
+    def let_go(self, slots: list[_Slot], chars_max: int, weigh: Weigh) -> list[Weighed]:
+        """What was let go, if there was twice as much text as may be kept."""
+        if self.chars <= 2 * chars_max:
+            return []
+        gone, kept, first, self.thinned = [], 0, self._kept_from, True
+        for i in reversed(range(first, len(slots))):
+            kept += _chars(slots[i].entry)
+            if kept <= chars_max:
+                self._kept_from = i
+            elif (weighed := _weighed(slots[i], weigh)) is not None:
+                slots[i].entry = weighed
+                gone.append(weighed)
+        self.chars = min(kept, chars_max)
+        return gone
+
+
+def _weighed(slot: _Slot, weigh: Weigh) -> Weighed | None:
+    entry = slot.entry
+    if not slot.fact or not isinstance(entry, Said | Answered | Settled):
+        return None
+    return Weighed(entry.seq, type(entry), slot.fact, _calls(entry), *weigh(entry))
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
 class History(Struct):
     """`counted` is the last answer whose provider said how many tokens it and the request for it
-    had, and how many; None when something before it has changed since. `thinned`: text was let go,
-    though it may have been restored."""
+    had, and how many; None when something before it has changed since."""
 
     context: ContextSet | None = None
     counted: tuple[Seq, int] | None = None
-    thinned: bool = False
     _slots: list[_Slot] = []
     _inputs: dict[Seq, Said | Weighed] = {}
     _turns: dict[Seq, _Turn] = {}
     _turn: _Turn = field(default_factory=_Turn)
-    _hidden: set[Seq] = set()
-    _rewinds: dict[Seq, list[_Slot]] = {}
-    _redacted: set[Seq] = set()
-    _summaries: list[_Slot] = []
-    _made_without: dict[Seq, frozenset[Seq]] = {}
-    _pinned: dict[Seq, _Slot] = {}
-    _chars: int = 0
-    _kept_from: int = 0
     _forked: _Turn | None = None
+    _rewinds: _Rewinds = field(default_factory=_Rewinds)
+    _gone: _Gone = field(default_factory=_Gone)
+    _summaries: _Summaries = field(default_factory=_Summaries)
+    _texts: _Texts = field(default_factory=_Texts)
 
     def apply(self, record: Record) -> None:
         seq, fact = record.seq, record.fact
@@ -171,15 +301,27 @@ class History(Struct):
                 if fact.usage is not None and fact.usage.input is not None:
                     self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
                 self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step, seq)
-            case ToolSettled():
-                address = seq if fact.started is None else fact.started
-                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
             case TurnEnded():
                 self._turn.outcome = fact.outcome
                 if fact.outcome != "done":
                     self._add(seq, Closed(fact.turn, fact.outcome, fact.cause))
-            case _:
+            case ToolSettled():
+                address = seq if fact.started is None else fact.started
+                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
+            case ContextSet():
+                self.context, self.counted = fact, None
+            case SessionStarted():
+                self._start_session(seq)
+            case EditFact():
                 self._edit(seq, fact)
+            case ToolStarted() | OutputLate() | StepLost() | UsageReported() | InputWithdrawn():
+                pass
+            case InterruptAsked() | ApprovalFact() | SessionRenamed() | GoalSet():
+                pass
+            case HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def entries(self) -> list[Entry]:
         """What the next request says, oldest first. What was let go of it must have been
@@ -192,73 +334,43 @@ class History(Struct):
 
     def outline(self) -> list[Standing]:
         """The same, whether or not all of its text is here."""
-        if not self._hidden and not self._summaries:
+        if not self._gone.hidden and not self._summaries.made:
             return [slot.entry for slot in self._standing()]
         return [entry for _, entry in self.placed()]
 
     def placed(self) -> list[tuple[Seq, Standing]]:
         """The outline, each entry with its place. A call and its outcome have one place. What an
         open turn answers stands even where a summary stands for it too."""
-        standing = self._standing()
-        summary = self._summary()
-        upto = 0 if summary is None else summary.upto
-        first: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary)]
-        pinned = None if summary is None else self._pinned.get(summary.seq)
-        later = (slot for slot in standing if slot.at > upto or slot is pinned)
-        return first + [
-            (slot.at, entry) for slot in later if (entry := self._seen(slot)) is not None
-        ]
-
-    def _summary(self) -> Summarised | None:
-        """The latest summary that tells nothing but what a model may be told. Where a message of
-        its range was hidden or redacted since, or put back, the messages that it stood for are told
-        again, until another one is made."""
-        for slot in reversed(self._summaries):
-            entry = slot.entry
-            if slot.cuts or not isinstance(entry, Summarised) or entry.seq in self._redacted:
-                continue
-            if self.left_out(entry.upto) == self._made_without[entry.seq]:
-                return entry
-        return None
-
-    def left_out(self, upto: Seq) -> frozenset[Seq]:
-        """Messages up to a seq that a model is not told, or not any more as they were."""
-        return frozenset(seq for seq in self._hidden | self._redacted if seq <= upto)
-
-    def _standing(self) -> list[_Slot]:
-        return [
-            slot
-            for slot in self._slots
-            if not (slot.answer or slot).cuts and (slot.turn.answered or slot.turn.counts())
-        ]
+        summary = self._summaries.standing(self._gone)
+        upto = 0 if summary is None else summary.said.upto
+        told: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary.said)]
+        pinned = None if summary is None else summary.pinned
+        for slot in self._standing():
+            if slot.at > upto or slot is pinned:
+                entry = self._seen(slot)
+                if entry is not None:
+                    told.append((slot.at, entry))
+        return told
 
     def said(self, inputs: Sequence[Seq]) -> list[Said]:
         """Inputs as they will stand in the history once they are taken."""
         return [said for seq in inputs if isinstance(said := self._inputs.get(seq), Said)]
 
+    def left_out(self, upto: Seq) -> frozenset[Seq]:
+        """Messages up to a seq that a model is not told, or not any more as they were."""
+        return self._gone.upto(upto)
+
+    @property
+    def thinned(self) -> bool:
+        """Whether text was let go at some time, though it may have been restored."""
+        return self._texts.thinned
+
     def let_go(self, chars_max: int, weigh: Weigh) -> None:
         """Keep the text of the latest entries, about so many characters, once there is twice as
         much. Of older ones keep what they weigh."""
-        if self._chars <= 2 * chars_max:
-            return
-        kept, first, self.thinned = 0, self._kept_from, True
-        for i in reversed(range(first, len(self._slots))):
-            kept += _chars(self._slots[i].entry)
-            if kept > chars_max:
-                self._let_go(self._slots[i], weigh)
-            else:
-                self._kept_from = i
-        self._chars = min(kept, chars_max)
-
-    def _let_go(self, slot: _Slot, weigh: Weigh) -> None:
-        entry = slot.entry
-        if not slot.fact or not isinstance(entry, Said | Answered | Settled):
-            return
-        slot.entry = weighed = Weighed(
-            entry.seq, type(entry), slot.fact, _calls(entry), *weigh(entry)
-        )
-        if weighed.kind is Said:
-            self._inputs[entry.seq] = weighed
+        for weighed in self._texts.let_go(self._slots, chars_max, weigh):
+            if weighed.kind is Said:
+                self._inputs[weighed.seq] = weighed
 
     def missing(self) -> list[Weighed]:
         """What the next request says and must be restored first."""
@@ -270,31 +382,37 @@ class History(Struct):
             if isinstance(slot.entry, Weighed) and slot.entry.fact in entries:
                 slot.entry = entries[slot.entry.fact]
 
+    def _standing(self) -> list[_Slot]:
+        return [
+            slot
+            for slot in self._slots
+            if not (slot.answer or slot).cuts and (slot.turn.answered or slot.turn.counts())
+        ]
+
     def _seen(self, slot: _Slot) -> Standing | None:
-        entry = slot.entry
+        """An entry as a model is told it, without what is hidden."""
+        entry, hidden = slot.entry, self._gone.hidden
         if isinstance(entry, Summarised):
             return None
-        if not self._hidden or isinstance(entry, Closed):
+        if not hidden or isinstance(entry, Closed):
             return entry
-        if kind_of(entry) is Settled:
-            if slot.step in self._hidden:
-                return None
-            return (
-                Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in self._hidden else entry
-            )
-        return None if entry.seq in self._hidden else entry
+        if kind_of(entry) is not Settled:
+            return None if entry.seq in hidden else entry
+        if slot.step in hidden:
+            return None
+        return Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in hidden else entry
+
+    def _is_open(self) -> bool:
+        return self._turn.origin is not None and self._turn.outcome is None
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
-        if (
-            self._forked is not None and self._forked.origin == fact.origin
-        ):  # run again: it does not stand twice
-            self._forked.outcome = "interrupted"
+        if self._forked is not None and self._forked.origin == fact.origin:
+            self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
         self._turn = self._turns[seq] = _Turn(fact.origin)
-        match fact.origin:
-            case Takes():
-                self._take(seq, fact.origin.input)
-            case Continues():
-                self._continue(fact.origin.turn)
+        if isinstance(fact.origin, Takes):
+            self._take(seq, fact.origin.input)
+        else:
+            self._continue(fact.origin.turn)
 
     def _continue(self, seq: Seq) -> None:
         """The prompt of a turn that is taken up again counts, and so does that of the turn it took
@@ -311,42 +429,44 @@ class History(Struct):
 
     def _add(self, at: Seq, entry: Standing, step: Seq | None = None, fact: Seq = 0) -> None:
         self._slots.append(_Slot(at, entry, self._turn, step, fact=fact))
-        self._chars += _chars(entry)
+        self._texts.chars += _chars(entry)
 
     def _settle(self, seq: Seq, entry: Settled, step: Seq, fact: Seq = 0) -> None:
         """An outcome follows its answer and the other outcomes of it, also where another answer
         came in between: calls of an external runtime overlap."""
-        answer = next(
-            (
-                slot
-                for slot in reversed(self._slots)
-                if slot.entry.seq == step and slot.answer is None
-            ),
-            None,
-        )
+        answers = (slot for slot in reversed(self._slots) if slot.answer is None)
+        answer = next((slot for slot in answers if slot.entry.seq == step), None)
         at = seq if answer is None else answer.at
-        self._slots.insert(
-            self._behind(answer), _Slot(at, entry, self._turn, step, answer=answer, fact=fact)
-        )
-        self._chars += _chars(entry)
+        slot = _Slot(at, entry, self._turn, step, answer=answer, fact=fact)
+        self._slots.insert(self._behind(answer), slot)
+        self._texts.chars += _chars(entry)
 
-    def _behind(self, answer: "_Slot | None") -> int:
+    def _behind(self, answer: _Slot | None) -> int:
         """The place after an answer and the outcomes of it. A summary that was made meanwhile stays
         before it."""
         place = len(self._slots)
-        while answer is not None and kind_of(self._slots[place - 1].entry) in (
-            Said,
-            Answered,
-            Settled,
-        ):
-            if self._slots[place - 1] is answer or self._slots[place - 1].answer is answer:
+        while answer is not None:
+            before = self._slots[place - 1]
+            if kind_of(before.entry) not in (Said, Answered, Settled):
+                break
+            if before is answer or before.answer is answer:
                 return place
             place -= 1
         return len(self._slots)
 
+    def _start_session(self, seq: Seq) -> None:
+        """In a fork, what was under way and what waited is the parent's."""
+        self.counted = None
+        if self._is_open():
+            self._settle_open(seq)
+            self._add(seq, Closed(seq, "interrupted", "forked"))
+            self._forked = self._turn
+        self._turn = _Turn()
+        taken = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
+        self._inputs = {input: self._inputs[input] for input in taken}
+
     def _settle_open(self, seq: Seq) -> None:
-        """In a fork nobody knows what came of a call that was open where it begins: that is its
-        parent's."""
+        """What came of a call that was open where a fork begins only its parent learns."""
         settled: set[str] = set()
         for slot in reversed(self._slots):
             if kind_of(slot.entry) is Answered:
@@ -356,69 +476,33 @@ class History(Struct):
                 return
             settled.update(_calls(slot.entry))
 
-    def _edit(self, seq: Seq, fact: AnyFact) -> None:
-        if isinstance(fact, _CHANGES):
-            self.counted = None
+    def _edit(
+        self,
+        seq: Seq,
+        fact: Compacted | MessageHidden | MessageRedacted | Rewound | RewindWithdrawn,
+    ) -> None:
+        """The next request is not what the provider counted and some more."""
+        self.counted = None
         match fact:
-            case SessionStarted():
-                if self._turn.origin is not None and self._turn.outcome is None:
-                    self._settle_open(seq)
-                    self._add(seq, Closed(seq, "interrupted", "forked"))
-                    self._forked = self._turn
-                self._turn = _Turn()
-                said = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
-                self._inputs = {
-                    input: self._inputs[input] for input in said
-                }  # what waits is the parent's
-            case ContextSet():
-                self.context = fact
             case Compacted():
-                slot = _Slot(seq, Summarised(seq, fact.upto, fact.summary), _Turn(answered=True))
-                last = next(
-                    (slot for slot in reversed(self._slots) if kind_of(slot.entry) is Said), None
-                )
-                if (
-                    last is not None
-                    and self._turn.origin is not None
-                    and self._turn.outcome is None
-                ):
-                    self._pinned[seq] = last
+                said = Summarised(seq, fact.upto, fact.summary)
+                slot = _Slot(seq, said, _Turn(answered=True))
+                prompts = (one for one in reversed(self._slots) if kind_of(one.entry) is Said)
+                pinned = next(prompts, None) if self._is_open() else None
+                without = self._gone.upto(fact.upto)
+                self._summaries.made.append(_Summary(slot, said, without, pinned))
                 self._slots.append(slot)
-                self._summaries.append(slot)
-                self._made_without[seq] = self.left_out(fact.upto)
             case MessageHidden():
-                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
+                hidden = self._gone.hidden
+                (hidden.add if fact.hidden else hidden.discard)(fact.target)
             case MessageRedacted():
-                self._redacted.add(fact.target)
+                self._gone.redacted.add(fact.target)
             case Rewound():
-                self._rewind(seq, fact.to)
+                self._rewinds.add(seq, fact.to, self._slots, fact.to in self._turns)
             case RewindWithdrawn():
-                for slot in self._rewinds.pop(fact.rewind, ()):
-                    slot.cuts -= 1
-            case _:
-                pass
-
-    def _rewind(self, seq: Seq, to: Seq) -> None:
-        """Leave out what follows the message at `to`, or begins with the turn at `to`; else all
-        after that seq."""
-        there = [
-            i
-            for i, slot in enumerate(self._slots)
-            if slot.entry.seq == to and not isinstance(slot.entry, Closed)
-        ]
-        standing = [
-            i for i in there if not self._slots[i].cuts
-        ] or there  # a prompt that was run again stands twice
-        after = standing[-1] + 1 if standing else None
-        first = to if to in self._turns else to + 1
-        cut = (
-            [slot for slot in self._slots if slot.at >= first]
-            if after is None
-            else self._slots[after:]
-        )
-        for slot in cut:
-            slot.cuts += 1
-        self._rewinds[seq] = cut
+                self._rewinds.withdraw(fact.rewind)
+            case unreachable:
+                assert_never(unreachable)
 
 
 def _sayable(fact: StepSealed) -> tuple[Content, ...]:
@@ -435,15 +519,13 @@ def kind_of(entry: Standing) -> type[Struct]:
 
 def restored(weighed: Weighed, fact: AnyFact) -> Entry:
     """The entry again, from the fact that has its text."""
-    match fact:
-        case InputAdmitted():
-            return Said(weighed.seq, fact.parts)
-        case StepSealed():
-            return Answered(weighed.seq, _sayable(fact), fact.ended)
-        case ToolSettled():
-            return Settled(weighed.seq, fact.call, fact.outcome)
-        case _:
-            raise ValueError(f"fact {weighed.fact} has no text of an entry")
+    if isinstance(fact, InputAdmitted):
+        return Said(weighed.seq, fact.parts)
+    if isinstance(fact, StepSealed):
+        return Answered(weighed.seq, _sayable(fact), fact.ended)
+    if isinstance(fact, ToolSettled):
+        return Settled(weighed.seq, fact.call, fact.outcome)
+    raise ValueError(f"fact {weighed.fact} has no text of an entry")
 
 
 def _calls(entry: Standing) -> tuple[str, ...]:
@@ -454,7 +536,7 @@ def _calls(entry: Standing) -> tuple[str, ...]:
             return (entry.call,)
         case Weighed():
             return entry.calls
-        case _:
+        case Said() | Closed() | Summarised():
             return ()
 
 
@@ -464,5 +546,5 @@ def _chars(entry: Standing) -> int:
             return chars_of(entry.parts)
         case Settled():
             return chars_of(outcome_parts(entry.outcome))
-        case _:
+        case Closed() | Summarised() | Weighed():
             return 0

@@ -1,22 +1,30 @@
 """One row per session for lists: what a person needs to find it again."""
 
+from typing import assert_never
+
 from msgspec import Struct, field
 
 from steno.journal.debts import Deliveries, Owed
 from steno.journal.facts import (
+    ApprovalFact,
     Compacted,
     ContextSet,
-    DeliveryAttempted,
-    DeliveryOwed,
-    DeliverySettled,
+    DeliveryFact,
     ForkPoint,
+    GoalSet,
     HelperEnded,
-    HookAttempted,
-    HookDone,
-    HookOwed,
+    HelperStarted,
+    HookFact,
     InputAdmitted,
     InputWithdrawn,
+    InterruptAsked,
+    MemoryFact,
+    MessageHidden,
+    MessageRedacted,
+    OutputLate,
     Record,
+    RewindWithdrawn,
+    Rewound,
     SessionAttended,
     SessionEnded,
     SessionRenamed,
@@ -24,7 +32,9 @@ from steno.journal.facts import (
     StepLost,
     StepSealed,
     StepStarted,
+    ThreadFact,
     ToolSettled,
+    ToolStarted,
     TurnEnded,
     TurnOutcome,
     TurnStarted,
@@ -73,60 +83,64 @@ class ListingRow(Struct, omit_defaults=True):
 
     def apply(self, record: Record) -> bool:
         """Take one fact in; whether the row changed."""
-        fact = record.fact
+        seq, at_ms, fact = record.seq, record.at_ms, record.fact
         if self.usage is not None:
             self.usage.apply(record)
-        remembered = self.memory.apply(record)
         match fact:
             case InputAdmitted():
                 self.messages += 1
-                self._wait(record.seq)
+                self._wait(seq)
                 self.ended = None
                 if not self.title and not self.named and (title := title_of(fact.parts)):
-                    self.title, self.titled = title, record.seq
-            case StepSealed(usage=usage):
-                self.messages += 1
-                known = usage is not None and usage.input is not None
-                self.context = (
-                    (usage.input or 0) + (usage.output or 0)
-                    if usage is not None and known
-                    else None
-                )
+                    self.title, self.titled = title, seq
             case TurnStarted() | StepStarted():
-                delivered = self.deliveries.apply(record)
+                delivered = self.deliveries.apply(seq, at_ms, fact)
                 return self._wait_no_longer(taken_by(fact)) or delivered
-            case InputWithdrawn():
-                self.deliveries.apply(record)
-                return self._wait_no_longer((fact.input,))
+            case StepSealed():
+                self.messages += 1
+                used = fact.usage
+                known = used is not None and used.input is not None
+                self.context = (used.input or 0) + (used.output or 0) if used and known else None
             case StepLost() | ToolSettled():
                 self.messages += 1
             case TurnEnded():
                 self.turns += 1
                 self.last_turn = fact.outcome
-                self.deliveries.apply(record)
+                self.deliveries.apply(seq, at_ms, fact)
+                self.memory.apply(seq, fact)
+            case InputWithdrawn():
+                self.deliveries.apply(seq, at_ms, fact)
+                return self._wait_no_longer((fact.input,))
             case SessionStarted():
                 self._start(record, fact)
             case SessionRenamed():
-                self.title, self.named, self.titled = fact.title, True, record.seq
+                self.title, self.named, self.titled = fact.title, True, seq
             case SessionAttended():
                 self.ended = None
-                self.owed.apply(record.seq, fact)
+                self.owed.apply(seq, fact)
             case SessionEnded():
-                self.ended = fact.reason if self.owed.apply(record.seq, fact) else self.ended
-            case HookOwed() | HookAttempted() | HookDone():
-                self.owed.apply(record.seq, fact)
+                self.ended = fact.reason if self.owed.apply(seq, fact) else self.ended
+            case HookFact():
+                self.owed.apply(seq, fact)
                 return True
-            case DeliveryOwed() | DeliveryAttempted() | DeliverySettled():
-                return self.deliveries.apply(record)
+            case DeliveryFact():
+                return self.deliveries.apply(seq, at_ms, fact)
             case ContextSet():
                 self.model, self.fallback = fact.own_model, fact.model if fact.instead_of else ""
+                self.memory.apply(seq, fact)
+            case Compacted():
+                self.compacted, self.context = seq, None
             case HelperEnded() | UsageReported():
                 return self.usage is not None
-            case Compacted():
-                self.compacted, self.context = record.seq, None
-            case _:
-                return remembered
-        self.updated_ms = record.at_ms
+            case HelperStarted() | MemoryFact() | MessageHidden() | Rewound():
+                return self.memory.apply(seq, fact)
+            case ToolStarted() | OutputLate() | InterruptAsked() | GoalSet() | ApprovalFact():
+                return False
+            case ThreadFact() | MessageRedacted() | RewindWithdrawn():
+                return False
+            case unreachable:
+                assert_never(unreachable)
+        self.updated_ms = at_ms
         return True
 
     def _start(self, record: Record, fact: SessionStarted) -> None:
@@ -158,7 +172,7 @@ class ListingRow(Struct, omit_defaults=True):
         return bool(taken)
 
     def owes(self) -> bool:
-        """Whether somebody outside must still get something."""
+        """Whether something must still reach the outside."""
         return self.owed.anything() or bool(self.deliveries.open)
 
     def due(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a session has to remember it by: where its distillates are, and how much was said since the
+"""What can be remembered of a session: where its distillates are, and how much was said since the
 last one.
 
 It is part of the row for lists, so that what is due and what can be recalled is found without
@@ -6,6 +6,7 @@ reading sessions. Its size is bounded.
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -29,6 +30,12 @@ TRIES_MAX = 2
 DISTILLATES_MAX = 20
 
 
+MemoryNews = (
+    TurnEnded | HelperStarted | Distilled | MemoryRemoved | MessageHidden | Rewound | ContextSet
+)
+"""The facts that can change what there is to remember."""
+
+
 class Memory(Struct, omit_defaults=True):
     """`upto` is where the last distillate ends, `answered` counts turns since, `tries` the requests
     for another one since the last of them. `at` are the latest distillates with their items that
@@ -45,50 +52,56 @@ class Memory(Struct, omit_defaults=True):
     def due(self) -> bool:
         return self.answered >= TURNS_DUE and self.tries < TRIES_MAX
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, seq: Seq, fact: MemoryNews) -> bool:
         """Take one fact in; whether anything changed."""
-        match record.fact:
-            case TurnEnded(outcome="done"):
-                self.answered, self.tries = self.answered + 1, 0
-            case HelperStarted(purpose="distillation"):
-                self.tries += 1
-            case Distilled() as made:
-                self.upto, self.answered, self.tries = made.upto, 0, 0
-                if made.items:
-                    self.at[record.seq] = list(range(len(made.items)))
+        match fact:
+            case TurnEnded():
+                if fact.outcome == "done":
+                    self.answered, self.tries = self.answered + 1, 0
+                return fact.outcome == "done"
+            case HelperStarted():
+                self.tries += fact.purpose == "distillation"
+                return fact.purpose == "distillation"
+            case Distilled():
+                self.upto, self.answered, self.tries = fact.upto, 0, 0
+                if fact.items:
+                    self.at[seq] = list(range(len(fact.items)))
                     self.at = dict(list(self.at.items())[-DISTILLATES_MAX:])
-            case MemoryRemoved(distilled=seq, item=item):
-                left = [one for one in self.at.get(seq, []) if one != item]
-                if left:
-                    self.at[seq] = left
-                else:
-                    self.at.pop(seq, None)
-            case MessageHidden(hidden=True) | Rewound() if not self.edited:
-                self.edited = True
-            case ContextSet(recalled=recalled) if recalled or self.from_sessions:
-                self.from_sessions = tuple(sorted({at.session for at in recalled}))
-            case _:
-                return False
-        return True
+                return True
+            case MemoryRemoved():
+                items = self.at.get(fact.distilled, [])
+                if fact.item in items:
+                    items.remove(fact.item)
+                if not items:
+                    self.at.pop(fact.distilled, None)
+                return True
+            case MessageHidden() | Rewound():
+                edited = self.edited or isinstance(fact, Rewound) or fact.hidden
+                changed, self.edited = edited != self.edited, edited
+                return changed
+            case ContextSet():
+                sessions = tuple(sorted({at.session for at in fact.recalled}))
+                changed, self.from_sessions = sessions != self.from_sessions, sessions
+                return changed
+            case unreachable:
+                assert_never(unreachable)
 
 
 def taken_back(made: Distilled, edits: Iterable[Record]) -> bool:
-    """Whether a person has hidden or taken back something of what a distillate was made of. `edits`
-    are those since. What was put back counts as never gone."""
+    """Whether a person has hidden or taken back something of what a distillate was made of. Of
+    `edits` those since count. What was put back counts as never gone."""
     hidden: set[Seq] = set()
     rewound: dict[Seq, Seq] = {}
     for record in edits:
-        match record.fact:
-            case _ if record.seq <= made.upto:
-                pass
-            case MessageHidden(target=target, hidden=is_hidden):
-                (hidden.add if is_hidden else hidden.discard)(target)
-            case Rewound(to=to):
-                rewound[record.seq] = to
-            case RewindWithdrawn(rewind=rewind):
-                rewound.pop(rewind, None)
-            case _:
-                pass
+        fact = record.fact
+        if record.seq <= made.upto:
+            continue
+        if isinstance(fact, MessageHidden):
+            (hidden.add if fact.hidden else hidden.discard)(fact.target)
+        elif isinstance(fact, Rewound):
+            rewound[record.seq] = fact.to
+        elif isinstance(fact, RewindWithdrawn):
+            rewound.pop(fact.rewind, None)
     return any(made.after < seq <= made.upto for seq in hidden) or any(
         to <= made.upto for to in rewound.values()
     )

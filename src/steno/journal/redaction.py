@@ -1,6 +1,21 @@
-"""What is left of a fact when its text is taken away: its place, its kind and how long it was."""
+"""What is left of a fact when its text is taken away: its place, its kind and how long it was.
+
+Nothing that points at the fact breaks: a call keeps its id and name, an input its key, an approval
+its decision. A sequence of facts, and what a redaction of the answer at 5 leaves of them:
+
+    3 input.admitted "what is the PIN?" · 4 turn.started · 5 step.started
+    6 step.sealed (5, "It is 1234", call c1 shell {"command": "echo 1234"})
+                       becomes  6 step.sealed (5, redacted 10, call c1 shell {})
+    7 tool.started (5, c1) · 8 tool.settled (5, c1, "1234")
+                       is another message: it is redacted by itself, at 7
+    9 message.redacted (5)      says that it was done; a summary of 5 no longer stands in a history
+
+A decision never reads text that can be redacted: what a later process must know is a field that
+stays.
+"""
 
 from collections.abc import Callable
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -13,16 +28,32 @@ from steno.journal.facts import (
     Distilled,
     GoalSet,
     HelperEnded,
+    HelperStarted,
     InputAdmitted,
+    InputWithdrawn,
+    InterruptAsked,
     ItemAt,
+    MemoryRemoved,
+    MessageHidden,
+    MessageRedacted,
     OutputLate,
+    OutsideFact,
     PlanUpdated,
+    RewindWithdrawn,
+    Rewound,
     RuleSet,
     SessionRenamed,
+    SessionStarted,
     StepLost,
     StepSealed,
+    StepStarted,
+    ThreadBound,
+    ThreadCompacted,
     ToolSettled,
+    ToolStarted,
     TurnEnded,
+    TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import (
     GONE,
@@ -76,8 +107,16 @@ def redact(fact: AnyFact) -> AnyFact | None:
             return replace(fact, goal=GONE)
         case RuleSet():
             return replace(fact, rule=GONE)
-        case _:
+        case SessionStarted() | InputWithdrawn() | TurnStarted() | InterruptAsked():
             return None
+        case StepStarted() | UsageReported() | ToolStarted() | HelperStarted() | MemoryRemoved():
+            return None
+        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+            return None
+        case ThreadBound() | ThreadCompacted() | OutsideFact():
+            return None
+        case unreachable:
+            assert_never(unreachable)
 
 
 def forget(context: ContextSet, gone: Callable[[ItemAt], bool]) -> ContextSet:

@@ -3,29 +3,34 @@
 It holds only what is still open, so its size does not grow with the session.
 """
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
 from steno.journal.debts import Owed, OwedHook
 from steno.journal.facts import (
-    AnyFact,
     ApprovalAsked,
     ApprovalDecided,
     Compacted,
     ContextSet,
     Continues,
+    DeliveryAttempted,
     DeliveryOwed,
     DeliveryRefused,
     DeliverySettled,
+    EditFact,
     GoalSet,
     HelperEnded,
     HelperStarted,
+    HookFact,
     InputAdmitted,
     InputWithdrawn,
     InterruptAsked,
+    MemoryFact,
     MessageHidden,
     MessageRedacted,
+    OutputLate,
+    PlanUpdated,
     Record,
     RewindWithdrawn,
     Rewound,
@@ -34,15 +39,19 @@ from steno.journal.facts import (
     SessionEnded,
     SessionRenamed,
     SessionStarted,
+    StepFact,
     StepLost,
     StepSealed,
     StepStarted,
     Takes,
     ThreadBound,
+    ThreadCompacted,
+    ToolFact,
     ToolSettled,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import Seq, ToolCall
 
@@ -98,6 +107,32 @@ class OpenTurn(Struct):
         self.fallen.append(model)
         self.lost, self.broken, self.compaction = 0, min(self.broken, 1), None
 
+    def call(
+        self,
+        seq: Seq,
+        fact: ToolStarted | ToolSettled | OutputLate | ApprovalAsked | ApprovalDecided,
+    ) -> None:
+        """Take in a fact about a call of this turn."""
+        match fact:
+            case ToolStarted():
+                if (call := self.calls.get(fact.call)) is not None:
+                    call.started, call.group, call.repeat = seq, fact.group, fact.repeat
+            case ToolSettled():
+                self.calls.pop(fact.call, None)
+                self.settled.append(fact)
+            case ApprovalAsked():
+                if (call := self.calls.get(fact.call)) is not None:
+                    call.leaves = fact.leaves and (call.leaves or not call.asked)
+                    call.asked, call.why = (*call.asked, seq), fact.reason or call.why
+            case ApprovalDecided():
+                for call in self.calls.values():
+                    if fact.asked in call.asked and call.decision is None:
+                        call.decision, call.reason = fact.decision, fact.reason
+            case OutputLate():
+                pass
+            case unreachable:
+                assert_never(unreachable)
+
 
 class EndedTurn(Struct):
     turn: OpenTurn
@@ -107,13 +142,26 @@ class EndedTurn(Struct):
 class CutOff(Struct):
     """A turn that something other than a person cut off, and whether a request has taken it up.
 
-    `key` names the turn and the tool results at its end. `acknowledged_by` is the step that carries
-    the continuation; a lost step withdraws it. `withdrawn` are the turns in which that happened: a
-    bounded number, or a turn that kills whoever takes it up would be taken up for ever. `undone_by`
-    are the standing rewinds that reach into the turn: nobody takes up what a person has taken out
-    of view. `at` is where it ended; the inputs in `later` waited then. `killed` counts the
-    continuations in a row, this turn the last of them, that showed something and were killed: they
-    are bounded, too, or whoever continues by itself at its start would do so for ever.
+    `key` names the turn and the tool results at its end; `at` is where it ended, and the inputs in
+    `later` waited then. `acknowledged_by` is the step that carries the continuation. Two counts
+    bound what continues by itself: `withdrawn` are the turns that took it up and got no answer,
+    `killed` counts the continuations in a row, this turn the last of them, that showed something
+    and were killed. `undone_by` are the standing rewinds that reach into the turn: what a person
+    took out of view is not taken up.
+
+    A sequence of facts, and what follows from it:
+
+        3 input.admitted · 4 turn.started (takes 3) · 5 step.started · draft "Hel" · kill -9
+        recover stores 6 step.sealed (5, "Hel", interrupted) · 7 turn.ended (4, interrupted, killed)
+                                                turn 4 waits to be taken up, by the key "4"
+        8 turn.started (continues 4)
+        9 step.started (acknowledges "4")       taken up by 9, whose request tells of the kill
+        10 step.lost (9)                        nothing came back: it waits again (withdrawn: 8)
+        11 step.started (acknowledges "4")      taken up by 11
+        12 step.sealed (11) · 13 turn.ended (8, done)    answered: nothing is cut off any more
+
+    If the process is killed after 11 showed something, turn 8 is what is cut off (`killed` is 1).
+    A rewind to 3 or 4 undoes turn 4: it does not wait while that rewind stands.
     """
 
     ended: EndedTurn
@@ -135,9 +183,30 @@ class CutOff(Struct):
     def came_to_nothing(self) -> bool:
         return len(self.withdrawn) > WITHDRAWALS_MAX
 
+    def withdraw(self, turn: Seq) -> None:
+        """The request that had taken it up in this turn got no answer."""
+        self.acknowledged_by, self.withdrawn = None, self.withdrawn | {turn}
+
+    def rewind(self, seq: Seq, to: Seq) -> None:
+        """A rewind to anything in or before the turn reaches into it. What waited at its end came
+        after it, whatever its seq."""
+        if to < self.at and to not in self.later:
+            self.undone_by |= {seq}
+
+    def is_continued_by(self, turn: OpenTurn) -> bool:
+        """Whether a turn only takes this one up. If an input was taken in it, it is about that."""
+        return not turn.inputs and turn.origin == Continues(self.ended.turn.seq)
+
+    def is_over(self, ending: TurnEnded) -> bool:
+        """Whether the end of a later turn leaves it behind: a request took it up, a person stopped,
+        or it was undone or given up and an answer came since."""
+        if self.acknowledged_by is not None or ending.cause in STOPS:
+            return True
+        return ending.outcome == "done" and not self.waits()
+
 
 class State(Struct):
-    """`stopping` is an open helper call that somebody wants to stop. `rules` are those of this
+    """`stopping` is an open helper call that a person asked to stop. `rules` are those of this
     session alone, in the order in which they were set. `threads` are those that external runtimes
     keep, by runtime, and `bound` says where each was bound; those in `behind` do not know all that
     counts: a model of another runtime answered since, or what was said before was edited."""
@@ -164,7 +233,7 @@ class State(Struct):
 
     @property
     def attending(self) -> dict[Seq, str]:
-        """The visits that are open, and whose they are."""
+        """The visits that are open, with their owners."""
         return self.owed.attending
 
     @property
@@ -172,102 +241,102 @@ class State(Struct):
         return self.owed.hooks
 
     def apply(self, record: Record) -> None:
-        self.head = record.seq
-        fact = record.fact
+        seq, fact = record.seq, record.fact
+        self.head = seq
         match fact:
+            case StepFact():
+                if self.turn is not None:
+                    self._step(self.turn, seq, fact)
+            case ToolFact() | ApprovalAsked() | ApprovalDecided():
+                if self.turn is not None:
+                    self.turn.call(seq, fact)
             case InputAdmitted():
-                self.pending[record.seq] = fact
-                self.ended = None
+                self.pending[seq], self.ended = fact, None
+            case InputWithdrawn():
+                self.pending.pop(fact.input, None)
             case TurnStarted():
-                self._start_turn(record.seq, fact)
-            case StepStarted() | StepSealed() | StepLost():
-                if self.turn is not None:
-                    self._step(self.turn, record.seq, fact)
-            case ToolStarted() | ToolSettled() | ApprovalAsked() | ApprovalDecided():
-                if self.turn is not None:
-                    _call(self.turn, record.seq, fact)
+                self._start_turn(seq, fact)
+            case TurnEnded():
+                if self.turn is not None and self.turn.seq == fact.turn:
+                    self._end_turn(self.turn, fact)
             case InterruptAsked():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self.turn.interrupted = fact
                 elif fact.turn in self.helpers:
                     self.stopping = fact.turn
-            case TurnEnded():
-                if self.turn is not None and self.turn.seq == fact.turn:
-                    self._end_turn(self.turn, fact)
-            case _:
-                self._keep(record.seq, fact)
+            case SessionStarted():
+                self._start_session(fact)
+            case SessionRenamed():
+                self.title = fact.title
+            case ContextSet():
+                self.context = fact
+                if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
+                    self.turn.fall_back(fact.model)
+            case GoalSet():
+                self.goal = fact.goal
+            case RuleSet():
+                self.rules.pop(fact.rule, None)
+                if fact.verdict is not None:
+                    self.rules[fact.rule] = fact.verdict
+            case EditFact():
+                self._edit(seq, fact)
+            case HelperStarted():
+                self.helpers[seq] = fact
+            case HelperEnded():
+                self._end_helper(fact)
+            case ThreadBound():
+                self.threads[fact.runtime], self.bound[fact.runtime] = fact.thread, seq
+                self.behind -= {fact.runtime}
+            case DeliveryOwed():
+                self.deliveries[seq] = fact
+            case DeliverySettled():
+                if not isinstance(fact.outcome, DeliveryRefused) or fact.outcome.final:
+                    self.deliveries.pop(fact.owed, None)
+            case SessionAttended():
+                self.ended = None
+                self.owed.apply(seq, fact)
+            case SessionEnded():
+                self.ended = fact if self.owed.apply(seq, fact) else self.ended
+            case HookFact():
+                self.owed.apply(seq, fact)
+            case DeliveryAttempted() | MemoryFact() | ThreadCompacted() | PlanUpdated():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
         self.ended = None
         self.turn = OpenTurn(seq, fact.origin, [])
-        match fact.origin:
-            case Takes():
-                self.pending.pop(fact.origin.input, None)
-                self.turn.inputs.append(fact.origin.input)
-            case Continues():
-                pass
+        if isinstance(fact.origin, Takes):
+            self.pending.pop(fact.origin.input, None)
+            self.turn.inputs.append(fact.origin.input)
 
     def _end_turn(self, turn: OpenTurn, fact: TurnEnded) -> None:
-        """A turn that was cut off may be taken up once; a person's stop, or a later ending, takes
-        that away."""
         self.last_turn, self.turn = EndedTurn(turn, fact), None
-        if (
-            fact.outcome == "interrupted"
-            and fact.cause not in STOPS
-            and not self._still_cut_off(turn)
-        ):
-            cut = CutOff(
-                self.last_turn, continuation_key(turn), at=self.head, later=frozenset(self.pending)
-            )
-            cut.killed = self._killed_in_a_row(turn, fact)
-            self.cut_off = cut
-        elif self.cut_off is not None and (self._taken_up(fact) or fact.cause in STOPS):
+        cut = self.cut_off
+        if fact.outcome == "interrupted" and fact.cause not in STOPS:
+            continued = cut is not None and cut.is_continued_by(turn)
+            if cut is not None and continued and turn.last is None:
+                cut.withdraw(turn.seq)  # it came to nothing: what was cut off waits, as before
+                return
+            # A signal is no kill: what ends us in order is not an effect of what we do.
+            killed = cut.killed + (fact.cause == "killed") if cut is not None and continued else 0
+            waiting = frozenset(self.pending)
+            key = continuation_key(turn)
+            self.cut_off = CutOff(self.last_turn, key, at=self.head, later=waiting, killed=killed)
+        elif cut is not None and cut.is_over(fact):
             self.cut_off = None
 
-    def _killed_in_a_row(self, turn: OpenTurn, fact: TurnEnded) -> int:
-        """A turn that somebody said something in begins a new row. A signal is no kill: whoever
-        ends us in order is not ended by what we do."""
+    def _step(
+        self, turn: OpenTurn, seq: Seq, fact: StepStarted | StepSealed | StepLost | UsageReported
+    ) -> None:
         cut = self.cut_off
-        if cut is None or turn.inputs or turn.origin != Continues(cut.ended.turn.seq):
-            return 0
-        return cut.killed + (fact.cause == "killed")
-
-    def _still_cut_off(self, turn: OpenTurn) -> bool:
-        """Whether a turn that was to take up what was cut off came to nothing: then that is what
-        waits, as before."""
-        cut = self.cut_off
-        if (
-            cut is None
-            or turn.last is not None
-            or turn.inputs
-            or turn.origin != Continues(cut.ended.turn.seq)
-        ):
-            return False
-        cut.acknowledged_by, cut.withdrawn = None, cut.withdrawn | {turn.seq}
-        return True
-
-    def _taken_up(self, fact: TurnEnded) -> bool:
-        """Whether what was cut off is behind us: a request took it up, or it was undone or given up
-        and an answer came since."""
-        cut = self.cut_off
-        return cut is not None and (
-            cut.acknowledged_by is not None or (not cut.waits() and fact.outcome == "done")
-        )
-
-    def _rewind(self, seq: Seq, to: Seq) -> None:
-        """A rewind to anything in or before a turn reaches into it. What waited at its end came
-        after it, whatever its seq."""
-        cut = self.cut_off
-        if cut is not None and to < cut.at and to not in cut.later:
-            cut.undone_by |= {seq}
-
-    def _step(self, turn: OpenTurn, seq: Seq, fact: StepStarted | StepSealed | StepLost) -> None:
         match fact:
             case StepStarted():
                 turn.step, turn.steps = seq, turn.steps + 1
                 self._fall_behind(fact.model.partition(":")[0])
-                if self.cut_off is not None and fact.acknowledges == self.cut_off.key:
-                    self.cut_off.acknowledged_by = seq
+                if cut is not None and fact.acknowledges == cut.key:
+                    cut.acknowledged_by = seq
                 for taken in fact.takes:
                     self.pending.pop(taken, None)
                     turn.inputs.append(taken)
@@ -281,70 +350,42 @@ class State(Struct):
             case StepLost():
                 turn.step, turn.last_lost = None, fact
                 turn.lost += 1
-                if self.cut_off is not None and self.cut_off.acknowledged_by == fact.step:
-                    self.cut_off.acknowledged_by = None
-                    self.cut_off.withdrawn |= {turn.seq}
+                if cut is not None and cut.acknowledged_by == fact.step:
+                    cut.withdraw(turn.seq)
+            case UsageReported():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
-    def _keep(self, seq: Seq, fact: AnyFact) -> None:
+    def _edit(
+        self,
+        seq: Seq,
+        fact: Compacted | MessageHidden | MessageRedacted | Rewound | RewindWithdrawn,
+    ) -> None:
+        """What was said before changed: no external thread knows of that."""
+        self._fall_behind()
         match fact:
-            case SessionStarted():
-                self._start_session(fact)
-            case InputWithdrawn():
-                self.pending.pop(fact.input, None)
-            case SessionRenamed():
-                self.title = fact.title
-            case SessionAttended():
-                self.ended = None
-                self.owed.apply(seq, fact)
-            case ContextSet():
-                self.context = fact
-                if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
-                    self.turn.fall_back(fact.model)
-            case RuleSet():
-                self._rule(fact)
-            case GoalSet():
-                self.goal = fact.goal
             case Compacted():
                 self.compacted = seq
-                self._fall_behind()
                 if self.turn is not None:
                     self.turn.compaction, self.turn.lost = "done", 0
             case Rewound():
-                self._rewind(seq, fact.to)
-                self._fall_behind()
-            case MessageHidden() | MessageRedacted():
-                self._fall_behind()
+                if self.cut_off is not None:
+                    self.cut_off.rewind(seq, fact.to)
             case RewindWithdrawn():
-                self._fall_behind()
                 if self.cut_off is not None:
                     self.cut_off.undone_by -= {fact.rewind}
-            case HelperStarted():
-                self.helpers[seq] = fact
-            case HelperEnded():
-                helper = self.helpers.pop(fact.started, None)
-                self.stopping = None
-                failed = (
-                    helper is not None and helper.purpose == "summary" and fact.outcome != "done"
-                )
-                if self.turn is not None and failed:
-                    self.turn.compaction = "failed"
-            case ThreadBound():
-                self.threads[fact.runtime], self.bound[fact.runtime] = fact.thread, seq
-                self.behind -= {fact.runtime}
-            case DeliveryOwed():
-                self.deliveries[seq] = fact
-            case DeliverySettled():
-                if not (isinstance(fact.outcome, DeliveryRefused) and not fact.outcome.final):
-                    self.deliveries.pop(fact.owed, None)
-            case SessionEnded():
-                self.ended = fact if self.owed.apply(seq, fact) else self.ended
-            case _:
-                self.owed.apply(seq, fact)
+            case MessageHidden() | MessageRedacted():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
-    def _rule(self, fact: RuleSet) -> None:
-        self.rules.pop(fact.rule, None)
-        if fact.verdict is not None:
-            self.rules[fact.rule] = fact.verdict
+    def _end_helper(self, fact: HelperEnded) -> None:
+        helper = self.helpers.pop(fact.started, None)
+        self.stopping = None
+        failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
+        if self.turn is not None and failed:
+            self.turn.compaction = "failed"
 
     def _start_session(self, fact: SessionStarted) -> None:
         """A fork inherits what was said, not what was under way: that is its parent's to finish,
@@ -372,23 +413,3 @@ def continuation_key(turn: OpenTurn) -> str:
     process."""
     results = ",".join(f"{fact.step}.{fact.call}" for fact in turn.settled)
     return f"{turn.seq}:{results}" if results else str(turn.seq)
-
-
-def _call(
-    turn: OpenTurn, seq: Seq, fact: ToolStarted | ToolSettled | ApprovalAsked | ApprovalDecided
-) -> None:
-    match fact:
-        case ToolStarted():
-            if (call := turn.calls.get(fact.call)) is not None:
-                call.started, call.group, call.repeat = seq, fact.group, fact.repeat
-        case ToolSettled():
-            turn.calls.pop(fact.call, None)
-            turn.settled.append(fact)
-        case ApprovalAsked():
-            if (call := turn.calls.get(fact.call)) is not None:
-                call.leaves = fact.leaves and (call.leaves or not call.asked)
-                call.asked, call.why = (*call.asked, seq), fact.reason or call.why
-        case ApprovalDecided():
-            for call in turn.calls.values():
-                if fact.asked in call.asked and call.decision is None:
-                    call.decision, call.reason = fact.decision, fact.reason

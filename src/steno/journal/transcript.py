@@ -5,30 +5,43 @@ answer, the seq at which a tool started. Those are the addresses of live streams
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
-    AnyFact,
+    ApprovalFact,
+    Compacted,
+    ContextFact,
     Continues,
+    HelperFact,
     InputAdmitted,
     InputWithdrawn,
+    InterruptAsked,
+    MemoryFact,
     MessageHidden,
+    MessageRedacted,
+    OutputLate,
+    OutsideFact,
     PlanUpdated,
     Record,
+    RewindWithdrawn,
+    Rewound,
     SessionRenamed,
     SessionStarted,
     StepLost,
     StepSealed,
     StepStarted,
     Takes,
+    ThreadBound,
+    ThreadCompacted,
     ToolSettled,
     ToolStarted,
     TurnEnded,
     TurnOutcome,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.listing import title_of
 from steno.journal.parts import (
@@ -130,8 +143,29 @@ class Transcript(Struct):
                 self._settle(record, fact)
             case TurnEnded():
                 self._end_turn(fact)
-            case _:
-                self._note(fact)
+            case SessionStarted():
+                self._start_session()
+            case InputWithdrawn():
+                self._withdraw(fact.input)
+            case SessionRenamed():
+                self.title, self._named = fact.title, True
+            case PlanUpdated():
+                self.plan = fact
+            case MessageHidden():
+                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
+                for message in self.messages:
+                    if message.seq == fact.target:
+                        message.hidden = fact.hidden
+            case UsageReported() | OutputLate() | InterruptAsked() | ApprovalFact():
+                pass
+            case ContextFact() | HelperFact() | MemoryFact() | OutsideFact():
+                pass
+            case ThreadBound() | ThreadCompacted() | Compacted() | MessageRedacted():
+                pass
+            case Rewound() | RewindWithdrawn():  # people still read what a model is not told
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def show_drafts(self, drafts: Iterable[Draft]) -> None:
         """Add what is being streamed at this moment, in the place it will be sealed in."""
@@ -192,27 +226,12 @@ class Transcript(Struct):
                 said.state = fact.outcome
         self._taken = []
 
-    def _note(self, fact: AnyFact) -> None:
-        match fact:
-            case SessionStarted():
-                self._inputs = {
-                    seq: said for seq, said in self._inputs.items() if said.state != "pending"
-                }
-                if self.turns and self.turns[-1].outcome is None:
-                    self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
-            case InputWithdrawn():
-                self._withdraw(fact.input)
-            case SessionRenamed():
-                self.title, self._named = fact.title, True
-            case PlanUpdated():
-                self.plan = fact
-            case MessageHidden():
-                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
-                for message in self.messages:
-                    if message.seq == fact.target:
-                        message.hidden = fact.hidden
-            case _:
-                pass
+    def _start_session(self) -> None:
+        """In a fork the inputs that wait are the parent's, and so is a turn under way."""
+        taken = {seq: said for seq, said in self._inputs.items() if said.state != "pending"}
+        self._inputs = taken
+        if self.turns and self.turns[-1].outcome is None:
+            self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
 
     def _say(
         self,

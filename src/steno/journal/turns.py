@@ -4,16 +4,36 @@ It says about turns what `history` does to messages: a rewind that names a turn 
 and all after it, one that names a message leaves out the turns that came after the message.
 """
 
+from typing import assert_never
+
 from msgspec import Struct
 
 from steno.journal.facts import (
+    ApprovalFact,
+    Compacted,
+    ContextFact,
     Continues,
+    HelperFact,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    MessageHidden,
+    MessageRedacted,
+    OutsideFact,
     Record,
     RewindWithdrawn,
     Rewound,
+    SessionRenamed,
+    SessionStarted,
+    StepLost,
+    StepSealed,
     StepStarted,
     Takes,
+    ThreadFact,
+    ToolFact,
+    TurnEnded,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import Seq
 
@@ -46,13 +66,21 @@ class Turns(Struct):
                     self._taken.setdefault(input, []).append(
                         Taken(next(reversed(self.origins), 0), record.seq)
                     )
+            case InputFact() | StepSealed() | ToolFact() | TurnEnded() | InterruptAsked():
+                pass
             case Rewound():
                 first = self._first_left_out(fact.to)
                 self.rewinds[record.seq] = tuple(turn for turn in self.origins if turn >= first)
             case RewindWithdrawn():
                 self.rewinds.pop(fact.rewind, None)
-            case _:
+            case StepLost() | UsageReported() | SessionStarted() | SessionRenamed():
                 pass
+            case ApprovalFact() | ContextFact() | HelperFact() | ThreadFact() | MemoryFact():
+                pass
+            case Compacted() | MessageHidden() | MessageRedacted() | OutsideFact():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def undone(self) -> frozenset[Seq]:
         return frozenset(turn for left_out in self.rewinds.values() for turn in left_out)

@@ -1,24 +1,43 @@
 """What a session cost, as far as the providers said. Unknown is not 0."""
 
+from typing import assert_never
+
 from msgspec import Struct
 
 from steno.journal.facts import (
+    ApprovalFact,
     Compacted,
+    ContextFact,
     HelperEnded,
+    HelperStarted,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    MessageHidden,
+    MessageRedacted,
+    OutsideFact,
     Record,
+    RewindWithdrawn,
+    Rewound,
+    SessionRenamed,
+    SessionStarted,
     StepLost,
     StepSealed,
+    StepStarted,
+    ThreadFact,
+    ToolFact,
+    TurnEnded,
+    TurnStarted,
     Usage,
     UsageReported,
 )
 
-_COUNTED = frozenset((StepSealed, UsageReported, HelperEnded, Compacted, StepLost))
 _UNKNOWN = Usage()
 
 
 class UsageTotal(Struct, omit_defaults=True):
-    """Sums of what was reported. With `unreported` calls, each sum is a lower bound; a sum nobody
-    reported anything for is None."""
+    """Sums of what was reported. With `unreported` calls, each sum is a lower bound; it is None
+    where no provider reported anything."""
 
     calls: int = 0
     unreported: int = 0
@@ -28,23 +47,33 @@ class UsageTotal(Struct, omit_defaults=True):
     reasoning: int | None = None
 
     def apply(self, record: Record) -> None:
-        if type(record.fact) not in _COUNTED:
-            return
-        match record.fact:
+        fact = record.fact
+        match fact:
             case StepSealed():
-                self._count(record.fact.usage)
+                self._count(fact.usage)
+            case InputFact() | TurnStarted() | TurnEnded() | StepStarted() | ToolFact():
+                pass
             case UsageReported():
                 self.unreported -= 1
                 self.calls -= 1
-                self._count(record.fact.usage)
-            case HelperEnded(sent="yes" | "unknown"):
-                self._count(record.fact.usage)
-            case Compacted(usage=Usage() as usage):
-                self._count(usage)
-            case StepLost(sent="yes" | "unknown"):
-                self._count(None)
-            case _:
+                self._count(fact.usage)
+            case HelperEnded():
+                if fact.sent != "no":
+                    self._count(fact.usage)
+            case Compacted():
+                if fact.usage is not None:
+                    self._count(fact.usage)
+            case StepLost():
+                if fact.sent != "no":
+                    self._count(None)
+            case SessionStarted() | SessionRenamed() | ContextFact() | ApprovalFact():
                 pass
+            case InterruptAsked() | HelperStarted() | ThreadFact() | MemoryFact() | OutsideFact():
+                pass
+            case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def _count(self, usage: Usage | None) -> None:
         self.calls += 1
