@@ -170,7 +170,7 @@ def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is
         before = world.show(session)
         sleeper.signal(signal.SIGCONT)
         assert sleeper.end() == 130
-        assert f"refused a write to session {session} with the old token" in sleeper.errors()
+        assert f"refused a write to session {session!r} with the old token" in sleeper.errors()
         shown = sleeper.shown().strip()
     assert world.show(session) == before
     assert world.said()[3][1].startswith(shown)

@@ -35,7 +35,7 @@ def test_a_runner_whose_session_was_taken_while_it_slept_adds_nothing_and_the_at
         assert status == 130, errors
         shown = runner.shown()
     id = world.only_session()
-    assert f"refused a write to session {id} with the old token" in errors
+    assert f"refused a write to session {id!r} with the old token" in errors
     assert "Traceback" not in errors
     assert world.show(id) == before, "nothing was added, nothing was changed"
     assert before["messages"][1]["text"].startswith(shown.strip())

@@ -64,7 +64,7 @@ def encode(value: msgspec.Struct) -> bytes:
         body = _encoder.encode(value)
     except UnicodeEncodeError:
         return _encoder.encode(_each_text(msgspec.to_builtins(value), escape))
-    if _MARK_BYTES in body:
+    if not body.isascii() and _MARK_BYTES in body:
         return _encoder.encode(_each_text(msgspec.to_builtins(value), escape))
     return body
 
@@ -72,7 +72,7 @@ def encode(value: msgspec.Struct) -> bytes:
 def decode(body: bytes) -> AnyFact:
     """Strict: an unknown tag, an unknown field or a wrong type is an error that names it."""
     try:
-        if _MARK_BYTES not in body:
+        if body.isascii() or _MARK_BYTES not in body:
             return _decoder.decode(body)
         fact: AnyFact = msgspec.convert(_each_text(msgspec.json.decode(body), unescape), AnyFact)
         return fact
@@ -82,7 +82,7 @@ def decode(body: bytes) -> AnyFact:
 
 def decode_listing(body: bytes) -> ListingRow:
     try:
-        if _MARK_BYTES not in body:
+        if body.isascii() or _MARK_BYTES not in body:
             return _listing_decoder.decode(body)
         return msgspec.convert(
             _each_text(msgspec.json.decode(body), unescape), ListingRow, str_keys=True

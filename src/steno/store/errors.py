@@ -6,6 +6,7 @@ StoreError
   LeaseLost          another owner holds the session now; stop writing, nothing of this call was stored
   KeyReused          this key came before with other content; refuse the caller
   NotAllowed         this verb may not write this fact; mend the caller
+    NotStorable        the value could not be read back; nothing was stored; mend the caller
   ShownTextDropped   a sealing fact lacks text that was already shown; mend the caller
   UnknownPayload     no payload has this hash; put it first
   NotPending         the input was taken, or taken back, meanwhile; nothing was stored; look again
@@ -57,6 +58,10 @@ class KeyReused(StoreError):
 
 class NotAllowed(StoreError):
     pass
+
+
+class NotStorable(NotAllowed):
+    """Says which field of which fact, or which argument, has a value that no journal can hold."""
 
 
 class ShownTextDropped(StoreError):

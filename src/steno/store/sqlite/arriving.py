@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from steno.journal.codec import encode, escape
+from steno.journal.codec import escape
 from steno.journal.drafts import Draft, Stream, sealed_by
 from steno.journal.facts import (
     InputAdmitted,
@@ -30,12 +30,11 @@ from steno.store.errors import KeyReused, NotAllowed
 from steno.store.protocol import Carried, Keyed, Payload
 from steno.store.sqlite.operations import KEY_LEN_MAX, RESERVED_SOURCE, Moment, bound, check_new_id
 from steno.store.sqlite.rows import SEQ_MAX
-from steno.store.sqlite.transaction import FACT_BYTES_MAX, STREAM_CHARS_MAX, Transaction
+from steno.store.sqlite.transaction import Transaction
+from steno.store.values import STREAM_CHARS_MAX, check_stream, encoded, expect
 
 STEP_FACTS = 500
 STEP_BYTES = 1 << 20
-
-_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Batch(Struct):
@@ -93,8 +92,13 @@ class Arrival:
             case Keyed():
                 self._after_facts = True
                 self._key(RESERVED_SOURCE + self.id, one, batch)
+            case _:  # a caller that no type checker has seen
+                raise NotAllowed(
+                    f"{type(one).__name__} is no part of a session; nothing was stored"
+                )
 
     def _payload(self, body: bytes, batch: Batch) -> None:
+        expect(bytes, payload=body)
         if len(body) > self._payload_bytes_max:
             raise NotAllowed(
                 f"a payload may have {self._payload_bytes_max} bytes at most; nothing was stored"
@@ -106,19 +110,12 @@ class Arrival:
 
     def _fact(self, record: Record, batch: Batch) -> None:
         fact = record.fact
+        expect(int, seq=record.seq, at_ms=record.at_ms)
         if self._after_facts or record.seq != self.head + 1 or record.seq > SEQ_MAX:
             raise NotAllowed(
                 f"fact {record.seq} does not follow fact {self.head}; nothing was stored"
             )
-        if not _INT_MIN <= record.at_ms <= _INT_MAX:
-            raise NotAllowed(
-                f"fact {record.seq} has no time that can be stored; nothing was stored"
-            )
-        body, hashes = encode(fact), payloads_of(fact)
-        if len(body) > FACT_BYTES_MAX:
-            raise NotAllowed(
-                f"fact {record.seq} has more than {FACT_BYTES_MAX >> 20} MiB; nothing was stored"
-            )
+        body, hashes = encoded(fact), payloads_of(fact)
         missing = [hash for hash in hashes if hash not in self._brought]
         if missing:
             raise NotAllowed(
@@ -150,6 +147,8 @@ class Arrival:
             self._open.pop(sealed, None)
 
     def _draft(self, draft: Draft, batch: Batch) -> None:
+        check_stream(draft.stream)
+        expect(str, text=draft.text)
         started = draft.stream.started
         if self._open.get(started) != (draft.stream.kind == "output"):
             raise NotAllowed(
@@ -164,6 +163,8 @@ class Arrival:
         batch.size += len(draft.text)
 
     def _key(self, source: str, keyed: Keyed, batch: Batch) -> None:
+        expect(int, seq=keyed.seq, count=keyed.count)
+        expect(str, key=keyed.key)
         own = (
             self.base < keyed.seq and keyed.count >= 1 and keyed.seq + keyed.count - 1 <= self.head
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import NoneType
 from typing import TypeVar
 
 import apsw
@@ -52,6 +53,7 @@ from steno.store.sqlite.pipeline import Pipeline
 from steno.store.sqlite.places import Memory, Owners, opened
 from steno.store.sqlite.transaction import Changes, Transaction
 from steno.store.sqlite.watch import Watch
+from steno.store.values import check_lease, expect
 
 T = TypeVar("T")
 
@@ -99,8 +101,7 @@ class BlockingStore:
     # --- what needs no lease
 
     def admit(self, admission: Admission) -> Admitted:
-        for payload in admission.payloads:
-            self.check_size(payload)
+        self.check_sizes(admission)
         return self.pipeline.run(lambda tx: operations.admit(tx, admission, self.moment()))
 
     def create(self, started: SessionStarted, session: str | None = None) -> str:
@@ -111,6 +112,7 @@ class BlockingStore:
         return self.pipeline.run(lambda tx: operations.ensure(tx, started, self.moment()))
 
     def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
+        expect(int, at=at)
         listing = ListingRow()
         for record in self.read_all(session, upto=at):
             listing.apply(record)
@@ -154,6 +156,7 @@ class BlockingStore:
     def abandon(self, lease: Lease) -> None:
         """Give a lease up without storing that: for when the store cannot be written. The session
         is free again."""
+        check_lease(lease)
         self._leases.discard((lease.session, lease.token))
 
     def holds(self, session: str, token: int) -> bool:
@@ -220,6 +223,7 @@ class BlockingStore:
     # --- reading
 
     def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+        expect(int, after=after, limit=limit)
         with self.reader() as connection, reading.snapshot(connection):
             return reading.records(connection, reading.session(connection, session), after, limit)
 
@@ -271,17 +275,21 @@ class BlockingStore:
     def due(self, limit: int = 10) -> list[Listed]:
         """Sessions of which enough was said since their last distillate, the most recently changed
         first."""
+        expect(int, limit=limit)
         with self.reader() as connection, reading.snapshot(connection):
             return reading.due(connection, limit)
 
     def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]:
         """Sessions that have something to remember, the most recently changed first."""
+        expect(int, limit=limit)
+        expect((int, NoneType), before=before)
         with self.reader() as connection, reading.snapshot(connection):
             return reading.remembered(connection, limit, before)
 
     def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
         """Sessions that owe something to somebody outside them, by number. Ask the next page with
         the last `mark`."""
+        expect(int, limit=limit, after=after)
         with self.reader() as connection, reading.snapshot(connection):
             found = reading.owing(connection, limit, after)
         return self._with_runners(found)
@@ -299,6 +307,7 @@ class BlockingStore:
 
     def edits(self, session: str, after: Seq) -> list[Record]:
         """What was hidden or taken back after a seq, or put back; of a fork, there."""
+        expect(int, after=after)
         with self.reader() as connection, reading.snapshot(connection):
             return reading.edits(connection, reading.session(connection, session), after)
 
@@ -308,6 +317,8 @@ class BlockingStore:
         ]
 
     def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
+        expect(int, limit=limit)
+        expect((int, NoneType), before=before)
         with self.reader() as connection, reading.snapshot(connection):
             found = reading.listed(connection, limit, before)
         return self._with_runners(found)
@@ -315,6 +326,7 @@ class BlockingStore:
     def alive(self, owner: str) -> bool:
         """Whether the process behind an owner still runs. Where file locks cannot be trusted,
         nobody can tell, and every owner counts as alive."""
+        expect(str, owner=owner)
         return self.settings.allow_network_file_system or self.locks.alive(owner)
 
     # --- payloads
@@ -334,6 +346,8 @@ class BlockingStore:
         """Store a session of another store, whole or not at all, under the id that it had there.
         Facts up to `base` are those of the sessions that it was forked from. What `carried` raises
         ends it, and nothing is stored."""
+        expect(int, base=base)
+        expect(Iterable, carried=carried)
         arrival = arriving.Arrival(session, base, self.settings.payload_bytes_max)
         n = self.pipeline.run(lambda tx: arriving.begin(tx, session, self.owner, self.moment()))
         try:
@@ -362,11 +376,14 @@ class BlockingStore:
     def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
         """All sessions that have a fact of this one: the one that it was added to, and the forks of
         that."""
+        expect(int, seq=seq)
         with self.reader() as connection, reading.snapshot(connection):
             own = reading.holder(connection, reading.session(connection, session), seq)
             return tuple(row.id for row in reading.family(connection, own, seq))
 
     def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
+        expect(int, target=target)
+        expect(str, by=by)
         with self.reader() as connection, reading.snapshot(connection):
             at = reading.redactable(connection, reading.session(connection, session), target)
         self._forget_text(*at)
@@ -386,7 +403,7 @@ class BlockingStore:
             if self._was_deleted(session):
                 self._erase()
             raise
-        log.note("deleted session %s (%d with its forks)", session, count)
+        log.note("deleted session %r (%d with its forks)", session, count)
         self._erase()
         return count
 
@@ -434,6 +451,7 @@ class BlockingStore:
             return verify.verify(connection)
 
     def backup(self, to: Path) -> None:
+        expect(Path, to=to)
         with self.reader() as connection:
             backup.backup(connection, to)
 
@@ -483,8 +501,17 @@ class BlockingStore:
                 connection.close()
 
     def check_size(self, payload: bytes) -> None:
+        expect(bytes, payload=payload)
         if len(payload) > self.settings.payload_bytes_max:
             raise NotAllowed(f"a payload may have {self.settings.payload_bytes_max} bytes at most")
+
+    def check_sizes(self, admission: Admission) -> int:
+        """How many bytes of payloads come with an input."""
+        expect(Admission, admission=admission)
+        expect(tuple, payloads=admission.payloads)
+        for payload in admission.payloads:
+            self.check_size(payload)
+        return sum(map(len, admission.payloads))
 
     def listen(self, listener: Callable[[Changes], None]) -> None:
         """Have a function called, from the committing thread, with what each commit of this process
@@ -510,7 +537,7 @@ class BlockingStore:
 
 
 def log_fenced(error: LeaseLost) -> None:
-    log.warn("refused a write to session %s with the old token %d", error.session, error.token)
+    log.warn("refused a write to session %r with the old token %d", error.session, error.token)
 
 
 def new_id() -> str:

@@ -6,6 +6,7 @@ transaction.
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from types import NoneType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,12 +17,14 @@ from steno.journal.facts import (
     FREE_FACTS,
     TURN_FACTS,
     AnyFact,
+    DeliveryOwed,
     ForkPoint,
     FreeFact,
     InputAdmitted,
     InputWithdrawn,
     MessageRedacted,
     Record,
+    SessionAttended,
     SessionRenamed,
     SessionStarted,
     ToolSettled,
@@ -37,6 +40,7 @@ from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
 from steno.store.sqlite import forgetting, reading
 from steno.store.sqlite.sql import STATEMENTS
 from steno.store.sqlite.transaction import Session, Transaction
+from steno.store.values import encoded, expect, facts_of
 
 KEY_LEN_MAX = 512
 RESERVED_SOURCE = "steno/add/"
@@ -55,7 +59,18 @@ class Moment(Struct, frozen=True, gc=False):
 
 
 def admit(tx: Transaction, admission: Admission, moment: Moment) -> Admitted:
+    expect(Admission, admission=admission)
     said = admission.input
+    expect(InputAdmitted, input=said)
+    expect((SessionStarted, NoneType), create=admission.create)
+    expect((str, NoneType), session=admission.session)
+    expect((SessionAttended, NoneType), visit=admission.visit)
+    expect(tuple, payloads=admission.payloads, owes=admission.owes)
+    for owed in admission.owes:
+        expect(DeliveryOwed, owes=owed)
+    for fact in (said, admission.create, admission.visit, *admission.owes):
+        if fact is not None:
+            encoded(fact)
     if said.source.startswith(RESERVED_SOURCE) or len(said.source) > KEY_LEN_MAX:
         raise NotAllowed(f"{said.source!r} cannot be the source of an input")
     if admission.create is not None and admission.create.forked_from is not None:
@@ -127,6 +142,8 @@ def _is_redacted(stored: InputAdmitted) -> bool:
 
 
 def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Moment) -> str:
+    expect(SessionStarted, started=started)
+    encoded(started)
     id = moment.new_id() if id is None else check_new_id(id)
     if started.forked_from is not None:
         raise NotAllowed("a fork is made by fork")
@@ -138,6 +155,8 @@ def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Mom
 
 def ensure(tx: Transaction, started: SessionStarted, moment: Moment) -> str:
     """The session bound to an external name, made if there is none."""
+    expect(SessionStarted, started=started)
+    encoded(started)
     if started.name is None:
         raise NotAllowed("only a session with an external name can be found again")
     found = bound(tx, started.name)
@@ -145,6 +164,7 @@ def ensure(tx: Transaction, started: SessionStarted, moment: Moment) -> str:
 
 
 def check_new_id(id: str) -> str:
+    expect(str, session=id)
     if not id or len(id) > KEY_LEN_MAX or not id.isprintable() or "/" in id:
         raise NotAllowed(f"{id!r} cannot be the id of a session")
     return id
@@ -167,6 +187,8 @@ def fork(
 ) -> str:
     """`listing` is the parent's row as it was at `at`; it is folded outside, where it holds nobody
     up."""
+    expect(SessionStarted, started=started)
+    encoded(started)
     row = tx.session(parent).row
     if not 1 <= at <= row.head:
         raise NotAllowed(f"session {parent!r} has no fact {at}")
@@ -189,8 +211,9 @@ def fork(
 def add(
     tx: Transaction, id: str, facts: Sequence[FreeFact], key: str | None, moment: Moment
 ) -> Appended:
-    _check_kinds(facts, FREE_FACTS, "needs the session's lease")
+    facts_of(facts, FREE_FACTS, "needs the session's lease")
     session = tx.session(id)
+    written = tx.written(facts)
     source = RESERVED_SOURCE + id
     before = _by_key(tx, source, key)
     if before is not None:
@@ -206,7 +229,7 @@ def add(
             raise NotPending(
                 f"input {fact.input} of session {id!r} does not wait any more; nothing was changed"
             )
-    first = tx.insert(session, tx.written(facts), moment.now_ms)
+    first = tx.insert(session, written, moment.now_ms)
     if key is not None:
         _keep_key(tx, source, key, session, first, len(facts))
     return Appended(first, session.row.head, (), moment.now_ms)
@@ -214,6 +237,7 @@ def add(
 
 def _by_key(tx: Transaction, source: str, key: str | None) -> tuple[str, Seq, int] | None:
     """What was stored under a key: the session, the first fact, how many."""
+    expect((str, NoneType), key=key)
     if key is None:
         return None
     if not key or len(key) > KEY_LEN_MAX:
@@ -231,14 +255,6 @@ def _keep_key(
 def _record(tx: Transaction, session: Session, seq: Seq) -> Record:
     tx.flush()
     return reading.records(tx.connection, session.row, seq - 1, 1)[0]
-
-
-def _check_kinds(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: str) -> None:
-    if not facts:
-        raise NotAllowed("no fact was given")
-    for fact in facts:
-        if type(fact) not in allowed:
-            raise NotAllowed(f"{type(fact).__name__} {otherwise}")
 
 
 # --- leases and what they allow -------------------------------------------------------------------
@@ -276,7 +292,7 @@ def append(
     tx: Transaction, lease: Lease, facts: Sequence[TurnFact], head: Seq, moment: Moment
 ) -> Appended:
     session = tx.owned(lease)
-    _check_kinds(facts, TURN_FACTS, "is not a turn fact")
+    facts_of(facts, TURN_FACTS, "is not a turn fact")
     written = tx.written(facts)
     sealed = [
         _sealable(tx, session, fact, at) for fact in facts if (at := sealed_by(fact)) is not None
@@ -351,6 +367,7 @@ def redact(
     `at` is the session and seq of the fact that holds the text, found outside, where looking holds
     nobody up.
     """
+    redacted = tx.written([MessageRedacted(target, by)])
     session, holder = tx.session(id), tx.session(at[0])
     source, key = RESERVED_SOURCE + id, f"redacted:{at[1]}"
     before = _by_key(tx, source, key)
@@ -369,7 +386,7 @@ def redact(
     forgetting.empty_distillates(tx, family, record.seq)
     for heir in family:
         _retitle(tx, heir, record.seq, emptied)
-    seq = tx.insert(session, tx.written([MessageRedacted(target, by)]), moment.now_ms)
+    seq = tx.insert(session, redacted, moment.now_ms)
     _keep_key(tx, source, key, session, seq, 1)
     return seq
 

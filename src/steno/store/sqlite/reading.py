@@ -21,6 +21,7 @@ from steno.store.protocol import Cursor, Event, Keyed, Listed, Piece
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.rows import SEQ_MAX, as_kind, to_drafts, to_records
 from steno.store.sqlite.sql import STATEMENTS
+from steno.store.values import expect
 
 PAGE = 1_000
 _heads = msgspec.json.Decoder(dict[str, tuple[Seq, int | None]])
@@ -93,6 +94,7 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
 
 
 def session(connection: apsw.Connection, id: str) -> SessionRow:
+    expect(str, session=id)
     row = connection.execute(STATEMENTS["session_by_id"], (codec.escape(id),)).fetchone()
     if row is None:
         if (
@@ -350,6 +352,7 @@ def listing(connection: apsw.Connection, row: SessionRow) -> ListingRow:
 
 
 def payload(connection: apsw.Connection, hash: Hash) -> bytes:
+    expect(str, payload=hash)
     row = connection.execute(STATEMENTS["payload"], (codec.escape(hash),)).fetchone()
     if (
         row is None
@@ -377,6 +380,7 @@ def stream_end(connection: apsw.Connection, row: SessionRow, stream: Stream) -> 
 
 def bound(connection: apsw.Connection, name: str) -> str | None:
     """The session that an external name is bound to."""
+    expect(str, name=name)
     row = connection.execute(STATEMENTS["session_by_name"], (codec.escape(name),)).fetchone()
     return None if row is None else str(row[0])
 

@@ -34,6 +34,7 @@ from steno.store.sqlite.blocking import BlockingStore, log_fenced
 from steno.store.sqlite.pipeline import Ticket
 from steno.store.sqlite.places import Memory
 from steno.store.sqlite.transaction import Changes, Transaction
+from steno.store.values import check_cursor, expect
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -119,10 +120,7 @@ class SqliteStore:
     # --- verbs that go straight to the pipeline
 
     async def admit(self, admission: Admission) -> Admitted:
-        size = _weight((admission.input,))
-        for payload in admission.payloads:
-            self.blocking.check_size(payload)
-            size += len(payload)
+        size = self.blocking.check_sizes(admission) + _weight((admission.input,))
         moment = self.blocking.moment
         return await self._submit(lambda tx: operations.admit(tx, admission, moment()), size)
 
@@ -152,6 +150,7 @@ class SqliteStore:
         )
 
     async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        expect(str, text=text)
         return await self._submit(lambda tx: operations.draft(tx, lease, stream, text), len(text))
 
     # --- verbs that may take a while, each in a thread
@@ -250,7 +249,10 @@ class SqliteStore:
     ) -> AsyncIterator[Event]:
         """What is new, and then what comes, for ever; without `drafts`, facts only. Close the
         iterator to leave."""
-        follower = _Follower(session, cursor or Cursor(), drafts)
+        cursor = cursor or Cursor()
+        check_cursor(cursor)
+        expect(str, session=session)
+        follower = _Follower(session, cursor, drafts)
         if not self._followers:
             self.blocking.watch.add(self._others_committed)
         self._followers.setdefault(session, set()).add(follower)
@@ -357,7 +359,10 @@ class SqliteStore:
 def _weight(facts: Sequence[AnyFact]) -> int:
     """About how much memory queued facts hold."""
     weight = 0
-    for fact in facts:
-        for part in parts_of(fact):
-            weight += len(getattr(part, "text", ""))
+    try:
+        for fact in facts:
+            for part in parts_of(fact):
+                weight += len(getattr(part, "text", ""))
+    except (TypeError, AttributeError):
+        return 0  # it will be refused
     return weight

@@ -30,14 +30,11 @@ from steno.store.sqlite.reading import SessionRow
 from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, to_drafts
 from steno.store.sqlite.sql import STATEMENTS, ManyRows
 from steno.store.sqlite.turnstile import Turns
+from steno.store.values import STREAM_CHARS_MAX, check_lease, check_stream, encoded, expect
 
 if TYPE_CHECKING:
     from apsw import SQLiteValue
 
-FACT_BYTES_MAX = 64 << 20
-STREAM_CHARS_MAX = 10 << 20
-"""A stream of this length fits into its sealing fact even if JSON needs six bytes for every
-character."""
 FOREIGN_MAX = 10_000
 LISTS_BEHIND_MAX = 512
 """How many facts a reader of a list may have to take in by itself."""
@@ -142,6 +139,7 @@ class Transaction:
     # --- sessions
 
     def session(self, id: str) -> Session:
+        expect(str, session=id)
         found = self._sessions.get(id)
         if found is None or found.looked != self._look:
             found = self._sessions[id] = self._looked_up(id, found)
@@ -168,6 +166,7 @@ class Transaction:
 
     def owned(self, lease: Lease) -> Session:
         """The session of a lease that is still good."""
+        check_lease(lease)
         try:
             found = self.session(lease.session)
         except UnknownSession:
@@ -206,15 +205,13 @@ class Transaction:
         """Facts as they will be stored, once it is sure that they can be."""
         ready = []
         for fact in facts:
-            body = codec.encode(fact)
-            if len(body) > FACT_BYTES_MAX:
-                raise NotAllowed(
-                    f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a "
-                    "payload"
-                )
+            body = encoded(fact)
             hashes = payloads_of(fact)
             for hash in hashes:
-                if hash not in brought and self.one("payload_exists", (hash,)) is None:
+                if (
+                    hash not in brought
+                    and self.one("payload_exists", (codec.escape(hash),)) is None
+                ):
                     raise UnknownPayload(f"no payload {hash}; put it before the fact that names it")
             ready.append((fact, body, hashes))
         return ready
@@ -262,6 +259,7 @@ class Transaction:
 
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
         """What was added after `head`."""
+        expect(int, head=head)
         if session.row.head <= head:
             return ()
         if session.row.head - head > FOREIGN_MAX:
@@ -275,6 +273,8 @@ class Transaction:
 
     def draft(self, session: Session, stream: Stream, text: str) -> int:
         """Add text to a stream; its new end."""
+        check_stream(stream)
+        expect(str, text=text)
         end = session.ends.get(stream)
         if end is None:
             self._check_open(session, stream)
