@@ -17,8 +17,8 @@ from steno.engine.action import Limits
 from steno.engine.request import build as build_request
 from steno.journal.facts import Compacted
 from steno.models.specs import ModelSettings, make
-from steno.runtimes.compacting import compact
-from steno.runtimes.native import written
+from steno.runtimes.compact import compact
+from steno.runtimes.loop import written
 from steno.session.lease import HeldSession
 from steno.session.load import Sessions
 from steno.store.sqlite.blocking import BlockingStore

@@ -17,7 +17,7 @@ from steno.engine.request import build as build_request
 from steno.journal.history import History
 from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
-from steno.runtimes.native import payloads_told, written
+from steno.runtimes.loop import payloads_told, written
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 

@@ -10,7 +10,7 @@ from steno.journal.facts import ContextSet, InputAdmitted, Record, SessionStarte
 from steno.journal.parts import Seq, Text
 from steno.models.protocol import Model
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.native import Agent, Native
+from steno.runtimes.loop import Agent, Native
 from steno.runtimes.protocol import Driver
 from steno.session.load import Sessions
 from steno.store.protocol import Admission, Cursor, Piece, Store

@@ -36,10 +36,10 @@ from steno.plugins.finding import find
 from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.distilling import Distiller, Distilling
-from steno.runtimes.native import Agent, Fallback, Native
+from steno.runtimes.distil import Distiller, Distilling
+from steno.runtimes.loop import Agent, Fallback, Native
 from steno.runtimes.protocol import Driver, WithMemories
-from steno.runtimes.recalling import Recall
+from steno.runtimes.recall import Recall
 from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
 from steno.service.deliveries import Deliveries

@@ -7,7 +7,7 @@ import msgspec
 
 from steno.models.protocol import ModelEvent, TextDelta
 from steno.models.wire import decode
-from steno.runtimes.streaming import Kind, Streamed, stream_to
+from steno.runtimes.stream import Kind, Streamed, stream_to
 
 NESTED = '{"new":' + "[" * 5_000 + "]" * 5_000 + "}"
 

@@ -16,7 +16,7 @@ from steno.engine.request import build
 from steno.journal.facts import StepStarted, Takes, TurnStarted
 from steno.journal.history import History
 from steno.models.specs import ModelSettings, make
-from steno.runtimes.native import payloads_told
+from steno.runtimes.loop import payloads_told
 from tests.chance import chance_of
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply

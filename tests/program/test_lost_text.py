@@ -13,7 +13,7 @@ from steno.journal.facts import ContextSet, InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.native import Agent, Native
+from steno.runtimes.loop import Agent, Native
 from steno.session.load import Sessions
 from steno.store.errors import SessionBusy
 from steno.store.protocol import Admission

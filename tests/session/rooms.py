@@ -9,7 +9,7 @@ from steno.journal.facts import ContextSet, Record, SessionStarted, TurnFact
 from steno.journal.state import State
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.native import Agent, Native
+from steno.runtimes.loop import Agent, Native
 from steno.service import Service
 from steno.session.lease import hold
 from steno.session.load import Sessions

@@ -18,7 +18,7 @@ from steno.cli.output import when
 from steno.cli.printers import to_json
 from steno.cli.screen import note, show
 from steno.config import ConfigError
-from steno.runtimes.distilling import Distillation
+from steno.runtimes.distil import Distillation
 from steno.service import Misused, Service
 from steno.service.memory import Kept, item_named, name_of
 from steno.store.errors import SessionBusy, StoreError

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from steno.journal.facts import ContextSet, TurnStarted
-from steno.runtimes.compacting import Compaction
+from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Driver, Enough
 from steno.session.lease import hold, open_turn, refuse_waiting
 from steno.session.load import Sessions, context_of

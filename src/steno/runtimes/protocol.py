@@ -13,7 +13,7 @@ from typing import Protocol
 
 from steno.journal.facts import ContextSet, TurnStarted
 from steno.journal.state import State
-from steno.runtimes.compacting import Compaction
+from steno.runtimes.compact import Compaction
 from steno.session.lease import HeldSession
 
 Enough = Callable[[State], bool]

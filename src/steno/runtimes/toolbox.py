@@ -1,18 +1,25 @@
-"""All tools of a session: our own, those that know the session, and those of MCP servers."""
+"""What a model is offered in a session: our own tools, those that know the session, those of MCP
+servers, and excerpts of output that is too long to be told."""
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from steno.engine.request import Request
 from steno.journal.facts import ContextSet, SessionStarted
-from steno.journal.parts import Hash
-from steno.runtimes.children import ChildSessions
+from steno.journal.history import Settled
+from steno.journal.parts import Hash, Outcome
+from steno.race import first_of
+from steno.runtimes.delegated import ChildSessions
 from steno.runtimes.protocol import Runtime
+from steno.session.lease import HeldSession
 from steno.session.load import Sessions
+from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.delegate import PLATFORM, Delegate
-from steno.tools.output import KeepingTool, ReadOutput
+from steno.tools.output import KeepingTool, ReadOutput, excerpt, excerpted, outputs_of, to_text
 from steno.tools.protocol import Tool, Workspace
 from steno.tools.search import SearchSessions
 
@@ -22,6 +29,16 @@ if TYPE_CHECKING:
 
 SLACK_CHARS = 1_000
 """What our own lines may add to output that is just short enough."""
+EXCERPTS_MAX = 500
+
+SessionTools = Callable[[str, ContextSet | None], Awaitable[Mapping[str, Tool]]]
+"""All tools of a session, given its id and its context so far. Servers that it needs are started
+here."""
+
+
+async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[str, Tool] | None:
+    """None if we were told to leave first: servers that must be started can take long."""
+    return await first_of(session_tools(held.id, held.state.context), held.going)
 
 
 class ToolboxSettings(Struct, frozen=True, kw_only=True):
@@ -89,3 +106,31 @@ class Toolbox:
     async def _is_child(self, session: str) -> bool:
         first = (await self._store.read(session, 0, 1))[0].fact
         return isinstance(first, SessionStarted) and first.platform == PLATFORM
+
+
+class Excerpts:
+    """Cuts head and tail of outputs that lie in payloads. Keeps some: a session asks for the same
+    ones again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cut: OrderedDict[Hash, str] = OrderedDict()
+
+    async def put_into(self, request: Request) -> Request:
+        return excerpted(
+            request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))}
+        )
+
+    async def of_outcome(self, outcome: Outcome) -> Outcome:
+        """The outcome with an excerpt in the place of each text that lies in a payload."""
+        entries = await self.put_into(Request("", "", (), (Settled(0, "", outcome),)))
+        [entry] = entries.entries
+        return entry.outcome if isinstance(entry, Settled) else outcome
+
+    async def _of(self, hash: Hash) -> str:
+        if hash not in self._cut:
+            self._cut[hash] = excerpt(to_text(await self._store.get(hash)), hash)
+            if len(self._cut) > EXCERPTS_MAX:
+                self._cut.popitem(last=False)
+        self._cut.move_to_end(hash)
+        return self._cut[hash]

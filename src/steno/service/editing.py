@@ -20,7 +20,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
-from steno.runtimes.compacting import Compaction
+from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Runtime
 from steno.service.copies import Copy, Redaction, Texts
 from steno.service.misuse import Misused

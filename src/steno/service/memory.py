@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from steno.journal.facts import ItemAt, MemoryRemoved
 from steno.journal.listing import ListingRow
-from steno.runtimes.distilling import Distillation, Distilling
-from steno.runtimes.recalling import Remembered, items_of
+from steno.runtimes.distil import Distillation, Distilling
+from steno.runtimes.recall import Remembered, items_of
 from steno.service.misuse import Misused
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store

@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from steno.engine.action import Limits
 from steno.journal.history import Said
-from steno.runtimes.calls import Calls
 from steno.runtimes.codex.process import Server
 from steno.runtimes.codex.thread import Thread
-from steno.runtimes.offering import Excerpts
+from steno.runtimes.tool_calls import Calls
+from steno.runtimes.toolbox import Excerpts
 from steno.tools.output import Keep
 
 

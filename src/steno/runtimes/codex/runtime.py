@@ -44,7 +44,6 @@ from steno.journal.history import Said
 from steno.journal.parts import Hash, Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
 from steno.models.wire import encode
-from steno.runtimes.calls import Calls
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.mapping import TurnMap
@@ -65,10 +64,11 @@ from steno.runtimes.codex.thread import (
 from steno.runtimes.codex.turn import Ending, RunningTurn
 from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
-from steno.runtimes.compacting import Compaction
-from steno.runtimes.native import payloads_told
-from steno.runtimes.offering import Excerpts, SessionTools, tools_of
+from steno.runtimes.compact import Compaction
+from steno.runtimes.loop import payloads_told
 from steno.runtimes.protocol import Enough, WithMemories
+from steno.runtimes.tool_calls import Calls
+from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
 from steno.session.lease import HeldSession, begin, end_turn, let_go
 from steno.session.load import context_of
 from steno.store.protocol import Store

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from steno.journal.history import Said
 from steno.journal.parts import Outcome, Refused, Seq
 from steno.models import wording
-from steno.runtimes.calls import Permission
 from steno.runtimes.codex import acts as a
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex import rights, standing
@@ -32,6 +31,7 @@ from steno.runtimes.codex.process import CodexError, Gone, Message, log
 from steno.runtimes.codex.recording import Recording
 from steno.runtimes.codex.rollout import arguments_of, folder_asked
 from steno.runtimes.codex.thread import context, cut_note
+from steno.runtimes.tool_calls import Permission
 from steno.session.lease import HeldSession
 
 LATE_S = 0.3

@@ -32,11 +32,11 @@ from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, Ste
 from steno.journal.history import Answered, Entry, Said, Settled
 from steno.journal.parts import Content, File, Hash, Image, Reasoning, Seq, Text, outcome_parts
 from steno.models.protocol import Model, ModelError
-from steno.runtimes.calls import Calls
-from steno.runtimes.compacting import Compaction, compact, room
-from steno.runtimes.offering import Excerpts, SessionTools, with_session_tools
+from steno.runtimes.compact import Compaction, compact, room
 from steno.runtimes.protocol import Enough, WithMemories
-from steno.runtimes.streaming import Kind, Streamed, stream_to
+from steno.runtimes.stream import Kind, Streamed, stream_to
+from steno.runtimes.tool_calls import Calls
+from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
 from steno.session.lease import HeldSession, begin, let_go
 from steno.session.load import context_of
 from steno.store.errors import NotAllowed, NotPending
@@ -91,7 +91,7 @@ class Native:
         self._excerpts = Excerpts(store)
 
     async def drive(self, held: HeldSession, enough: Enough) -> None:
-        agent = await with_session_tools(held, self._agent_for(context_of(held.state)))
+        agent = await _with_session_tools(held, self._agent_for(context_of(held.state)))
         if agent.with_memories is not None:
             agent = replace(agent, context=await agent.with_memories(held, agent.context))
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
@@ -174,6 +174,14 @@ class Native:
         return {
             hash: await self._store.get(hash) for hash in sorted(payloads_told(request.entries))
         }
+
+
+async def _with_session_tools(held: HeldSession, agent: Agent) -> Agent:
+    tools = None if agent.session_tools is None else await tools_of(held, agent.session_tools)
+    if tools is None:
+        return agent
+    specs = tuple(tool.spec for tool in tools.values())
+    return replace(agent, tools=tools, context=replace(agent.context, tools=specs))
 
 
 def _answering(held: HeldSession, own: Agent) -> Agent:

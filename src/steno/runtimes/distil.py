@@ -8,16 +8,16 @@ distillate. Until the one fact at the end is stored nothing has changed, whateve
 import asyncio
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Literal
 
 from msgspec import Struct
 
 from steno.engine import distillation, tokens
 from steno.engine.distillation import Source, Unusable
-from steno.journal.facts import ContextSet, Distilled, HelperEnded, HelperStarted
+from steno.journal.facts import ContextSet, Distilled, HelperEnded
 from steno.journal.parts import Seq, text_of
-from steno.models.protocol import Finished, Model, ModelError
+from steno.models.protocol import Model
+from steno.runtimes.helper import HelperFailed, HelperStopped, ask_helper
 from steno.session.lease import HeldSession, hold
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed
@@ -46,14 +46,6 @@ class Distiller(Struct, frozen=True):
     limit_s: float = 60.0
 
 
-class _GivesWay(Exception):
-    """Somebody wants the session for something else."""
-
-
-class _Failed(Exception):
-    pass
-
-
 class Distilling:
     def __init__(self, sessions: Sessions, by: Callable[[ContextSet | None], Distiller]) -> None:
         self._sessions = sessions
@@ -68,9 +60,9 @@ class Distilling:
         async with hold(self._sessions, session, leaving, insist=False) as held:
             try:
                 came = await self._distil(held, if_due)
-            except _GivesWay:
-                came = Distillation("stopped", "somebody wants to go on with the session")
-            except (_Failed, NotAllowed) as error:
+            except HelperStopped:
+                came = Distillation("stopped", "the session goes on")
+            except (HelperFailed, NotAllowed) as error:
                 came = Distillation("failed", str(error))
             await held.close()
             return came
@@ -91,10 +83,10 @@ class Distilling:
             made, wrong = await _ask(held, by.model, source, wrong, deadline_s, titled=row.named)
             if made is not None:
                 if held.redacted:
-                    raise _Failed("a message was redacted meanwhile")
+                    raise HelperFailed("a message was redacted meanwhile")
                 at = await held.record(made)
                 return Distillation("done", "", at, made)
-        raise _Failed(f"the answer could not be used: {wrong[1] if wrong else ''}")
+        raise HelperFailed(f"the answer could not be used: {wrong[1] if wrong else ''}")
 
     async def _source(self, held: HeldSession, after: Seq, by: Distiller) -> Source | None:
         head, held.redacted = held.state.head, False
@@ -119,13 +111,10 @@ async def _ask(
 ) -> tuple[Distilled | None, tuple[str, str] | None]:
     """One call, recorded before it is sent and after it is over: a distillate, or an answer that is
     none and why."""
-    body = await asyncio.to_thread(model.to_wire, distillation.ask(model.spec, source, wrong), {})
-    if held.said.is_set() or held.asked_to_stop():
-        raise _GivesWay
-    started = await held.record(
-        HelperStarted("distillation", model.spec, sha256(body).hexdigest()[:32])
+    request = distillation.ask(model.spec, source, wrong)
+    started, finished = await ask_helper(
+        held, model, "distillation", request, deadline_s, held.said, held.stopped
     )
-    finished = await _answered(held, model, body, started, deadline_s)
     answer = text_of(finished.parts)
     try:
         if finished.ended != "complete":
@@ -138,36 +127,3 @@ async def _ask(
         return None, (answer, str(error))
     await held.record(HelperEnded(started, "done", "", finished.usage))
     return made, None
-
-
-async def _answered(
-    held: HeldSession, model: Model, body: bytes, started: Seq, deadline_s: float
-) -> Finished:
-    answer = asyncio.create_task(_answer(model, body))
-    ends = [asyncio.create_task(event.wait()) for event in (held.said, held.stopped)]
-    try:
-        left_s = max(deadline_s - time.monotonic(), 0.0)
-        await asyncio.wait((answer, *ends), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            if any(end.done() for end in ends):
-                await held.record(HelperEnded(started, "stopped", sent="unknown"))
-                raise _GivesWay
-            await held.record(HelperEnded(started, "failed", "no answer in time", sent="unknown"))
-            raise _Failed("no answer in time")
-        return await answer
-    except ModelError as error:
-        await held.record(
-            HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent)
-        )
-        raise _Failed(error.detail) from error
-    finally:
-        for task in (answer, *ends):
-            task.cancel()
-        await asyncio.gather(answer, *ends, return_exceptions=True)
-
-
-async def _answer(model: Model, body: bytes) -> Finished:
-    async for event in model.stream(body):
-        if isinstance(event, Finished):
-            return event
-    raise ModelError("dropped", "the stream ended without an end", "yes")

@@ -4,7 +4,6 @@ the end is stored, the old context stands, whatever happens."""
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from hashlib import sha256
 from typing import Literal
 
 from msgspec import Struct
@@ -13,10 +12,11 @@ from steno.engine import compaction, tokens
 from steno.engine.action import Limits, Room
 from steno.engine.compaction import LeftOut, Plan, Portion
 from steno.engine.request import Request
-from steno.journal.facts import Compacted, HelperEnded, HelperStarted
+from steno.journal.facts import Compacted, HelperEnded
 from steno.journal.history import Entry
 from steno.journal.parts import text_of
-from steno.models.protocol import Finished, Model, ModelError
+from steno.models.protocol import Finished, Model
+from steno.runtimes.helper import HelperFailed, HelperStopped, ask_helper
 from steno.session.lease import HeldSession
 
 KEPT = 4
@@ -24,10 +24,6 @@ KEPT = 4
 CONTEXT_UNSAID = 32_000
 """What a model is taken to take where nobody said."""
 PORTION_CHARS_MAX = 200_000
-
-
-class _Failed(Exception):
-    pass
 
 
 class Compaction(Struct, frozen=True):
@@ -78,7 +74,9 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
             summary = await _summarise(
                 held, model, request, deadline_s, stands_for if i == len(portions) else None
             )
-    except _Failed as error:
+    except HelperStopped:
+        return Compaction("stopped", "asked to stop", (before, before))
+    except HelperFailed as error:
         return Compaction("failed", str(error), (before, before))
     if held.asked_to_stop():
         return Compaction("stopped", "asked to stop", (before, before))
@@ -99,32 +97,7 @@ async def _told(held: HeldSession, portion: Portion) -> str:
 async def _summarise(
     held: HeldSession, model: Model, request: Request, deadline_s: float, stands_for: int | None
 ) -> str:
-    """One call to the summariser, recorded before it is sent and after it is over."""
-    body = await asyncio.to_thread(model.to_wire, request, {})
-    started = await held.record(HelperStarted("summary", model.spec, sha256(body).hexdigest()[:32]))
-    answer = asyncio.create_task(_answer(model, body))
-    stopped = asyncio.create_task(held.stopped.wait())
-    try:
-        left_s = max(deadline_s - time.monotonic(), 0.0)
-        await asyncio.wait((answer, stopped), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            ended = HelperEnded(started, "stopped" if stopped.done() else "failed", sent="unknown")
-            if not stopped.done():
-                ended = HelperEnded(
-                    started, "failed", "the summariser took too long", sent="unknown"
-                )
-            await held.record(ended)
-            raise _Failed(ended.detail or "asked to stop")
-        finished = await answer
-    except ModelError as error:
-        await held.record(
-            HelperEnded(started, "failed", f"{error.cause}: {error.detail}", sent=error.sent)
-        )
-        raise _Failed(error.detail) from error
-    finally:
-        for task in (answer, stopped):
-            task.cancel()
-        await asyncio.gather(answer, stopped, return_exceptions=True)
+    started, finished = await ask_helper(held, model, "summary", request, deadline_s, held.stopped)
     said = text_of(finished.parts).strip()
     summary = said[: compaction.SUMMARY_CHARS_MAX]
     problem = _problem(summary, finished, stands_for)
@@ -133,7 +106,7 @@ async def _summarise(
         HelperEnded(started, "failed" if problem else "done", problem or cut, finished.usage)
     )
     if problem:
-        raise _Failed(problem)
+        raise HelperFailed(problem)
     return summary
 
 
@@ -145,10 +118,3 @@ def _problem(summary: str, finished: Finished, stands_for: int | None) -> str:
     if stands_for is not None and tokens.estimate(summary) >= stands_for:
         return "the summary is not shorter than what it stands for"
     return ""
-
-
-async def _answer(model: Model, body: bytes) -> Finished:
-    async for event in model.stream(body):
-        if isinstance(event, Finished):
-            return event
-    raise ModelError("dropped", "the stream ended without an end", "yes")
