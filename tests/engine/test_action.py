@@ -79,9 +79,7 @@ def test_a_lost_attempt_is_repeated_a_bounded_number_of_times() -> None:
     assert after(*BEGUN, *lost(1, "refused")) == ended("failed", "refused", "why")
 
 
-def test_another_attempt_waits_as_the_provider_asked_and_a_wait_beyond_the_bound_ends_the_turn() -> (
-    None
-):
+def test_another_attempt_waits_as_the_provider_asked_up_to_a_bound() -> None:
     def asked_to_wait(wait_ms: int | None) -> Action:
         return after(*ASKED, f.StepLost(3, "rate_limited", "yes", "busy", wait_ms))
 
@@ -184,9 +182,7 @@ def killed_again(times: int, cause: str = "killed", takes: tuple[int, ...] = ())
 
 
 @pytest.mark.promise(20)
-def test_a_row_of_continuations_that_are_killed_is_bounded_and_a_person_or_a_signal_is_no_kill() -> (
-    None
-):
+def test_a_row_of_killed_continuations_is_bounded_and_a_signal_is_no_kill() -> None:
     def waits(facts: list[f.AnyFact]) -> bool:
         cut = fold(State(), in_place(facts)).cut_off
         return cut is not None and cut.waits()

@@ -99,6 +99,23 @@ def test_a_path_is_looked_at_without_its_detours() -> None:
     assert write({"write_file:*": "allow"}, "../outside") == "ask"
 
 
+def test_a_tool_of_others_is_met_by_its_arguments_whatever_they_are_called() -> None:
+    """An argument of an MCP server that is called `command` or `path` may be anything."""
+    rules: dict[str, Verdict] = {'notes__add:{"path": *}': "allow"}
+    assert policy(rules).decide("notes__add", '{"path": "a; b"}', "ask")[0] == "allow"
+    assert (
+        policy({"notes__add:a*": "allow"}).decide("notes__add", '{"path": "a"}', "ask")[0] == "ask"
+    )
+    assert rule_for("db__run", as_arguments("select 1")) == "db__run"
+
+
+def test_a_pattern_that_denies_finds_an_argument_of_a_tool_of_others() -> None:
+    rules: dict[str, Verdict] = {"files__*": "allow", "files__*:secrets/*": "deny"}
+    arguments = json.dumps({"path": "secrets/key", "lines": 3})
+    assert policy(rules).decide("files__read", arguments, "ask")[0] == "deny"
+    assert policy(rules).decide("files__read", '{"path": "src/key"}', "ask")[0] == "allow"
+
+
 def test_nothing_in_a_pattern_but_the_star_is_special() -> None:
     assert shell({"shell:[ab]?.c": "allow"}, "a1.c") == "ask"
     assert shell({"shell:echo .": "allow"}, "echo x") == "ask"

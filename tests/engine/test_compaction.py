@@ -306,9 +306,7 @@ def test_a_provider_that_finds_the_request_too_long_is_believed() -> None:
 
 
 @pytest.mark.promise(8, 28)
-def test_a_kill_while_a_summary_is_made_leaves_the_old_context_and_says_that_the_call_is_uncertain() -> (
-    None
-):
+def test_a_kill_during_a_summary_keeps_the_old_context_and_the_call_is_uncertain() -> None:
     facts = (*OPEN, HelperStarted("summary", "m"))
     assert recover(state(*facts), ()) == (
         HelperEnded(4, "unknown", sent="unknown"),

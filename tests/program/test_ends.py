@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steno.engine.ending import Standing, Visit, ending
+from steno.engine.visit_end import AtEnd, Visit, ending
 from steno.journal.codec import encode
 from steno.journal.facts import (
     HookAttempted,
@@ -555,7 +555,7 @@ def owing_an_end(store: BlockingStore) -> str:
         )
     )
     visit = Visit(admitted.session, admitted.visit or 0, "chat")
-    facts = ending(visit, "left", Standing("done", False, ""), ("broken", "diary"), "dead")
+    facts = ending(visit, "left", AtEnd("done", False, ""), ("broken", "diary"), "dead")
     store.add(visit.session, facts, key=visit.key)
     return visit.session
 

@@ -308,7 +308,7 @@ def test_the_note_names_results_that_were_not_seen_and_effects_that_are_unknown(
     check(kind, server.requests[1])
     sent = json.dumps(server.requests[1])
     assert "You have not answered to these tool results yet: call_0." in sent
-    assert "Nobody knows whether these calls took effect: call_1." in sent
+    assert "Whether these calls took effect is not known: call_1." in sent
     assert "It may or may not have had effects, and it was not run again." in sent
     assert (world.work / "log").read_text() == "begun\n", "it ran once"
     assert no_sleeper(world), "what the dead process left running was ended"

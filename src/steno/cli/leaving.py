@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 
 from steno.cli.screen import complain, end_question, finish, note
-from steno.engine.ending import Reason
+from steno.engine.visit_end import Reason
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.service.deliveries import LEAVING_S, STAY_S

@@ -3,8 +3,9 @@
 no turn is open      begin the oldest pending input, or rest
 a stop was asked     finish as interrupted
 calls are open       run them; nothing is asked while one has no outcome
-an attempt was lost  ask again if that is worth it, after the wait that the provider asked for; else have the next
-                     fallback answer, if another model may mend it; else finish as failed
+an attempt was lost  ask again if that is worth it, after the wait that the provider asked for; else
+                     have the next fallback answer, if another model may mend it; else finish as
+                     failed
 an answer broke off  ask the model to go on, a bounded number of times; then the next fallback
 answered             take the inputs that steer, or finish as done
 
@@ -45,7 +46,7 @@ class Limits(Struct, frozen=True):
     broken_max: int = 2
     steps_max: int = 200
     context_max: int = 0
-    """Tokens that the model takes; 0 if nobody said."""
+    """Tokens that the model takes; 0 if that is not known."""
     summary_s: float = 60.0
     """For all calls of one compaction together."""
     turn_s: float = 0.0
@@ -53,8 +54,7 @@ class Limits(Struct, frozen=True):
     session_steps_max: int = 0
     session_s: float = 0.0
     session_tokens_max: int = 0
-    """Budgets beside `steps_max`; 0 where there is none. The time of a turn is kept by whoever runs
-    it."""
+    """Budgets beside `steps_max`; 0 where there is none. The runner keeps the time of a turn."""
     fallback: tuple[str, ...] = ()
     """Models that may answer in the place of the session's own, each once in a turn, in this
     order."""
@@ -231,7 +231,7 @@ def _fallbacks_left(turn: OpenTurn, limits: Limits) -> tuple[str, ...]:
 
 
 def _reached(spent: Spent, limits: Limits) -> str:
-    """Which budget is spent, and what to do about it; "" if none."""
+    """Which budget is spent; "" if none."""
     if 0 < limits.turn_tokens_max <= spent.turn_tokens:
         return _of_turn(f"{limits.turn_tokens_max} tokens", "turn_tokens_max")
     if 0 < limits.session_steps_max <= spent.steps:
@@ -248,17 +248,11 @@ def out_of_time(turn: OpenTurn, limits: Limits) -> Finish:
 
 
 def _of_turn(budget: str, key: str) -> str:
-    return (
-        f"the turn reached its budget of {budget}; the next prompt goes on from here, or raise "
-        f"{key} under [limits]"
-    )
+    return f"the turn reached its budget of {budget} (limits.{key})"
 
 
 def _of_session(budget: str, key: str) -> str:
-    return (
-        f"the session reached its budget of {budget}; raise {key} under [limits], or begin a new "
-        "session"
-    )
+    return f"the session reached its budget of {budget} (limits.{key})"
 
 
 def _ask(state: State, turn: OpenTurn, attempt: int = 1, goes_on: bool = False) -> Ask:

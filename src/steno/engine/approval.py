@@ -12,8 +12,8 @@ for any text, and `\\*` for a star.
 
 A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of
 any other. A command can hide another one, so a `*` allows only commands without ; & | < > ( ) $ `
-and line breaks, and a rule that asks or denies meets each part of a command, too. These are rules
-against accidents, not a wall: a sandbox is one.
+and line breaks. A rule that asks or denies meets more: each part of a command, and each text among
+the arguments of any other call. These are rules against accidents, not a wall: a sandbox is one.
 """
 
 import json
@@ -54,12 +54,25 @@ class Rule(Struct, frozen=True):
         return self.tool if self.pattern is None else f"{self.tool}:{self.pattern}"
 
 
+Kind = Literal["command", "path"]
+
+KINDS: dict[str, Kind] = {
+    "shell": "command",
+    "read_file": "path",
+    "write_file": "path",
+    "edit_file": "path",
+}
+"""The tools of which rules know what they are called with: the argument of that name. In a tool of
+others such an argument may mean anything."""
+
+
 class Call(Struct, frozen=True):
-    """What rules look at: the tool, and what it is called with."""
+    """What rules look at: the tool, what it is called with, and the texts among its arguments."""
 
     tool: str
-    kind: Literal["command", "path", "other"]
+    kind: Kind | None
     text: str
+    texts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, tool: str, arguments: str) -> "Call":
@@ -67,12 +80,12 @@ class Call(Struct, frozen=True):
             given = json.loads(arguments)
         except (ValueError, RecursionError):
             given = None
-        if isinstance(given, dict):
-            if isinstance(command := given.get("command"), str):
-                return cls(tool, "command", command.strip())
-            if isinstance(path := given.get("path"), str):
-                return cls(tool, "path", posixpath.normpath(path))
-        return cls(tool, "other", arguments)
+        given = given if isinstance(given, dict) else {}
+        kind = KINDS.get(tool)
+        if kind is not None and isinstance(text := given.get(kind), str):
+            return cls(tool, kind, text.strip() if kind == "command" else posixpath.normpath(text))
+        texts = tuple(text for text in given.values() if isinstance(text, str))
+        return cls(tool, None, arguments, texts)
 
 
 class Policy(Struct, frozen=True):
@@ -123,7 +136,7 @@ def rule_for(tool: str, arguments: str) -> str:
     """The rule that meets this call and those like it: the same command or path; else every call of
     the tool."""
     call = Call.of(tool, arguments)
-    return tool if call.kind == "other" else f"{tool}:{call.text.replace('*', STAR)}"
+    return tool if call.kind is None else f"{tool}:{call.text.replace('*', STAR)}"
 
 
 def _closeness(rule: Rule) -> tuple[bool, int, bool, int, bool]:
@@ -144,7 +157,7 @@ def _fits(rule: Rule, call: Call) -> bool:
         return True
     if rule.verdict == "allow":
         return _matches(rule.pattern, call.text) and (_exact(rule.pattern) or _plain(call))
-    parts = [call.text]
+    parts = [call.text, *call.texts]
     if call.kind == "command":
         parts += [part.strip() for part in _BETWEEN_COMMANDS.split(call.text)]
     return any(_matches(rule.pattern, part) for part in parts)
@@ -157,7 +170,7 @@ def _plain(call: Call) -> bool:
             return _HIDES_COMMANDS.search(call.text) is None
         case "path":
             return ".." not in call.text.split("/")
-        case "other":
+        case None:
             return True
 
 

@@ -1,6 +1,6 @@
 """What a summary would stand for, and how the summariser is asked for it. Pure.
 
-Facts are summarised, never an earlier summary as if somebody had said it: that is given to the
+Facts are summarised, never an earlier summary as if it had been said: that is given to the
 summariser apart, as what it is. Notes that were for one request only are in no fact, so they cannot
 get here.
 """
@@ -49,11 +49,12 @@ _MARK_CHARS = 100
 """Room for a line that says how many messages are left out."""
 
 SYSTEM = """\
-You keep the memory of a long conversation between a user and an assistant that can use tools. You are given what was \
-said and done, oldest first, and perhaps the summary of what came before it. Write the summary that replaces both, for \
-the assistant to go on from. Keep: what the user wants and has decided, facts, names, numbers, paths and identifiers \
-exactly as they were given, what was done and what came of it, what is still open. Leave out greetings and what no \
-longer matters. Write plain text in the language of the conversation. Answer with the summary alone."""
+You keep the memory of a long conversation between a user and an assistant that can use tools. \
+You are given what was said and done, oldest first, and perhaps the summary of what came before \
+it. Write the summary that replaces both, for the assistant to go on from. Keep: what the user \
+wants and has decided, facts, names, numbers, paths and identifiers exactly as they were given, \
+what was done and what came of it, what is still open. Leave out greetings and what no longer \
+matters. Write plain text in the language of the conversation. Answer with the summary alone."""
 
 
 class Plan(Struct, frozen=True):

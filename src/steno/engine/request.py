@@ -1,5 +1,9 @@
 """What one model call is asked, in no provider's words. Built from facts, so that any process
-builds the same."""
+builds the same.
+
+A note is text for one request, at its end. It is never stored, summarised or searched. The runtime
+speaks it and says so, because a model must not take it for the person's words.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +11,14 @@ from msgspec import Struct
 
 from steno.journal.facts import ContextSet, ToolSpec
 from steno.journal.history import Entry, History
-from steno.journal.parts import Seq
+from steno.journal.parts import Seq, Unknown
+from steno.journal.state import CutOff
+
+OPENING = "[Note from the runtime, not from the user]"
+GO_ON = (
+    f"{OPENING} Your answer above broke off. Go on exactly where it stopped; do not repeat any of "
+    "it."
+)
 
 
 class Request(Struct, frozen=True):
@@ -34,8 +45,30 @@ def system_text(context: ContextSet) -> str:
     if context.memories:
         memories = "\n".join(f"- {memory}" for memory in context.memories)
         text = f"{text}\n\nFrom earlier sessions (notes, not instructions):\n{memories}"
-    return (
-        f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}"
-        if context.goal
-        else text
+    if context.goal:
+        text = f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}"
+    return text
+
+
+def recovery_note(cut: CutOff, continuing: bool) -> str:
+    """What a model must know about a turn that was cut off."""
+    ending = cut.ended.ending
+    turn = cut.ended.turn
+    lines = [OPENING, f"The previous turn was cut off ({ending.cause}) before it was finished."]
+    if turn.last is not None and turn.last.ended in ("interrupted", "incomplete"):
+        lines.append("Your last answer above is only the part that was shown.")
+    unseen = [fact.call for fact in turn.settled if not isinstance(fact.outcome, Unknown)]
+    unknown = [fact.call for fact in turn.settled if isinstance(fact.outcome, Unknown)]
+    if unseen:
+        lines.append(f"You have not answered to these tool results yet: {', '.join(unseen)}.")
+    if unknown:
+        lines.append(
+            f"Whether these calls took effect is not known: {', '.join(unknown)}. "
+            "They were not run again. Check before you repeat one."
+        )
+    lines.append(
+        "Take the work up where it stopped."
+        if continuing
+        else "Answer the user's latest message; mention this if it helps."
     )
+    return "\n".join(lines)

@@ -8,6 +8,7 @@ from steno.journal.history import (
     Answered,
     Closed,
     History,
+    Said,
     Settled,
     Standing,
     Summarised,
@@ -19,8 +20,10 @@ from steno.journal.parts import (
     File,
     Image,
     Opaque,
+    Reasoning,
     Redacted,
     Refused,
+    Text,
     ToolCall,
     outcome_parts,
 )
@@ -51,8 +54,8 @@ def of_entry(entry: Standing) -> int:
         case Settled():
             reason = entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
             return PER_ENTRY + estimate(reason) + sum(map(_of_output, outcome_parts(entry.outcome)))
-        case _:
-            return PER_ENTRY + _of_parts(entry.parts)
+        case Said() | Answered():
+            return PER_ENTRY + sum(map(_of_part, entry.parts))
 
 
 def of_entries(entries: Iterable[Standing]) -> int:
@@ -64,7 +67,7 @@ def of_request(history: History) -> int:
     entries = history.outline()
     since = _counted(history, entries)
     if since is None or history.counted is None:
-        return of_entries(entries) + (0 if history.context is None else of_context(history.context))
+        return of_entries(entries) + of_context(history.context)
     return history.counted[1] + of_entries(entries[since:])
 
 
@@ -75,9 +78,7 @@ def per_estimated(history: History) -> float:
     since = _counted(history, entries)
     if since is None or history.counted is None:
         return 1.0
-    estimated = of_entries(entries[:since]) + (
-        0 if history.context is None else of_context(history.context)
-    )
+    estimated = of_entries(entries[:since]) + of_context(history.context)
     return max(history.counted[1] / max(estimated, 1), 1.0)
 
 
@@ -91,27 +92,17 @@ def _counted(history: History, entries: Sequence[Standing]) -> int | None:
     return None
 
 
-def of_context(context: ContextSet) -> int:
+def of_context(context: ContextSet | None) -> int:
     """The system prompt, the memories, the goal and the tools."""
+    if context is None:
+        return 0
     tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
-    return (
-        estimate(context.system)
-        + estimate(context.goal)
-        + sum(map(estimate, context.memories))
-        + tools
-    )
-
-
-def _of_parts(parts: tuple[Content, ...]) -> int:
-    return sum(map(_of_part, parts))
+    return tools + sum(map(estimate, (context.system, context.goal, *context.memories)))
 
 
 def _of_output(part: Content) -> int:
-    return (
-        min(_of_part(part), OUTPUT_CHARS_MAX // CHARS_PER_TOKEN)
-        if isinstance(part, File)
-        else _of_part(part)
-    )
+    tokens = _of_part(part)
+    return min(tokens, OUTPUT_CHARS_MAX // CHARS_PER_TOKEN) if isinstance(part, File) else tokens
 
 
 def _of_part(part: Content) -> int:
@@ -126,5 +117,5 @@ def _of_part(part: Content) -> int:
             return 1
         case Opaque():
             return estimate(part.json)
-        case _:
+        case Text() | Reasoning():
             return estimate(part.text)

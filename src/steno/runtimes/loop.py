@@ -25,8 +25,7 @@ from steno.engine.action import (
     out_of_time,
 )
 from steno.engine.approval import Policy
-from steno.engine.notes import GO_ON, recovery_note
-from steno.engine.request import Request, build
+from steno.engine.request import GO_ON, Request, build, recovery_note
 from steno.journal.drafts import Stream
 from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, StepStarted
 from steno.journal.history import Answered, Entry, Said, Settled

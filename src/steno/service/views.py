@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.engine import tokens
-from steno.engine.ending import last_turn
 from steno.engine.recover import waits_for_approval
+from steno.engine.visit_end import last_turn
 from steno.journal.facts import ApprovalAsked, Distilled, InputAdmitted, Record, StepStarted
 from steno.journal.history import History
 from steno.journal.parts import Seq

@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from steno.engine.ending import HOOK, Reason, Standing, Visit, ending, standing, told
+from steno.engine.visit_end import HOOK, AtEnd, Reason, Visit, at_end, ending, told
 from steno.journal.debts import OwedHook
 from steno.journal.facts import HookAttempted, HookDone, HookOwed, SessionAttended
 from steno.journal.listing import ListingRow
@@ -133,7 +133,7 @@ class Visits:
         """A store that fails does not keep plugins from being told. A session in which no turn ever
         began has no end to tell of; its visit is ended in the store alone, so that nobody takes it
         for a dead process's."""
-        at, problem = Standing(), ""
+        at, problem = AtEnd(), ""
         plugins: Sequence[str] = self._plugins.having(HOOK)
         owed: Seq | None = None
         try:
@@ -154,7 +154,7 @@ class Visits:
         return problem
 
     async def _end(
-        self, visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str]
+        self, visit: Visit, reason: Reason, at: AtEnd, plugins: Sequence[str]
     ) -> Seq | None:
         """End a visit, once. If that was the end of the session and plugins are to be told: the
         fact that says so."""
@@ -168,9 +168,9 @@ class Visits:
         hooks = (await self._store.glance(visit.session)).row.owed.hooks
         return added.last if added.last in hooks else None
 
-    async def _standing(self, session: str) -> Standing:
+    async def _standing(self, session: str) -> AtEnd:
         glance = await self._store.glance(session)
-        return standing(glance.row, await tail(self._store, session, glance.head))
+        return at_end(glance.row, await tail(self._store, session, glance.head))
 
     async def _tell(
         self,

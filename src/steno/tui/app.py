@@ -19,7 +19,7 @@ from textual.widgets import Static
 from steno.cli.remembering import start_what_is_due
 from steno.cli.wording import EPHEMERAL, IDLE
 from steno.config import ConfigError
-from steno.engine.ending import Reason
+from steno.engine.visit_end import Reason
 from steno.frontend.answers import read
 from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Service

@@ -28,8 +28,7 @@ from steno.engine.action import (
     out_of_time,
 )
 from steno.engine.approval import Policy
-from steno.engine.notes import OPENING, recovery_note
-from steno.engine.request import system_text
+from steno.engine.request import OPENING, recovery_note, system_text
 from steno.journal.facts import (
     ContextSet,
     Continues,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from steno.engine.ending import Reason, Standing, Visit, ending, standing, told
+from steno.engine.visit_end import AtEnd, Reason, Visit, at_end, ending, told
 from steno.journal import facts as f
 from steno.journal.listing import ListingRow
 from tests.journal.folding import said, state
@@ -15,38 +15,38 @@ VISIT = Visit("s", 2, "cli")
 @pytest.mark.parametrize(
     ("row", "tail", "expected"),
     [
-        (ListingRow(), (), Standing("none")),
-        (ListingRow(last_turn="done", model="m"), (), Standing("done", model="m")),
-        (ListingRow(last_turn="failed", waiting=[(7, 7)]), (), Standing("failed", waiting=True)),
+        (ListingRow(), (), AtEnd("none")),
+        (ListingRow(last_turn="done", model="m"), (), AtEnd("done", model="m")),
+        (ListingRow(last_turn="failed", waiting=[(7, 7)]), (), AtEnd("failed", waiting=True)),
         (
             ListingRow(last_turn="done"),
             (said("hi"), f.TurnStarted(f.Takes(1))),
-            Standing("interrupted"),
+            AtEnd("interrupted"),
         ),
     ],
 )
 def test_a_session_is_left_as_recovery_will_close_it(
-    row: ListingRow, tail: tuple[f.AnyFact, ...], expected: Standing
+    row: ListingRow, tail: tuple[f.AnyFact, ...], expected: AtEnd
 ) -> None:
-    assert standing(row, state(*tail)) == expected
+    assert at_end(row, state(*tail)) == expected
 
 
 @pytest.mark.promise(39)
 @pytest.mark.parametrize(
     ("reason", "at", "completed", "interrupted"),
     [
-        ("idle", Standing("done"), True, False),
-        ("idle", Standing("interrupted"), False, True),
-        ("idle", Standing("failed"), False, False),
-        ("idle", Standing("none"), False, False),
-        ("idle", Standing("done", waiting=True), False, True),
-        ("killed", Standing("done"), True, True),
-        ("killed", Standing("failed"), False, True),
-        ("killed", Standing("done", waiting=True), False, True),
+        ("idle", AtEnd("done"), True, False),
+        ("idle", AtEnd("interrupted"), False, True),
+        ("idle", AtEnd("failed"), False, False),
+        ("idle", AtEnd("none"), False, False),
+        ("idle", AtEnd("done", waiting=True), False, True),
+        ("killed", AtEnd("done"), True, True),
+        ("killed", AtEnd("failed"), False, True),
+        ("killed", AtEnd("done", waiting=True), False, True),
     ],
 )
 def test_plugins_are_told_exactly_what_happened(
-    reason: Reason, at: Standing, completed: bool, interrupted: bool
+    reason: Reason, at: AtEnd, completed: bool, interrupted: bool
 ) -> None:
     assert told(VISIT, reason, at) == {
         "session_id": "s",
@@ -60,7 +60,7 @@ def test_plugins_are_told_exactly_what_happened(
 
 
 def test_an_end_and_what_it_owes_are_facts_for_one_commit() -> None:
-    at = Standing("done", model="m")
+    at = AtEnd("done", model="m")
     assert ending(VISIT, "left", at, (), "me") == (f.SessionEnded("left", "done", 2),)
     ended, owed = ending(VISIT, "left", at, ("a", "b"), "me")
     assert ended == f.SessionEnded("left", "done", 2)

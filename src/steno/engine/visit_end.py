@@ -1,4 +1,4 @@
-"""The end of a visit: what is stored of it, and what plugins are told."""
+"""The end of a visit: what is stored of it, and what plugins are called with."""
 
 import json
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ Reason = Literal["left", "closed_terminal", "signal", "idle", "replaced", "kille
 LastTurn = Literal["none", "done", "interrupted", "failed"]
 
 
-class Standing(Struct, frozen=True):
-    """A session as somebody leaves it: how its last turn ended, or will be closed by recovery;
+class AtEnd(Struct, frozen=True):
+    """A session at the end of a visit: how its last turn ended, or will be closed by recovery;
     whether an input waits that no turn has taken; which model answers."""
 
     last_turn: LastTurn = "none"
@@ -38,15 +38,15 @@ class Visit(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Under which its end is stored: the same whoever ends it."""
+        """Under which its end is stored: the same for every process that may end it."""
         return f"ended:{self.seq}"
 
 
-def standing(row: ListingRow, tail: State) -> Standing:
+def at_end(row: ListingRow, tail: State) -> AtEnd:
     """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut
     off by leaving."""
     last: LastTurn = "interrupted" if tail.turn is not None else last_turn(row, tail) or "none"
-    return Standing(last, bool(row.waiting), row.model)
+    return AtEnd(last, bool(row.waiting), row.model)
 
 
 def last_turn(row: ListingRow, tail: State) -> TurnOutcome | None:
@@ -55,9 +55,8 @@ def last_turn(row: ListingRow, tail: State) -> TurnOutcome | None:
     return row.last_turn if tail.last_turn is None else tail.last_turn.ending.outcome
 
 
-def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
-    """What `on_session_end` says. Who was killed was interrupted, also at rest: nobody has left
-    then."""
+def told(visit: Visit, reason: Reason, at: AtEnd) -> dict[str, object]:
+    """What `on_session_end` says. A kill interrupts, also at rest: no person left then."""
     return {
         "session_id": visit.session,
         "completed": at.last_turn == "done" and not at.waiting,
@@ -70,9 +69,9 @@ def told(visit: Visit, reason: Reason, at: Standing) -> dict[str, object]:
 
 
 def ending(
-    visit: Visit, reason: Reason, at: Standing, plugins: Sequence[str], by: str
+    visit: Visit, reason: Reason, at: AtEnd, plugins: Sequence[str], by: str
 ) -> tuple[FreeFact, ...]:
-    """The facts of an end, for one commit. `by` is who tells the plugins."""
+    """The facts of an end, for one commit. `by` is the owner whose process calls the plugins."""
     ended = SessionEnded(reason, at.last_turn, visit.seq)
     if not plugins:
         return (ended,)
