@@ -246,9 +246,9 @@ class Wiring:
         from importlib.metadata import version
 
         from steno.runtimes.codex.binary import missing
+        from steno.runtimes.codex.calls import OutputBounds
         from steno.runtimes.codex.process import Patience
         from steno.runtimes.codex.runtime import CodexAgent
-        from steno.runtimes.codex.underway import Bounds as OutputBounds
         from steno.tools.child import Command
 
         if self.ephemeral:

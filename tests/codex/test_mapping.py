@@ -20,34 +20,34 @@ from steno.journal.parts import (
     ToolCall,
 )
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.acts import (
-    Act,
-    Compacted,
-    End,
-    Late,
-    Lose,
+from steno.runtimes.codex.calls import OutputBounds, Promised
+from steno.runtimes.codex.effects import (
+    Effect,
+    EndTurn,
+    KeepLate,
+    LogUnknown,
+    LoseStep,
+    NoteCompaction,
     OpenStep,
-    Output,
-    Plan,
-    Report,
-    Seal,
-    Settle,
-    Skip,
-    Start,
-    Write,
+    ReportUsage,
+    SealStep,
+    SettleCall,
+    ShowOutput,
+    StartCall,
+    StorePlan,
+    WriteText,
     joined,
 )
 from steno.runtimes.codex.mapping import TurnMap
-from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import of_the_sandbox
 
 LOGS = Path(__file__).with_name("logs")
 OTHERS = Path(__file__).parents[3] / "shared" / "codex"
 
 
-def turns(log: Path) -> list[list[Act]]:
+def turns(log: Path) -> list[list[Effect]]:
     """The acts of each turn in a log. What we told codex is taken from the log, too."""
-    found: list[list[Act]] = []
+    found: list[list[Effect]] = []
     map = TurnMap()
     asked: dict[int | str, str] = {}
     for line in log.read_text().splitlines():
@@ -85,11 +85,11 @@ def mine(message: dict[str, Any], map: TurnMap) -> bool:
     return not (message["method"] == "turn/completed" and map.turn and turn != map.turn)
 
 
-def over(acts: list[Act]) -> bool:
-    return any(isinstance(act, End) for act in acts)
+def over(acts: list[Effect]) -> bool:
+    return any(isinstance(act, EndTurn) for act in acts)
 
 
-def decided(map: TurnMap, call: str, decision: str) -> list[Act]:
+def decided(map: TurnMap, call: str, decision: str) -> list[Effect]:
     if decision == "accept":
         return map.begin(call)
     map.refuse(call, "not run: the user denied it")
@@ -100,12 +100,12 @@ def shell(id: str, command: str) -> ToolCall:
     return ToolCall(id, "shell", json.dumps({"command": command}))
 
 
-def answered(text: str, usage: Usage | None = None) -> list[Act]:
-    return [Write("text", text), Seal((Text(text),), usage=usage), End("completed")]
+def answered(text: str, usage: Usage | None = None) -> list[Effect]:
+    return [WriteText("text", text), SealStep((Text(text),), usage=usage), EndTurn("completed")]
 
 
-LOOK = Write("text", "I look.")
-RAN: list[Act] = [OpenStep(), *answered("It ran.")]
+LOOK = WriteText("text", "I look.")
+RAN: list[Effect] = [OpenStep(), *answered("It ran.")]
 ECHO = shell("c1", "echo ran >> ran; echo hi")
 COUNT = shell("c5", "for i in $(seq 100); do echo line$i; sleep 0.1; done")
 CHANGE = {"path": "/example/work/new.txt", "kind": "add", "diff": "made by a patch\n"}
@@ -113,67 +113,71 @@ BUSY = "We’re currently experiencing high demand, which may cause temporary er
 NONE = "cat: none: No such file or directory\n"
 SHEEP = '{"type": "search", "query": "sheep", "queries": null}'
 FIVE = Usage(5, 2, 0, 0)
-OWN: dict[str, list[Act]] = {
+OWN: dict[str, list[Effect]] = {
     "answer": answered("Hello there.", Usage(7, 3, 0, 0)),
     "reasoning": [
-        Write("reasoning", "Let me think."),
-        Write("text", "Done."),
-        Seal((Reasoning("Let me think."), Text("Done."))),
-        End("completed"),
+        WriteText("reasoning", "Let me think."),
+        WriteText("text", "Done."),
+        SealStep((Reasoning("Let me think."), Text("Done."))),
+        EndTurn("completed"),
     ],
     "command": [
         LOOK,
-        Seal((Text("I look."), shell("c16", "sleep 0.5; echo hi"))),
-        Start("c16"),
-        Output("c16", "hi\n"),
-        Settle("c16", Returned((Text("hi\n"),))),
+        SealStep((Text("I look."), shell("c16", "sleep 0.5; echo hi"))),
+        StartCall("c16"),
+        ShowOutput("c16", "hi\n"),
+        SettleCall("c16", Returned((Text("hi\n"),))),
         *RAN,
     ],
     "declined": [
         LOOK,
-        Seal((Text("I look."), ECHO)),
-        Settle("c1", Refused("not run: the user denied it")),
+        SealStep((Text("I look."), ECHO)),
+        SettleCall("c1", Refused("not run: the user denied it")),
         *RAN,
     ],
     "failing": [
         LOOK,
-        Seal((Text("I look."), shell("c17", "sleep 0.5; cat none"))),
-        Start("c17"),
-        Output("c17", NONE),
-        Settle("c17", Failed((Text(f"{NONE}[exit status 1]"),))),
+        SealStep((Text("I look."), shell("c17", "sleep 0.5; cat none"))),
+        StartCall("c17"),
+        ShowOutput("c17", NONE),
+        SettleCall("c17", Failed((Text(f"{NONE}[exit status 1]"),))),
         *RAN,
     ],
     "patch": [
         LOOK,
-        Seal((Text("I look."), ToolCall("c2", "apply_patch", json.dumps({"changes": [CHANGE]})))),
-        Start("c2"),
-        Settle("c2", Returned((Text("add /example/work/new.txt"),))),
+        SealStep(
+            (Text("I look."), ToolCall("c2", "apply_patch", json.dumps({"changes": [CHANGE]})))
+        ),
+        StartCall("c2"),
+        SettleCall("c2", Returned((Text("add /example/work/new.txt"),))),
         *RAN,
     ],
     "tool": [
         LOOK,
-        Seal((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))),
+        SealStep((Text("I look."), ToolCall("c7", "search_sessions", '{"query": "hello"}'))),
         *RAN,
     ],
-    "error": [Lose("server_error", BUSY), End("failed", "server_error", BUSY)],
+    "error": [LoseStep("server_error", BUSY), EndTurn("failed", "server_error", BUSY)],
     "search": [
         LOOK,
-        Seal((Text("I look."), ToolCall("ws", "web_search", '{"query": "sheep"}')), started="ws"),
-        Settle("ws", Returned((Text(SHEEP),))),
+        SealStep(
+            (Text("I look."), ToolCall("ws", "web_search", '{"query": "sheep"}')), started="ws"
+        ),
+        SettleCall("ws", Returned((Text(SHEEP),))),
         OpenStep(),
         *answered("Found.", FIVE),
     ],
     "own-tool": [
         LOOK,
-        Seal((Text("I look."), ToolCall("m1", "odd__count", "{}")), started="m1"),
-        Settle("m1", Returned((Text("count 1"),))),
-        Report(FIVE),
+        SealStep((Text("I look."), ToolCall("m1", "odd__count", "{}")), started="m1"),
+        SettleCall("m1", Returned((Text("count 1"),))),
+        ReportUsage(FIVE),
         OpenStep(),
         *answered("Done.", FIVE),
     ],
     "plan": [
-        Write("text", "I plan."),
-        Plan(
+        WriteText("text", "I plan."),
+        StorePlan(
             PlanUpdated((PlanStep("look", "inProgress"), PlanStep("tell", "pending")), "two things")
         ),
         *answered("I plan.", FIVE)[1:-1],
@@ -181,9 +185,9 @@ OWN: dict[str, list[Act]] = {
         *answered("Done.", FIVE),
     ],
     "stopped-text": [
-        Write("text", "word0 word1 word2 word3 word4 word5 "),
-        Seal((Text("word0 word1 word2 word3 word4 word5 "),), "interrupted"),
-        End("interrupted"),
+        WriteText("text", "word0 word1 word2 word3 word4 word5 "),
+        SealStep((Text("word0 word1 word2 word3 word4 word5 "),), "interrupted"),
+        EndTurn("interrupted"),
     ],
 }
 
@@ -195,8 +199,8 @@ def test_a_turn_of_the_real_codex(name: str) -> None:
 
 def test_an_input_that_steers_ends_the_step_and_is_taken_by_the_next() -> None:
     [[wrote, sealed, opened, *rest]] = turns(LOGS / "steered.jsonl")
-    assert isinstance(wrote, Write)
-    assert sealed == Seal((Text(wrote.text),), "interrupted")
+    assert isinstance(wrote, WriteText)
+    assert sealed == SealStep((Text(wrote.text),), "interrupted")
     assert isinstance(opened, OpenStep)
     assert opened.takes is not None
     assert rest == answered("And so on.")
@@ -204,38 +208,38 @@ def test_an_input_that_steers_ends_the_step_and_is_taken_by_the_next() -> None:
 
 def test_a_stream_that_breaks_off_is_incomplete() -> None:
     [[wrote, sealed, end]] = turns(LOGS / "broken.jsonl")
-    assert isinstance(wrote, Write)
-    assert sealed == Seal((Text(wrote.text),), "incomplete")
-    assert isinstance(end, End)
+    assert isinstance(wrote, WriteText)
+    assert sealed == SealStep((Text(wrote.text),), "incomplete")
+    assert isinstance(end, EndTurn)
     assert (end.status, end.cause) == ("failed", "dropped")
 
 
 def test_output_after_the_end_of_the_turn_is_late() -> None:
     [[said, sealed, start, *rest]] = turns(LOGS / "stopped-command.jsonl")
-    assert (said, sealed, start) == (LOOK, Seal((Text("I look."), COUNT)), Start("c5"))
+    assert (said, sealed, start) == (LOOK, SealStep((Text("I look."), COUNT)), StartCall("c5"))
     output, settled, end, *late = rest
-    assert isinstance(output, Output)
-    assert settled == Settle("c5", Interrupted((Text(output.text),)))
-    assert end == End("interrupted")
-    assert all(isinstance(act, Late) and act.call == "c5" for act in late)
+    assert isinstance(output, ShowOutput)
+    assert settled == SettleCall("c5", Interrupted((Text(output.text),)))
+    assert end == EndTurn("interrupted")
+    assert all(isinstance(act, KeepLate) and act.call == "c5" for act in late)
 
 
 def test_what_codex_types_is_a_call_that_is_over() -> None:
     [acts] = turns(LOGS / "typed.jsonl")
     typed = ToolCall("c1/typed1", "write_stdin", json.dumps({"call": "c1", "text": "hi\x04\x04"}))
-    assert acts.index(Start("c1")) < acts.index(Seal((typed,), started="c1/typed1"))
-    assert Settle("c1/typed1", Returned(())) in acts
+    assert acts.index(StartCall("c1")) < acts.index(SealStep((typed,), started="c1/typed1"))
+    assert SettleCall("c1/typed1", Returned(())) in acts
 
 
 def test_calls_that_overlap_have_a_step_each() -> None:
     [acts] = turns(LOGS / "both.jsonl")
-    sealed = [act for act in acts if isinstance(act, Seal)]
+    sealed = [act for act in acts if isinstance(act, SealStep)]
     assert [len([part for part in act.parts if isinstance(part, ToolCall)]) for act in sealed] == [
         1,
         1,
         0,
     ]
-    assert {act.outcome for act in acts if isinstance(act, Settle)} == {
+    assert {act.outcome for act in acts if isinstance(act, SettleCall)} == {
         Returned((Text("one\n"),)),
         Returned((Text("two\n"),)),
     }
@@ -248,40 +252,47 @@ SAID = "hi-from-shell\nsecond\nLinux\n"
 WARNED = f"pyenv: cannot rehash: {'/'.join(('', 'home', 'user'))} isn't writable\n{SAID}"
 COST = Usage(10, 5, 0, 0)
 HI = "echo hi-from-shell; sleep 0.3; echo second; uname -s"
-ALL_DONE: list[Act] = [Report(COST), OpenStep(), *answered(DONE, COST)]
+ALL_DONE: list[Effect] = [ReportUsage(COST), OpenStep(), *answered(DONE, COST)]
 
 
-def ran(id: str, shown: str, said: str, asked: bool = False) -> list[Act]:
-    begun: list[Act] = (
-        [Seal((shell(id, HI),)), Start(id)] if asked else [Seal((shell(id, HI),), started=id)]
+def ran(id: str, shown: str, said: str, asked: bool = False) -> list[Effect]:
+    begun: list[Effect] = (
+        [SealStep((shell(id, HI),)), StartCall(id)]
+        if asked
+        else [SealStep((shell(id, HI),), started=id)]
     )
     beside = None if said.startswith(shown) else shown
-    return [*begun, Output(id, shown), Settle(id, Returned((Text(said),)), beside), *ALL_DONE]
+    return [
+        *begun,
+        ShowOutput(id, shown),
+        SettleCall(id, Returned((Text(said),)), beside),
+        *ALL_DONE,
+    ]
 
 
-def failed(cause: str, detail: str) -> list[Act]:
-    return [Lose(cause, detail), End("failed", cause, detail)]
+def failed(cause: str, detail: str) -> list[Effect]:
+    return [LoseStep(cause, detail), EndTurn("failed", cause, detail)]
 
 
-OTHER: dict[str, list[list[Act]]] = {
+OTHER: dict[str, list[list[Effect]]] = {
     "full": [ran("call_1", SAID, SAID)],
     "approval": [
         ran("call_8", WARNED, WARNED),
         ran("call_10", SAID, WARNED, asked=True),
         [
-            Seal((shell("call_12", HI),)),
-            Settle("call_12", Refused("not run: the user denied it")),
+            SealStep((shell("call_12", HI),)),
+            SettleCall("call_12", Refused("not run: the user denied it")),
             *ALL_DONE,
         ],
         ran("call_14", WARNED, WARNED),
     ],
     "misc": [
-        [Seal((ToolCall("call_5", "ask_oracle", '{"q": "life"}'),)), *ALL_DONE],
+        [SealStep((ToolCall("call_5", "ask_oracle", '{"q": "life"}'),)), *ALL_DONE],
         failed("server_error", BUSY),
         [
-            Write("text", "partial "),
-            Seal((Text("partial "),), "incomplete", usage=COST),
-            End(
+            WriteText("text", "partial "),
+            SealStep((Text("partial "),), "incomplete", usage=COST),
+            EndTurn(
                 "failed",
                 "dropped",
                 "stream disconnected before completion: stream closed before response.completed",
@@ -312,31 +323,31 @@ def item(step: str, **fields: Any) -> p.Notification:
     return note(f"item/{step}", item=fields, turnId="t")
 
 
-def fold(*notes: p.Notification, map: TurnMap | None = None) -> list[Act]:
+def fold(*notes: p.Notification, map: TurnMap | None = None) -> list[Effect]:
     folded = TurnMap() if map is None else map
     folded.turn = "t"
     return [act for one in notes for act in folded.apply(one)]
 
 
 def test_an_unknown_notification_is_skipped_and_an_unknown_item_is_kept() -> None:
-    assert fold(note("thread/dreamt", about="sheep")) == [Skip("thread/dreamt")]
+    assert fold(note("thread/dreamt", about="sheep")) == [LogUnknown("thread/dreamt")]
     started = item("started", type="dream", id="d1", about="sheep")
     completed = item("completed", type="dream", id="d1", about="sheep", vivid=True)
     kept = Opaque(
         "codex", "dream", '{"type": "dream", "id": "d1", "about": "sheep", "vivid": true}'
     )
-    assert fold(started, completed) == [Seal((kept,))]
+    assert fold(started, completed) == [SealStep((kept,))]
 
 
 def test_a_known_item_that_cannot_be_read_is_kept_too() -> None:
     [sealed] = fold(item("completed", type="fileChange", id="f", changes="many"))
-    assert isinstance(sealed, Seal)
+    assert isinstance(sealed, SealStep)
     assert isinstance(sealed.parts[0], Opaque)
 
 
 def test_an_item_without_a_proper_id_is_kept_too() -> None:
     kept = Opaque("codex", "nameless", '{"type": "dream", "id": null}')
-    assert fold(item("completed", type="dream", id=None)) == [Seal((kept,))]
+    assert fold(item("completed", type="dream", id=None)) == [SealStep((kept,))]
 
 
 def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept_beside_it() -> None:
@@ -347,18 +358,18 @@ def test_the_completed_text_is_the_truth_and_what_was_shown_is_kept_beside_it() 
         note("turn/completed", turn={"id": "t", "status": "completed"}),
     )
     assert acts == [
-        Write("text", "Hallo"),
-        Seal((Text("Hello"),), shown=(Text("Hallo"),)),
-        End("completed"),
+        WriteText("text", "Hallo"),
+        SealStep((Text("Hello"),), shown=(Text("Hallo"),)),
+        EndTurn("completed"),
     ]
 
 
 def test_text_that_was_not_streamed_is_shown_when_it_is_completed() -> None:
     whole = item("completed", type="agentMessage", id="m", text="Hello")
-    assert fold(whole) == [Write("text", "Hello")]
+    assert fold(whole) == [WriteText("text", "Hello")]
 
 
-def cut_by_a_call(*pieces: str, whole: str) -> list[Act]:
+def cut_by_a_call(*pieces: str, whole: str) -> list[Effect]:
     """A message whose first piece is followed by a command. What comes after that began."""
     begun, *rest = (
         note("item/agentMessage/delta", itemId="m", delta=piece, turnId="t") for piece in pieces
@@ -372,7 +383,7 @@ def cut_by_a_call(*pieces: str, whole: str) -> list[Act]:
     }
     map = TurnMap()
     call = ToolCall("c", "shell", '{"command": "x"}')
-    sealed = [Write("text", pieces[0]), Seal((Text(pieces[0]), call), started="c")]
+    sealed = [WriteText("text", pieces[0]), SealStep((Text(pieces[0]), call), started="c")]
     assert fold(begun, item("started", **command), map=map) == sealed
     completed = item("completed", type="agentMessage", id="m", text=whole)
     return fold(*rest, completed, item("started", type="agentMessage", id="n"), map=map)
@@ -380,15 +391,19 @@ def cut_by_a_call(*pieces: str, whole: str) -> list[Act]:
 
 @pytest.mark.promise(9, 11)
 def test_what_a_call_came_into_is_not_said_twice() -> None:
-    rest = [OpenStep(), Write("text", "lo"), Seal((Text("lo"),))]
+    rest = [OpenStep(), WriteText("text", "lo"), SealStep((Text("lo"),))]
     assert cut_by_a_call("Hel", "lo", whole="Hello") == rest
     assert cut_by_a_call("Hel", whole="Hello") == rest
     assert cut_by_a_call("Hello", whole="Hello") == []
 
 
 def test_what_a_call_came_into_and_is_completed_otherwise_is_whole_beside_what_was_shown() -> None:
-    sealed = Seal((Text("Hello"),), shown=(Text("lo"),))
-    assert cut_by_a_call("Hal", "lo", whole="Hello") == [OpenStep(), Write("text", "lo"), sealed]
+    sealed = SealStep((Text("Hello"),), shown=(Text("lo"),))
+    assert cut_by_a_call("Hal", "lo", whole="Hello") == [
+        OpenStep(),
+        WriteText("text", "lo"),
+        sealed,
+    ]
 
 
 def test_of_inputs_that_steer_together_the_first_says_what_was_shown() -> None:
@@ -408,12 +423,12 @@ def test_two_messages_of_the_agent_are_two_answers() -> None:
         )
         for id, text in (("a", "One."), ("b", "Two."))
     )
-    sealed = Seal((Text("One."),))
+    sealed = SealStep((Text("One."),))
     assert fold(*first, *second) == [
-        Write("text", "One."),
+        WriteText("text", "One."),
         sealed,
         OpenStep(),
-        Write("text", "Two."),
+        WriteText("text", "Two."),
     ]
 
 
@@ -422,8 +437,8 @@ def test_plans_and_compactions_are_recorded() -> None:
     updated = note("turn/plan/updated", plan=plan, explanation="why", turnId="t", threadId="x")
     steps = (PlanStep("look", "completed"), PlanStep("tell", "pending"))
     assert fold(updated, item("completed", type="contextCompaction", id="c")) == [
-        Plan(PlanUpdated(steps, "why")),
-        Compacted(),
+        StorePlan(PlanUpdated(steps, "why")),
+        NoteCompaction(),
     ]
 
 
@@ -464,11 +479,11 @@ def test_other_items_are_calls_with_an_outcome(
     fields: dict[str, Any], call: ToolCall, outcome: Any
 ) -> None:
     acts = fold(item("started", **fields, id="i"), item("completed", **fields, id="i"))
-    assert acts == [Seal((call,), started="i"), Settle("i", outcome)]
+    assert acts == [SealStep((call,), started="i"), SettleCall("i", outcome)]
 
 
 def test_output_beyond_the_bound_is_kept_and_not_shown() -> None:
-    map = TurnMap(Bounds(shown_chars_max=5, kept_chars_max=100))
+    map = TurnMap(OutputBounds(shown_chars_max=5, kept_chars_max=100))
     command = {"type": "commandExecution", "id": "c", "command": "x", "processId": "1"}
     acts = fold(
         item("started", **command, status="inProgress"),
@@ -478,9 +493,9 @@ def test_output_beyond_the_bound_is_kept_and_not_shown() -> None:
         map=map,
     )
     assert acts[1:] == [
-        Output("c", "123"),
-        Output("c", "45"),
-        Settle("c", Returned((Text("123456789"),))),
+        ShowOutput("c", "123"),
+        ShowOutput("c", "45"),
+        SettleCall("c", Returned((Text("123456789"),))),
     ]
 
 
@@ -495,11 +510,11 @@ def test_a_promised_call_is_the_one_that_a_person_approved() -> None:
     )
     assert fold(item("started", **command, status="inProgress"), map=map) == []
     assert map.call_of("new") == "old"
-    assert map.begin("old") == [Start("old")]
+    assert map.begin("old") == [StartCall("old")]
     settled = fold(
         item("completed", **command, status="completed", exitCode=0, aggregatedOutput="x"), map=map
     )
-    assert settled == [Settle("old", Returned((Text("x"),)))]
+    assert settled == [SettleCall("old", Returned((Text("x"),)))]
 
 
 def test_a_call_that_is_to_run_again_with_more_rights_is_another_call() -> None:
@@ -508,10 +523,14 @@ def test_a_call_that_is_to_run_again_with_more_rights_is_another_call() -> None:
     output = note("item/commandExecution/outputDelta", itemId="c", delta="no", turnId="t")
     again = shell("c/again", "x")
     fold(item("started", **command, status="inProgress"), output, map=map)
-    assert map.asked("c") == [Settle("c", Failed((Text("no"),))), OpenStep(), Seal((again,))]
-    assert map.begin(map.call_of("c")) == [Start("c/again")]
+    assert map.asked("c") == [
+        SettleCall("c", Failed((Text("no"),))),
+        OpenStep(),
+        SealStep((again,)),
+    ]
+    assert map.begin(map.call_of("c")) == [StartCall("c/again")]
     done = item("completed", **command, status="completed", exitCode=0, aggregatedOutput="yes")
-    assert fold(done, map=map) == [Settle("c/again", Returned((Text("yes"),)))]
+    assert fold(done, map=map) == [SettleCall("c/again", Returned((Text("yes"),)))]
 
 
 def test_a_retry_of_codex_closes_what_it_had_said() -> None:
@@ -521,12 +540,12 @@ def test_a_retry_of_codex_closes_what_it_had_said() -> None:
     assert fold(
         delta, again, delta, whole, note("turn/completed", turn={"id": "t", "status": "completed"})
     ) == [
-        Write("text", "half"),
-        Seal((Text("half"),), "incomplete"),
+        WriteText("text", "half"),
+        SealStep((Text("half"),), "incomplete"),
         OpenStep(),
-        Write("text", "half"),
-        Seal((Text("half"),)),
-        End("completed"),
+        WriteText("text", "half"),
+        SealStep((Text("half"),)),
+        EndTurn("completed"),
     ]
 
 
@@ -544,7 +563,7 @@ def test_what_utf8_cannot_hold_is_replaced_and_the_rest_is_read(sent: bytes, rea
 
 def test_the_end_of_a_turn_counts_even_if_it_cannot_be_read_whole() -> None:
     ended = note("turn/completed", turn={"id": "t", "status": "failed", "error": 7})
-    assert [type(act) for act in fold(ended)] == [Lose, End]
+    assert [type(act) for act in fold(ended)] == [LoseStep, EndTurn]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What to tell a person when codex fails: what happened, and what to do."""
 
-from steno.runtimes.codex.acts import End
 from steno.runtimes.codex.binary import by_hand
+from steno.runtimes.codex.effects import EndTurn
 from steno.runtimes.codex.process import (
     CodexError,
     Gone,
@@ -64,7 +64,7 @@ def on_error(error: CodexError, session: str) -> tuple[str, str]:
             return "codex", f"codex says: {error}"
 
 
-def on_failure(end: End, command: Command) -> str:
+def on_failure(end: EndTurn, command: Command) -> str:
     """`command` is what codex was started with."""
     match end.cause:
         case "no_key":

@@ -17,8 +17,9 @@ from steno.journal.facts import (
     UsageReported,
 )
 from steno.journal.parts import Content, Outcome, Seq, Text, ToolCall
+from steno.journal.state import OpenCall
 from steno.runtimes.codex import RUNTIME
-from steno.runtimes.codex import acts as a
+from steno.runtimes.codex import effects as e
 from steno.runtimes.codex import wording as w
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import seq_in
@@ -29,57 +30,55 @@ from steno.tools.output import kept
 
 
 class Recording:
-    """`step` is the open one. `started` are the calls that run or ran in this turn, each with its
-    fact."""
+    """`step` is the open one."""
 
     def __init__(self, held: HeldSession, means: Means, step: Seq) -> None:
-        self.started: dict[str, Seq] = {}
         self._held = held
         self._means = means
         self._step: Seq | None = step
         self._last_step = step
-        self._steps: dict[str, Seq] = {}
         self._advised = False
-        turn = held.state.turn
-        for call in () if turn is None else turn.calls.values():
-            self._steps[call.call.id] = call.step
 
-    async def do(self, acts: list[a.Act]) -> a.End | None:
+    async def do(self, acts: list[e.Effect]) -> e.EndTurn | None:
         """Carry acts out in order; the end of the turn, if it is among them. Pieces of one stream
         go out together, and so do facts that need not wait."""
         facts: list[TurnFact] = []
-        together = a.joined(acts)
+        together = e.joined(acts)
         for at, act in enumerate(together):
             match act:
                 case (
-                    a.Seal()
-                    | a.Lose()
-                    | a.Report()
-                    | a.Plan()
-                    | a.Compacted()
-                    | a.Settle()
-                    | a.Start()
-                    | a.Late()
+                    e.SealStep()
+                    | e.LoseStep()
+                    | e.ReportUsage()
+                    | e.StorePlan()
+                    | e.NoteCompaction()
+                    | e.SettleCall()
+                    | e.StartCall()
+                    | e.KeepLate()
                 ):
-                    if isinstance(act, a.Settle | a.Late) and act.call not in self.started:
+                    if isinstance(act, e.StartCall | e.SettleCall | e.KeepLate) and any(
+                        _is_about(fact, act.call) for fact in facts
+                    ):
                         await self._store(facts)
                     facts += await self._facts(act)
                     continue
                 case _:
                     await self._store(facts)
             match act:
-                case a.OpenStep():
+                case e.OpenStep():
                     taken = None if act.takes is None else seq_in(act.takes, self._held.id)
                     self._step = await self._open(() if taken is None else (taken,))
-                case a.Write():
+                case e.WriteText():
                     await self._held.draft(Stream(self._open_step(), act.kind), act.text)
-                case a.Output():
-                    await self._held.draft(Stream(self.started[act.call], "output"), act.text)
-                case a.Skip():
+                case e.ShowOutput():
+                    await self._held.draft(
+                        Stream(self._means.thread.ran[act.call], "output"), act.text
+                    )
+                case e.LogUnknown():
                     skip(act.method)
-                case a.End():
+                case e.EndTurn():
                     await self.keep_late(
-                        [late for late in together[at + 1 :] if isinstance(late, a.Late)]
+                        [late for late in together[at + 1 :] if isinstance(late, e.KeepLate)]
                     )
                     return act
                 case unreachable:
@@ -101,41 +100,41 @@ class Recording:
         first = await self._held.record(*facts)
         for seq, fact in enumerate(facts, start=first):
             if isinstance(fact, ToolStarted):
-                self.started[fact.call] = self._means.thread.ran[fact.call] = seq
+                self._means.thread.ran[fact.call] = seq
         facts.clear()
 
-    async def _facts(self, act: a.Act) -> list[TurnFact]:
+    async def _facts(self, act: e.Effect) -> list[TurnFact]:
         match act:
-            case a.Seal():
+            case e.SealStep():
                 step, self._step = self._open_step(), None
                 self._last_step = step
                 facts: list[TurnFact] = [
                     StepSealed(step, act.parts, act.ended, act.usage, act.shown)
                 ]
-                self._steps |= {part.id: step for part in act.parts if isinstance(part, ToolCall)}
                 if act.started is not None:
                     facts.append(ToolStarted(step, act.started, self._means.server.group))
                     self._notice(act.parts[-1])
                 return facts
-            case a.Lose():
+            case e.LoseStep():
                 step, self._step = self._open_step(), None
                 return [StepLost(step, act.cause, "yes", act.detail)]
-            case a.Start():
-                return [ToolStarted(self._steps[act.call], act.call, self._means.server.group)]
-            case a.Settle():
+            case e.StartCall():
+                step = self._open_call(act.call).step
+                return [ToolStarted(step, act.call, self._means.server.group)]
+            case e.SettleCall():
                 outcome = await kept(act.outcome, self._means.output_chars_max, self._means.keep)
                 shown = None if act.shown is None else (Text(act.shown),)
                 self._advise(outcome)
-                started = self.started.get(act.call)
-                return [ToolSettled(self._steps[act.call], act.call, outcome, started, shown)]
-            case a.Late():
+                call = self._open_call(act.call)
+                return [ToolSettled(call.step, act.call, outcome, call.started, shown)]
+            case e.KeepLate():
                 started = self._means.thread.ran.get(act.call)
                 return [] if started is None else [OutputLate(started, act.text)]
-            case a.Report():
+            case e.ReportUsage():
                 return [UsageReported(self._last_step, act.usage)]
-            case a.Plan():
+            case e.StorePlan():
                 return [act.plan]
-            case a.Compacted():
+            case e.NoteCompaction():
                 return [ThreadCompacted(RUNTIME, self._means.thread.id)]
             case _:
                 return []
@@ -152,16 +151,33 @@ class Recording:
             self._advised = True
             log().warning("codex's sandbox does not work here, so its commands fail; %s", w.SANDBOX)
 
+    def _open_call(self, call: str) -> OpenCall:
+        """What is stored of a call without an outcome."""
+        turn = self._held.state.turn
+        if turn is None:
+            raise AssertionError("a call is open only in a turn")
+        return turn.calls[call]
+
     def _open_step(self) -> Seq:
         if self._step is None:
             raise AssertionError("a step is open whenever something is said")
         return self._step
 
-    async def keep_late(self, late: list[a.Late]) -> None:
+    async def keep_late(self, late: list[e.KeepLate]) -> None:
         facts: list[TurnFact] = []
-        for act in a.joined(list(late)):
+        for act in e.joined(list(late)):
             facts += await self._facts(act)
         await self._store(facts)
+
+
+def _is_about(fact: TurnFact, call: str) -> bool:
+    match fact:
+        case StepSealed():
+            return any(isinstance(part, ToolCall) and part.id == call for part in fact.parts)
+        case ToolStarted() | ToolSettled():
+            return fact.call == call
+        case _:
+            return False
 
 
 @cache

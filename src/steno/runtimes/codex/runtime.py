@@ -45,6 +45,7 @@ from steno.journal.state import OpenCall, OpenTurn
 from steno.models.wire import encode
 from steno.runtimes.codex import RUNTIME, advice, gate
 from steno.runtimes.codex import protocol as p
+from steno.runtimes.codex.calls import OutputBounds, Promised
 from steno.runtimes.codex.mapping import TurnMap
 from steno.runtimes.codex.means import Means
 from steno.runtimes.codex.naming import message_id
@@ -61,7 +62,6 @@ from steno.runtimes.codex.thread import (
     unsaid,
 )
 from steno.runtimes.codex.turn import Ending, RunningTurn
-from steno.runtimes.codex.underway import Bounds, Promised
 from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compact import Compaction
 from steno.runtimes.loop import payloads_told
@@ -91,7 +91,7 @@ class CodexAgent(Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     limits: Limits = Limits()
     patience: Patience = Patience()
-    bounds: Bounds = Bounds()
+    bounds: OutputBounds = OutputBounds()
     sandbox: str = "workspace-write"
     begin_anew: bool = False
     session_tools: SessionTools | None = None

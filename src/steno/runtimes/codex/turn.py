@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from steno.journal.history import Said
 from steno.journal.parts import Outcome, Refused, Seq
 from steno.models import wording
-from steno.runtimes.codex import acts as a
+from steno.runtimes.codex import effects as e
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex import rights, standing
 from steno.runtimes.codex import wording as w
@@ -45,7 +45,7 @@ UNREADABLE = Refused(
     "not run: steno cannot read this patch, so no rule for files can be applied to it"
 )
 
-Ending = a.End | Literal["left"]
+Ending = e.EndTurn | Literal["left"]
 """How a turn ended; "left": we let go of a session whose turn waits for a person."""
 
 
@@ -114,7 +114,7 @@ class RunningTurn:
                 return "left"
             return await self._do(self._map.close("failed", "codex", f"codex {error}"))
         told, self._told = self._told, []
-        acts: list[a.Act] = []
+        acts: list[e.Effect] = []
         for message in messages:
             if isinstance(message, p.ServerRequest):
                 if (ending := await self._do(acts)) is not None:
@@ -158,7 +158,7 @@ class RunningTurn:
         )
         if not self._spent or not stopped or turn is None or turn.interrupted is not None:
             return ending
-        return a.End("failed", "budget", self._spent)
+        return e.EndTurn("failed", "budget", self._spent)
 
     def _doubt_login(self, messages: list[Message]) -> None:
         """Codex tries again for long, or without end, also where nobody signed in."""
@@ -409,16 +409,18 @@ class RunningTurn:
 
     # --- what is stored
 
-    async def _do(self, acts: list[a.Act]) -> Ending | None:
+    async def _do(self, acts: list[e.Effect]) -> Ending | None:
         end = await self._recording.do(acts)
         if end is not None:
             await self._listen_on(end)
         return end
 
-    async def _listen_on(self, end: a.End) -> None:
+    async def _listen_on(self, end: e.EndTurn) -> None:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they
         still say is kept, as late. Whoever lets go ends codex, and they end with it."""
-        if end.status != "interrupted" or not self._recording.started or self._held.letting_go():
+        turn, ran = self._held.state.turn, self._means.thread.ran
+        started = turn is not None and any(seq > turn.seq for seq in ran.values())
+        if end.status != "interrupted" or not started or self._held.letting_go():
             return
         try:
             await self._means.server.ask(
@@ -436,5 +438,5 @@ class RunningTurn:
             return
         late = [note for note in messages if isinstance(note, p.OutputDelta)]
         await self._recording.keep_late(
-            [a.Late(self._map.call_of(note.item_id), note.delta) for note in late]
+            [e.KeepLate(self._map.call_of(note.item_id), note.delta) for note in late]
         )
