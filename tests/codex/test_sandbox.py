@@ -216,7 +216,7 @@ def test_a_patch_that_moves_a_file_meets_the_rules_for_where_it_goes(world: Code
     world.home.joinpath("config.toml").write_text(
         f'[approvals]\n"edit_file:{world.work}/kept" = "deny"\n'
     )
-    moves = "*** Begin Patch\n*** Update File: old\n*** Move to: kept\nfor good? [y/N]\n-a\n+b\n*** End Patch"
+    moves = "*** Begin Patch\n*** Update File: old\n*** Move to: kept\n@@\n-a\n+b\n*** End Patch"
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": moves}
     for sandbox in ("workspace-write", "danger-full-access"):
         world.environment["STENO_CODEX_SANDBOX"] = sandbox
@@ -227,7 +227,7 @@ def test_a_patch_that_moves_a_file_meets_the_rules_for_where_it_goes(world: Code
 
 
 def test_a_patch_that_cannot_be_made_is_stored_as_failed(world: CodexWorld) -> None:
-    wrong = PLAIN.replace("Add File", "Update File").replace("+", "for good? [y/N]\n-")
+    wrong = PLAIN.replace("Add File", "Update File").replace("+", "@@\n-")
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": wrong}
     with told(world, [doing], [message("Done.")], model=KNOWN):
         world.run("go", "--yes")
@@ -258,7 +258,7 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
         }
 
     both = patch(1, "*** Add File: one\n+a\n*** Add File: two\n+a")
-    again = patch(2, "*** Update File: two\nfor good? [y/N]\n-a\n+b")
+    again = patch(2, "*** Update File: two\n@@\n-a\n+b")
     other = patch(3, "*** Add File: three\n+a")
     with (
         told(world, [both], [again], [other], [message("Done.")], model=KNOWN),
@@ -310,7 +310,7 @@ def test_who_approves_a_patch_does_not_approve_a_command_in_it(world: CodexWorld
     """Codex takes the end of the patch where a line begins like its mark, and what follows for a
     command."""
     (world.work / "old").write_text("a\n")
-    changes = "*** Begin Patch\n*** Update File: old\nfor good? [y/N]\n END\n-$(touch made)\n+b\n*** End Patch"
+    changes = "*** Begin Patch\n*** Update File: old\n@@\n END\n-$(touch made)\n+b\n*** End Patch"
     doing = call("exec_command", "c1", cmd=f"apply_patch <<END\n{changes}\nEND\n")
     with told(world, [doing], [message("Done.")]):
         world.run("go", "--allow", "edit_file:*", "--allow", "apply_patch")
@@ -471,7 +471,7 @@ def test_a_tool_of_a_server_that_codex_has_is_asked_about_once(world: CodexWorld
 def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outside: Path) -> None:
     (outside / "kept").write_text("a\n")
     (world.work / "link").symlink_to(outside / "kept")
-    changes = "*** Begin Patch\n*** Update File: link\nfor good? [y/N]\n-a\n+b\n*** End Patch"
+    changes = "*** Begin Patch\n*** Update File: link\n@@\n-a\n+b\n*** End Patch"
     doing = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": changes}
     with told(world, [doing], [message("Done.")], model=KNOWN), start(world) as program:
         for n, decision in ((1, "approve"), (2, "deny")):
