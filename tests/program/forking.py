@@ -70,7 +70,7 @@ def _order(
     commands do. The configuration that a home begins with names servers as examples, in
     comments."""
     with contextlib.suppress(OSError, KeyError):
-        lines = Path(environment["STENO_HOME"], "config.toml").read_text().splitlines()
+        lines = Path(environment["STENO_HOME"], "config.toml").read_text(errors="replace").splitlines()
         loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
     return {"words": words, "environment": environment, "folder": str(folder), "loaded": loaded}
 
@@ -193,7 +193,7 @@ def serve(orders: socket.socket) -> None:
 def _load() -> None:
     """What most commands need, and what is long to load."""
     import steno.cli.commands
-    import steno.cli.moving
+    import steno.cli.transfer
     import steno.gateway.channels
     import steno.gateway.webhook
     import steno.models.anthropic
@@ -211,7 +211,7 @@ def _load_besides(what: str) -> None:
         import mcp.client  # noqa: F401
     if "screen" in what:
         import steno.cli.chat
-        import steno.tui.running  # noqa: F401
+        import steno.tui.launch  # noqa: F401
 
 
 def _next(orders: socket.socket) -> tuple[dict[str, Any], int, int] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from steno.tui import telling, wording
+from steno.tui import status_line, wording
 from steno.tui.composer import Composer
 from steno.tui.palette import Shade
 from tests.program.model_server import ModelServer, Reply
@@ -50,7 +50,7 @@ LOOK = Reply(
 @pytest.fixture(autouse=True)
 def one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wording, "duration", lambda ms: "1 s")
-    monkeypatch.setattr(telling, "ago", lambda at_ms, now_s: "just now")
+    monkeypatch.setattr(status_line, "ago", lambda at_ms, now_s: "just now")
 
 
 async def compare(person: Person, name: str, coloured: bool = False) -> None:

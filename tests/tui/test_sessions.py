@@ -16,10 +16,10 @@ from steno.journal.facts import ContextSet, SessionAttended, SessionEnded
 from steno.service import Summary
 from steno.service.views import Views
 from steno.store.errors import JournalCorrupt
-from steno.tui import acting, telling
+from steno.tui import actions, status_line
 from steno.tui.blocks import Block
 from steno.tui.dialogs import Finder
-from steno.tui.plain import one_line
+from steno.tui.markdown import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
 from tests.program.distilling import facts
 from tests.program.model_server import ModelServer, Reply
@@ -68,7 +68,7 @@ def test_every_session_is_found_and_the_latest_are_shown_first(
 ) -> None:
     """The list is up when a part of them is read."""
     ids = [said(world, text) for text in ("the oldest", "apples", "pears", "plums", "the newest")]
-    monkeypatch.setattr(acting, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(actions, "SESSIONS_AT_ONCE", 2)
     sessions, reading_on = Views.sessions, asyncio.Event()
 
     async def slow(self: Views, limit: int, before: int | None = None) -> list[Summary]:
@@ -96,7 +96,7 @@ def test_a_list_that_cannot_be_read_to_its_end_says_so(
 ) -> None:
     for text in ("the oldest", "pears", "plums"):
         said(world, text)
-    monkeypatch.setattr(acting, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(actions, "SESSIONS_AT_ONCE", 2)
     sessions = Views.sessions
 
     async def broken(self: Views, limit: int, before: int | None = None) -> list[Summary]:
@@ -144,7 +144,7 @@ def test_a_row_of_the_list_fits_any_width(
     world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wide characters too: a session has one line, and the border of the list stays straight."""
-    monkeypatch.setattr(telling, "ago", lambda at_ms, now_s: "just now")
+    monkeypatch.setattr(status_line, "ago", lambda at_ms, now_s: "just now")
     titles = ["about the mountains " * 5, "山の話をしよう。" * 9, "🏔️👩‍👩‍👧 " * 20, "short"]
     for title in titles:
         said(world, title)

@@ -8,7 +8,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from steno.cli import screen
+from steno.cli import stdio
 from steno.cli.parsing import parser
 
 FAILED = 1
@@ -16,27 +16,27 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    screen.prepare()
+    stdio.prepare()
     words = sys.argv[1:] if argv is None else argv
     try:
         return _main(parser(words).parse_args(words))
-    except screen.OutputLost as error:
+    except stdio.OutputLost as error:
         if not isinstance(
             error.__cause__, BrokenPipeError
         ):  # a reader that has seen enough needs no telling
-            screen.complain(f"the output could not be written: {error}")
+            stdio.complain(f"the output could not be written: {error}")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        screen.finish()
+        stdio.finish()
 
 
 def _main(options: argparse.Namespace) -> int:
     if options.version:
         from importlib.metadata import version
 
-        screen.show(f"steno {version('steno')}")
+        stdio.show(f"steno {version('steno')}")
         return 0
     gc.disable()  # what is loaded stays, so looking through it for garbage would be a wait for nothing
     from steno.cli import (

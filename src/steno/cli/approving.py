@@ -4,7 +4,7 @@ rules of a session."""
 import argparse
 
 from steno.cli.printers import to_json
-from steno.cli.screen import complain, show
+from steno.cli.stdio import complain, show
 from steno.engine.approval import Verdict
 from steno.service import Misused, Service
 from steno.service.approvals import always

@@ -7,12 +7,14 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 
-from steno.cli.leaving import REASONS, TWICE_S, Leaving, leave_by_deadline, taking_in
-from steno.cli.remembering import start_what_is_due
-from steno.cli.screen import complain, cut_by_terminal, note, person_present, show
+from steno.cli.signals import Asked, Leaving, taking_in
+from steno.cli.stdio import complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out, what_stays
-from steno.cli.wording import EPHEMERAL, IDLE, advice
+from steno.frontend.process import LEFT, REASONS, TWICE_S, heeding, leave_by_deadline
+from steno.frontend.wording import EPHEMERAL, IDLE, advice
+from steno.frontend.worker import start_if_due
 from steno.journal.facts import ContextSet
 from steno.service import Loaded, Service, Shown
 from steno.store.errors import StoreError, UnknownSession
@@ -66,7 +68,7 @@ async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) ->
                     break
     if session is not None and not service.ephemeral:
         show(f"\nkept: steno --resume {session}")
-    return 0
+    return 0 if front.left_by in (None, signal.SIGINT) else LEFT
 
 
 async def _line(front: Front, session: str | None) -> str | None:
@@ -85,6 +87,7 @@ async def _line(front: Front, session: str | None) -> str | None:
             now_s = time.monotonic()
             if number != signal.SIGINT or now_s - front.interrupted_s < TWICE_S:
                 front.service.visits.reason = REASONS[number]
+                front.left_by = number
                 leave_by_deadline()
                 return None
             front.interrupted_s = now_s
@@ -102,21 +105,15 @@ async def _end_idle(front: Front, session: str | None) -> None:
     for problem in await front.service.visits.leave("idle", session):
         complain(problem)
     note(f"\n[{IDLE}]")
-    await start_what_is_due(front.wiring, front.service)
+    await start_if_due(front.wiring, front.service)
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator["asyncio.Queue[signal.Signals]"]:
-    """Those that come while somebody types, also between two lines."""
-    loop = asyncio.get_running_loop()
+    """Those that come at the prompt, also between two lines."""
     came: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for number in REASONS:
-        loop.add_signal_handler(number, came.put_nowait, number)
-    try:
+    with heeding({number: partial(came.put_nowait, number) for number in REASONS}):
         yield came
-    finally:
-        for number in REASONS:
-            loop.remove_signal_handler(number)
 
 
 async def _typed(
@@ -141,6 +138,7 @@ async def _typed(
         signalled.cancel()
     if front.lines.gone:
         front.service.visits.reason = REASONS[signal.SIGHUP]
+        front.left_by = signal.SIGHUP
     return None, typing.result()
 
 
@@ -152,7 +150,7 @@ async def session_of(options: argparse.Namespace, service: Service) -> str | Non
 
 async def _say(front: Front, session: str | None, text: str) -> tuple[str | None, bool]:
     """Say a line and show the answer; the session, and whether a signal asks us to leave."""
-    asked = asyncio.Event()
+    asked = Asked()
     try:
         with taking_in(front.service) as asked:
             admitted = await front.service.admit(
@@ -164,15 +162,17 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
             f"{error}; nothing was said; "
             f"{'the next line begins a new session' if gone else advice(error)}"
         )
-        return None if gone else session, asked.is_set()
-    if asked.is_set():
+        front.left_by = asked.signal
+        return None if gone else session, asked.signal is not None
+    if asked.signal is not None:
+        front.left_by = asked.signal
         note(f"[left; {await what_stays(front.service, admitted.session)}]")
         return admitted.session, True
     with Leaving(front.service, admitted.session, admitted.seq) as leaving:
         leaving.stopping = "left"
         events = front.service.turns.answer(admitted, leaving.event)
         await carry_out(front, admitted.session, events, leaving)
-        front.interrupted_s = leaving.interrupted_s
+        front.interrupted_s, front.left_by = leaving.interrupted_s, leaving.signal
         return admitted.session, leaving.event.is_set()
 
 

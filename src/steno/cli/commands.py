@@ -9,11 +9,13 @@ from typing import Literal
 
 from steno import config as configuration
 from steno.choosing import RuntimeAsked, contradiction
-from steno.cli import approving, detaching, editing, output, remembering, screen, wording
-from steno.cli.leaving import LEFT, Leaving, in_time, left, taking_in, visiting
-from steno.cli.screen import complain, note, show
+from steno.cli import approving, background, editing, memory, output, stdio
+from steno.cli.signals import Leaving, left, taking_in, visiting
+from steno.cli.stdio import complain, note, show
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.config import ConfigError
+from steno.frontend import wording
+from steno.frontend.process import LEFT, in_time
 from steno.service import Misused, Service
 from steno.service.attachments import read_attachment
 from steno.store.errors import StoreError, UnknownSession
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         config = configuration.load(where)
         if getattr(options, "prompt", None) == "-":
             options.prompt = (
-                screen.read_all()
+                stdio.read_all()
             )  # before there is a loop, so that Ctrl-C ends the reading
         runtime = RuntimeAsked(
             getattr(options, "runtime", None), getattr(options, "new_thread", False)
@@ -109,9 +111,7 @@ def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
 def _asks_here(options: argparse.Namespace) -> bool:
     """Whether a person is asked on this terminal."""
     elsewhere = getattr(options, "ask", None) is not None or getattr(options, "yes", False)
-    return (
-        not elsewhere and getattr(options, "output", "text") == "text" and screen.person_present()
-    )
+    return not elsewhere and getattr(options, "output", "text") == "text" and stdio.person_present()
 
 
 def _allowed(options: argparse.Namespace) -> list[str]:
@@ -154,7 +154,7 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
                 return await _act(options, wiring, service)
             about = options.id if options.verb in ("continue", "retry") else ""
             stays = options.verb == "carry"
-            async with remembering.beside(wiring, service), visiting(service, about, stays):
+            async with memory.beside(wiring, service), visiting(service, about, stays):
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
@@ -184,13 +184,13 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "delete":
             return await editing.delete(options, service)
         case "memory":
-            return await remembering.memory(options, service)
+            return await memory.memory(options, service)
         case "remember":
-            return await remembering.remember(options, wiring, service)
+            return await memory.remember(options, wiring, service)
         case "import":
-            from steno.cli import moving
+            from steno.cli import transfer
 
-            return await moving.bring(options, service)
+            return await transfer.bring(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
         case "backup":
@@ -203,17 +203,17 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             model = "" if loaded.state.context is None else loaded.state.context.model
             return output.transcript(loaded, shown, wiring.context_max(model), options.json)
         case "export":
-            from steno.cli import moving
+            from steno.cli import transfer
 
-            return await moving.export(options, service, id)
+            return await transfer.export(options, service, id)
         case "continue" | "retry":
             return await _resume(options, wiring, service, id)
         case "follow":
             return await _follow(options, wiring, service, id)
         case "carry":
-            return await detaching.carry(options, wiring, service, id)
+            return await background.carry(options, wiring, service, id)
         case "distill":
-            return await remembering.distill(options, service, id)
+            return await memory.distill(options, service, id)
         case "approve" | "deny":
             return await approving.decide(options, service, id)
         case "rules":
@@ -234,14 +234,14 @@ async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -
     """On a full screen where there is one; else line by line."""
     from steno.cli import chat
 
-    if options.plain or not screen.full_screen(configuration.terminal().kind):
+    if options.plain or not stdio.full_screen(configuration.terminal().kind):
         return await chat.chat(options, wiring, service)
-    from steno.tui.running import run as run_full_screen
+    from steno.tui.launch import run as run_full_screen
 
     wiring.check()  # a model that cannot be used is refused before anything is stored
     last = await run_full_screen(service, wiring, await chat.session_of(options, service))
     if not service.ephemeral:
-        with contextlib.suppress(screen.OutputLost):  # the window may have been closed
+        with contextlib.suppress(stdio.OutputLost):  # the window may have been closed
             for line in wording.left(last.session, last.unanswered, last.unsent):
                 show(line)
     return last.status
@@ -266,7 +266,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             visit=not options.detach,
             owes=wiring.debts(options.deliver),
         )
-    if asked.is_set():
+    if asked.signal is not None:
         note(f"[left; {await what_stays(service, admitted.session)}]")
         return LEFT
     if service.ephemeral:
@@ -274,7 +274,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     if wiring.is_demo() and wiring.is_demo((await service.views.load(admitted.session)).context):
         note(DEMO)
     if options.detach:
-        return detaching.detach(options, wiring, admitted)
+        return background.detach(options, wiring, admitted)
     return await _answer(options, wiring, service, admitted)
 
 

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from steno.cli.screen import show
+from steno.cli.stdio import show
 from steno.config import channel_token
 from steno.store.errors import StoreError
 from steno.wiring import Wiring

@@ -2,9 +2,9 @@
 
 import argparse
 
-from steno.cli import screen
-from steno.cli.leaving import Leaving
-from steno.cli.screen import complain, show
+from steno.cli import stdio
+from steno.cli.signals import Leaving
+from steno.cli.stdio import complain, show
 from steno.service import Misused, Service
 
 DONE, FAILED = 0, 1
@@ -124,13 +124,13 @@ async def delete(options: argparse.Namespace, service: Service) -> int:
 
 
 async def _sure(question: str, otherwise: str) -> bool:
-    if not screen.person_present():
+    if not stdio.person_present():
         raise Misused(
             f"{question.removesuffix('?')}: this cannot be taken back, so it needs --yes; "
             f"{otherwise}"
         )
-    screen.note(f"{question} [y/N] ", end="")
-    if (await screen.Lines().next() or "").strip().lower() == "y":
+    stdio.note(f"{question} [y/N] ", end="")
+    if (await stdio.Lines().next() or "").strip().lower() == "y":
         return True
-    screen.note(otherwise)
+    stdio.note(otherwise)
     return False

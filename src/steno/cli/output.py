@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from steno.cli.printers import plan_fields, to_json
-from steno.cli.screen import show
+from steno.cli.stdio import show
 from steno.journal.parts import File, Image
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from steno.cli import wording
-from steno.cli.screen import OutputLost, fresh_line, note, show
+from steno.cli.stdio import OutputLost, fresh_line, note, show
+from steno.frontend import wording
 from steno.journal.facts import (
     ApprovalAsked,
     ContextSet,

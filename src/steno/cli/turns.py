@@ -2,14 +2,16 @@
 ended."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from steno.cli.leaving import TWICE_S, Leaving
 from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
-from steno.cli.screen import Lines, complain, note
+from steno.cli.signals import Leaving
+from steno.cli.stdio import Lines, complain, note
 from steno.config import ConfigError
 from steno.frontend.answers import DENY, Answer, read
+from steno.frontend.process import LEFT, TWICE_S
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
@@ -27,7 +29,6 @@ from steno.wiring import Wiring
 
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
 OUTPUT_LOST = 1
-LEFT = 130
 ANSWERS = "[y/n/a] (a: always in this session, or type why not)"
 
 
@@ -51,6 +52,8 @@ class Front:
         self.watching = watching
         self.lines = Lines()
         self.interrupted_s = -TWICE_S
+        self.left_by: signal.Signals | None = None
+        """The signal that asked to leave."""
 
 
 async def carry_out(

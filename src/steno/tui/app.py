@@ -16,16 +16,16 @@ from textual.dom import NoScreen
 from textual.screen import Screen
 from textual.widgets import Static
 
-from steno.cli.remembering import start_what_is_due
-from steno.cli.wording import EPHEMERAL, IDLE
 from steno.config import ConfigError
 from steno.engine.visit_end import Reason
 from steno.frontend.answers import read
+from steno.frontend.wording import EPHEMERAL, IDLE
+from steno.frontend.worker import start_if_due
 from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Service
 from steno.store.errors import StoreError
-from steno.tui import telling
-from steno.tui.acting import Acts
+from steno.tui import status_line
+from steno.tui.actions import Acts
 from steno.tui.bars import Asking, Status, Title, Waiting
 from steno.tui.blocks import Block, Call, Notice, Tone
 from steno.tui.commands import known, nearest, parse
@@ -153,8 +153,8 @@ class Chat(App[int]):
         if self.service.ephemeral:
             self.tell(EPHEMERAL.replace("\n", " "), "warn")
         else:
-            self.tell(telling.WELCOME, "good")
-        if about := telling.about_model(self.model, self.wiring):
+            self.tell(status_line.WELCOME, "good")
+        if about := status_line.about_model(self.model, self.wiring):
             self.tell(about, "warn")
         self.tell("Type a message and press Enter. F1 or /help shows keys and commands.")
 
@@ -170,7 +170,7 @@ class Chat(App[int]):
         blocks = self._blocks()
         self.query_one(Scroll).show(blocks)
         waiting = self.watched.waiting()
-        files = tuple(telling.attached(one) for one in self.attached)
+        files = tuple(status_line.attached(one) for one in self.attached)
         self.query_one(Waiting).show(waiting, files)
         self.query_one(Composer).takes_back = bool(waiting)
         self._paint_question(
@@ -194,17 +194,17 @@ class Chat(App[int]):
         elif parse(composer.text) is not None:
             asking.hint("Enter runs the command; the question stays open")
         else:
-            asking.hint(telling.meaning(meant))
+            asking.hint(status_line.meaning(meant))
 
     def _paint_state(self) -> None:
         if not self._stands():
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
-        state = telling.state(
+        state = status_line.state(
             watched.folded.state, watched.owner, watched.driving, self.compacting is not None
         )
         if watched.deleted or watched.left_behind():
-            state = telling.DELETED if watched.deleted else telling.LEFT_BEHIND
+            state = status_line.DELETED if watched.deleted else status_line.LEFT_BEHIND
         if (busy := (state.busy, watched.turn())) != self._busy:
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         status.state, status.busy = state.word, state.busy
@@ -214,7 +214,7 @@ class Chat(App[int]):
         status.since_s = self._busy_since_s
         wanted = None if self.wanted is None else self.wanted.instead_of(watched.row.model)
         own = wanted or watched.row.model or self.model
-        status.model = telling.answering(watched.folded.state) or own
+        status.model = status_line.answering(watched.folded.state) or own
         usage = watched.row.usage
         known = usage is not None and (usage.input is not None or usage.output is not None)
         status.tokens = (
@@ -268,7 +268,7 @@ class Chat(App[int]):
         down meanwhile."""
         for problem in await self.service.visits.leave(reason, session):
             self.tell(problem, "warn")
-        await start_what_is_due(self.wiring, self.service)
+        await start_if_due(self.wiring, self.service)
 
     def paint_again(self) -> None:
         """The terminal missed something."""
@@ -428,7 +428,7 @@ class Chat(App[int]):
         try:
             await work
         except (StoreError, Misused, ConfigError) as error:
-            self.tell(telling.problem(error), "bad")
+            self.tell(status_line.problem(error), "bad")
         except (NoMatches, NoScreen, ScreenStackError):
             if self._stands():
                 raise  # else the screen was taken down meanwhile: there is nothing to show it on

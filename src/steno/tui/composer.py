@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from steno.tui.commands import Command, completions
+from steno.tui.markdown import one_line
 from steno.tui.palette import DARK, Palette
-from steno.tui.plain import one_line
 
 HISTORY_MAX = 200
 SHOWN_MAX = 7

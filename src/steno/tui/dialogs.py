@@ -18,8 +18,8 @@ from textual.widgets.option_list import Option
 
 from steno.store.errors import StoreError
 from steno.tui.commands import COMMANDS
+from steno.tui.markdown import one_line
 from steno.tui.palette import Palette
-from steno.tui.plain import one_line
 
 ROWS_MAX = 500
 ID_CHARS_MIN = 3

@@ -16,14 +16,14 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Token as Lexical
 from pygments.token import _TokenType
 from pygments.util import ClassNotFound
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from steno.frontend.sanitize import sanitize
 from steno.tui.palette import Palette
-from steno.tui.plain import visible
 
 Line = list[Segment]
 
@@ -49,7 +49,7 @@ class Growing:
         """The lines of `text`, which begins with all that was given before. The last two blocks are
         not settled: what follows a list can turn out to go on with it."""
         tail = text[self._upto :]
-        tokens = _parser.parse(visible(tail))
+        tokens = _parser.parse(sanitize(tail))
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map is not None]
         if len(starts) > 2:
             offset = _offset(tail, starts[-2])
@@ -77,7 +77,7 @@ class Painter:
         self._width = max(width, 8)
 
     def lines(self, text: str) -> list[Line]:
-        root = SyntaxTreeNode(_parser.parse(visible(text)))
+        root = SyntaxTreeNode(_parser.parse(sanitize(text)))
         return self._blocks(root.children, self._width)
 
     def _blocks(
@@ -268,7 +268,7 @@ def code(source: str, language: str, width: int, palette: Palette) -> list[Line]
     ground = Style(bgcolor=palette.raised)
     found: list[Line] = []
     if language:
-        label = visible(language)[: width - 2]
+        label = sanitize(language)[: width - 2]
         found.append([Segment(f" {label}".ljust(width), ground + Style(color=palette.soft))])
     for line in highlighted(source.rstrip("\n"), language, palette).split("\n", allow_blank=True):
         for part in wrapped(line, width - 2):
@@ -338,3 +338,11 @@ def _lexical(palette: Palette) -> dict[object, Style | None]:
 
 def width_of(text: str) -> int:
     return cell_len(text)
+
+
+def one_line(text: str, cells_max: int) -> str:
+    """A text in one line of a terminal, on which some characters take two cells."""
+    line = " ".join(sanitize(text[: cells_max * 8]).split())
+    if cell_len(line) <= cells_max:
+        return line
+    return set_cell_size(line, cells_max - 1).rstrip() + "…" if cells_max > 0 else ""

@@ -8,11 +8,11 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from steno.frontend.sanitize import output, sanitize
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
-from steno.tui.markdown import BLANK, Growing, Line, Painter, code, width_of, wrapped
+from steno.tui.markdown import BLANK, Growing, Line, Painter, code, one_line, width_of, wrapped
 from steno.tui.palette import Palette
-from steno.tui.plain import one_line, output, visible
 
 MARGIN = 2
 OUTPUT_LINES = 6
@@ -84,7 +84,7 @@ def _said(block: Said, look: Look) -> list[Line]:
     colours, width = look.palette, inner_width(look.width)
     ground = Style(bgcolor=colours.raised)
     bar = Segment("▌", Style(color=colours.accent, bgcolor=colours.raised))
-    text = Text(visible(block.text), Style(color=colours.text))
+    text = Text(sanitize(block.text), Style(color=colours.text))
     lines = wrapped(text, width - 2) if block.text else []
     lines += [
         [Segment(one_line(f"+ {name}", width - 2), Style(color=colours.link))]
@@ -129,7 +129,7 @@ def _answer(block: Answer, look: Look, growing: Growing | None) -> list[Line]:
 
 def _reasoning(block: Answer, look: Look) -> list[Line]:
     style = Style(color=look.palette.soft, italic=True)
-    lines = wrapped(Text(visible(block.reasoning.strip()), style), inner_width(look.width) - 2)
+    lines = wrapped(Text(sanitize(block.reasoning.strip()), style), inner_width(look.width) - 2)
     thinking = block.state == "streaming" and not block.text
     sign = "▾" if look.opened or thinking else "▸"
     word = "thinking…" if thinking else f"thought ({_lines(len(lines))})"
@@ -173,10 +173,10 @@ def _card(block: Call, look: Look) -> list[Line]:
     told = look.opened or (block.state == "asked" and not whole)
     body = _arguments(block, look, width - 4) if told else []
     if told and cut and "command" not in block.given():
-        body = wrapped(Text(visible(subject), Style(color=colours.text)), width - 4) + body
+        body = wrapped(Text(sanitize(subject), Style(color=colours.text)), width - 4) + body
     if block.why and (look.opened or block.state == "asked"):
         body += wrapped(
-            Text(f"because: {visible(block.why)}", Style(color=colours.warn)), width - 4
+            Text(f"because: {sanitize(block.why)}", Style(color=colours.warn)), width - 4
         )
     body += _output(block, look, width - 4)
     if not body:
@@ -222,17 +222,17 @@ def _arguments(block: Call, look: Look, width: int) -> list[Line]:
     given, colours = block.given(), look.palette
     match given:
         case {"command": str(command), **rest} if not rest:
-            return code(visible(command), _LANGUAGES.get(block.name, ""), width, colours)
+            return code(sanitize(command), _LANGUAGES.get(block.name, ""), width, colours)
         case {"path": str(path), "content": str(content), **rest} if not rest:
-            return code(visible(content), path.rpartition(".")[2], width, colours)
+            return code(sanitize(content), path.rpartition(".")[2], width, colours)
         case {"path": str(), "old": str(old), "new": str(new), **rest} if not rest:
             lines = [f"-{line}" for line in old.splitlines()] + [
                 f"+{line}" for line in new.splitlines()
             ]
-            return code(visible("\n".join(lines)), "diff", width, colours)
+            return code(sanitize("\n".join(lines)), "diff", width, colours)
         case _:
             pretty = json.dumps(given, indent=2, ensure_ascii=False) if given else block.arguments
-            return code(visible(pretty), "json", width, colours)
+            return code(sanitize(pretty), "json", width, colours)
 
 
 def _output(block: Call, look: Look, width: int) -> list[Line]:
@@ -260,7 +260,7 @@ def _lines(number: int) -> str:
 
 def _notice(block: Notice, look: Look) -> list[Line]:
     colour = _tone(block.tone, look.palette)
-    lines = wrapped(Text(visible(block.text), Style(color=colour)), inner_width(look.width) - 2)
+    lines = wrapped(Text(sanitize(block.text), Style(color=colour)), inner_width(look.width) - 2)
     mark = Segment(" " * MARGIN + "─ ", Style(color=look.palette.faint))
     return [
         [mark if i == 0 else Segment(" " * (MARGIN + 2)), *line] for i, line in enumerate(lines)
@@ -326,4 +326,4 @@ def _plain(block: Block, look: Look) -> list[Line]:
         case unreachable:
             assert_never(unreachable)
     whole = "\n".join(filter(None, (head, text)))
-    return wrapped(Text(visible(whole)), look.width)
+    return wrapped(Text(sanitize(whole)), look.width)

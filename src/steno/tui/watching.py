@@ -21,7 +21,7 @@ from steno.store.errors import StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 from steno.tui.blocks import Block, Call, Said
 from steno.tui.folding import Folded, earlier_blocks
-from steno.tui.telling import is_ours, problem
+from steno.tui.status_line import is_ours, problem
 
 OWNER_LOOK_S = 0.5
 LOOKS_ALONE = 2

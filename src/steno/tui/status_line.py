@@ -5,7 +5,7 @@ import time
 
 from msgspec import Struct
 
-from steno.cli import wording
+from steno.frontend import wording
 from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
 from steno.journal.state import State

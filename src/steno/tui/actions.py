@@ -17,12 +17,12 @@ from steno.journal.parts import Seq
 from steno.service import Misused, Summary
 from steno.service.attachments import read_attachment
 from steno.store.errors import NotAllowed, NotPending, SessionBusy
-from steno.tui import telling
+from steno.tui import status_line
 from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
 from steno.tui.composer import Composer
 from steno.tui.dialogs import Finder, Help, Row, Sure, Typed
+from steno.tui.markdown import one_line
 from steno.tui.palette import PALETTES
-from steno.tui.plain import one_line
 from steno.tui.watching import Watched
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Acts:
         match name:
             case "help":
                 await chat.push_screen(
-                    Help(PALETTES[chat.shade], telling.about_model(chat.model, chat.wiring))
+                    Help(PALETTES[chat.shade], status_line.about_model(chat.model, chat.wiring))
                 )
             case "new":
                 await self.new()
@@ -126,11 +126,11 @@ class Acts:
             await chat.watched.open(session)
             chat.begin()
             owner = chat.watched.owner
-            for text, tone in telling.left_open(chat.watched.folded, chat.watched.row, owner):
+            for text, tone in status_line.left_open(chat.watched.folded, chat.watched.row, owner):
                 chat.tell(
                     text,
                     tone,
-                    while_run_by=None if owner is None or telling.is_ours(owner) else owner,
+                    while_run_by=None if owner is None or status_line.is_ours(owner) else owner,
                 )
 
     async def new(self) -> None:
@@ -395,14 +395,14 @@ class Acts:
             raise
         self._chat.attached.append(attachment)
         self._chat.tell(
-            f"{telling.attached(attachment)} goes with the next input; /detach takes it off again"
+            f"{status_line.attached(attachment)} goes with the next input; /detach takes it off again"
         )
 
     def detach(self) -> None:
         if not self._chat.attached:
             raise Misused("nothing is attached")
         self._chat.tell(
-            f"{telling.attached(self._chat.attached.pop())} does not go with the next input"
+            f"{status_line.attached(self._chat.attached.pop())} does not go with the next input"
         )
 
     # --- copying
@@ -480,7 +480,7 @@ def _row(one: Summary, now_s: float) -> Row:
     words = f"{row.title} {row.name or ''} {row.model}".lower()
     beside = (
         f"{row.messages} msg",
-        telling.ago(row.updated_ms, now_s),
+        status_line.ago(row.updated_ms, now_s),
         "" if state == "done" else state,
     )
     return Row(one.listed.id, row.title or "(nothing said)", words, beside)

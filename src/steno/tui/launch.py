@@ -1,16 +1,16 @@
 """Runs the full-screen chat from its first frame to the moment when the terminal is as it was."""
 
-import asyncio
 import signal
+from functools import partial
 
 from msgspec import Struct
 
-from steno.cli.leaving import leave_by_deadline
 from steno.config import terminal
+from steno.frontend.process import LEFT, REASONS, heeding, leave_by_deadline
+from steno.frontend.sanitize import sanitize
 from steno.service import Service
 from steno.store.errors import StoreError
 from steno.tui.app import Chat
-from steno.tui.plain import visible
 from steno.tui.terminal import Restorer, ask
 from steno.wiring import Wiring
 
@@ -31,22 +31,16 @@ async def run(service: Service, wiring: Wiring, session: str | None) -> Left:
     asked = ask(terminal())
     chat = Chat(service, wiring, session, asked.shade, asked.typed)
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, chat.action_interrupt)
-    loop.add_signal_handler(signal.SIGTERM, chat.go, 130, "signal")
-    loop.add_signal_handler(signal.SIGHUP, chat.go, 130, "closed_terminal")
-    try:
+    going = {number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()}
+    with heeding(going | {signal.SIGINT: chat.action_interrupt}):
         await chat.run_async()
         restorer.done = True
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
     last = chat.watched.id
     return Left(
         1 if chat.left is None else chat.left,
         last,
         await _unanswered(service, last),
-        visible(chat.unsent),
+        sanitize(chat.unsent),
     )
 
 

@@ -12,12 +12,13 @@ import signal
 import time
 from collections.abc import AsyncIterator
 
-from steno.cli import detaching
-from steno.cli.leaving import Leaving
 from steno.cli.output import when
 from steno.cli.printers import to_json
-from steno.cli.screen import note, show
+from steno.cli.signals import Leaving
+from steno.cli.stdio import note, show
 from steno.config import ConfigError
+from steno.frontend import worker
+from steno.frontend.process import heeding
 from steno.runtimes.distil import Distillation
 from steno.service import Misused, Service
 from steno.service.memory import Kept, item_named, name_of
@@ -136,28 +137,26 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
 @contextlib.asynccontextmanager
 async def beside(wiring: Wiring, service: Service) -> AsyncIterator[None]:
     """A front end, from before it begins until it has let go of its sessions."""
-    await start_what_is_due(wiring, service)
+    await worker.start_if_due(wiring, service)
     try:
         yield
     finally:
-        await start_what_is_due(wiring, service)
-
-
-async def start_what_is_due(wiring: Wiring, service: Service) -> None:
-    """Have what is due made by a process of its own, unless there is one. If that cannot be, it
-    stays due: nobody is held up or bothered."""
-    with contextlib.suppress(StoreError, OSError):
-        if wiring.distils_unasked() and await service.memories.due(wiring.distils):
-            detaching.start_remembering(wiring.where)
+        await worker.start_if_due(wiring, service)
 
 
 async def remember(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
-    """Distil what is due, one session after the other, each once it rests. Who made another one due
-    meanwhile has found us at work and started nobody, so we look again after we have let go."""
+    """Distil what is due, one session after the other, each once it rests. A process that made
+    another session due meanwhile found the lock taken, so look again after the lock is free."""
     leaving = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, leaving.set)
+    stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with heeding(dict.fromkeys(stopping, leaving.set)):
+        await _distil_all(options.lock, wiring, service, leaving)
+    return DONE
+
+
+async def _distil_all(
+    lock: int | None, wiring: Wiring, service: Service, leaving: asyncio.Event
+) -> None:
     tried: set[tuple[str, int]] = set()
 
     async def left() -> list[Listed]:
@@ -172,9 +171,8 @@ async def remember(options: argparse.Namespace, wiring: Wiring, service: Service
             ]
         )
 
-    lock: int | None = options.lock
     while lock is not None or (
-        await left() and (lock := detaching.take_lock(wiring.where)) is not None
+        await left() and (lock := worker.take_lock(wiring.where)) is not None
     ):
         while due := await left():
             first = min(due, key=lambda one: one.row.updated_ms)
@@ -185,7 +183,6 @@ async def remember(options: argparse.Namespace, wiring: Wiring, service: Service
                 await _distil_due(wiring, service, first.id, leaving)
         os.close(lock)
         lock = None
-    return DONE
 
 
 def _place(one: Listed) -> tuple[str, int]:
@@ -194,8 +191,7 @@ def _place(one: Listed) -> tuple[str, int]:
 
 
 def _rests_in_s(one: Listed, rest_s: float) -> float:
-    """How long until nothing has happened in it for long enough. If the clock was set back, nobody
-    knows."""
+    """How long until it has rested long enough; 0 if the clock was set back."""
     since_s = time.time() - one.row.updated_ms / 1000
     return rest_s - since_s if since_s >= 0 else 0.0
 
@@ -211,4 +207,4 @@ async def _distil_due(wiring: Wiring, service: Service, id: str, leaving: asynci
     except SessionBusy:
         pass  # it is being used, or distilled by somebody else
     except (StoreError, ConfigError, Misused) as error:
-        detaching.write_down(wiring.where, f"session {id} was not distilled: {error}")
+        worker.log(wiring.where, f"session {id} was not distilled: {error}")

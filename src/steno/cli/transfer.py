@@ -1,14 +1,15 @@
 """Commands that move a session: into a file, and from a file into this store."""
 
 import argparse
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
-from steno.cli import screen
-from steno.cli.screen import complain, show
+from steno.cli import stdio
+from steno.cli.stdio import complain, show
+from steno.frontend.process import heeding
 from steno.service import Misused, Service
 from steno.store.errors import KeyReused
 from steno.transfer import TransferError
@@ -24,12 +25,15 @@ async def export(options: argparse.Namespace, service: Service, id: str) -> int:
     try:
         if options.file == "-":
             async for piece in pieces:
-                screen.pour(piece)
+                stdio.pour(piece)
         else:
             await _write(pieces, Path(options.file), options.force)
             show(f"session {id} is in {options.file}")
     except TransferError as error:
         complain(str(error))
+        return FAILED
+    except OSError as error:
+        complain(f"{options.file} cannot be written: {error.strerror or error}; it is as it was")
         return FAILED
     return DONE
 
@@ -42,9 +46,9 @@ async def _write(pieces: AsyncIterator[bytes], to: Path, overwrite: bool) -> Non
 
 async def bring(options: argparse.Namespace, service: Service) -> int:
     """A Ctrl-C ends it as a kill would: what was staged is swept by the next process."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
+    ending = partial(os._exit, INTERRUPTED)
     try:
-        with screen.source(options.file) as file:
+        with heeding({signal.SIGINT: ending}), stdio.source(options.file) as file:
             came = await service.transfers.bring(file, options.trust)
     except (TransferError, KeyReused) as error:
         complain(f"{options.file}: {error}")

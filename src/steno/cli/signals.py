@@ -1,46 +1,32 @@
 """Signals: how a person or the system asks this process to stop.
 
-    SIGINT                       stop the turn and keep what was shown; a second one within two seconds leaves
+    SIGINT                       stop the turn and keep what was shown; a second one within 2 s leaves
     SIGTERM, SIGHUP, SIGQUIT     end the turn as terminated and leave
 
-Whoever only watches a turn leaves at any of them, and the turn goes on.
-
-None of it carries correctness: whatever was committed is in the journal without it. So leaving has
-a deadline: what hangs then is left behind, but for the commands of tools, which are ended.
+A command that only watches a turn leaves at any of them, and the turn goes on.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 
-from steno.cli.screen import complain, end_question, finish, note
+from steno.cli.stdio import complain, end_question, finish, note
 from steno.engine.visit_end import Reason
+from steno.frontend.process import REASONS, TWICE_S, has_deadline, heeding, leave_by_deadline
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.service.deliveries import LEAVING_S, STAY_S
 from steno.store.errors import StoreError
-from steno.tools.groups import end_all
 
-TWICE_S = 2.0
-LEAVE_S = 0.8
-"""From the signal to the end of this process, whatever hangs."""
-LEFT = 130
 UNTAKEN = (
     "left before the store had taken the input; steno sessions shows whether it did: then it "
     "waits there"
 )
-
-REASONS: dict[signal.Signals, Reason] = {
-    signal.SIGINT: "signal",
-    signal.SIGTERM: "signal",
-    signal.SIGHUP: "closed_terminal",
-    signal.SIGQUIT: "signal",
-}
 
 
 @contextlib.asynccontextmanager
@@ -61,61 +47,36 @@ async def visiting(service: Service, about: str = "", stays: bool = False) -> As
             complain(problem)
 
 
-_deadlines: list[threading.Timer] = []
-
-
-def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEFT) -> None:
-    """End this process in time, whatever hangs. No exit handler is needed for what was stored.
-    `first` is for what is not stored: the state of a terminal."""
-
-    def leave() -> None:
-        end_all()
-        if first is not None:
-            first()
-        os._exit(status)
-
-    timer = threading.Timer(LEAVE_S, leave)
-    timer.daemon = True
-    timer.start()
-    _deadlines.append(timer)
-
-
 def left(status: int) -> int:
-    """Whoever had a deadline ends here: everything is closed, and to take the interpreter apart,
-    module by module, can take as long again."""
-    if _deadlines:
+    """If this process has a deadline, end here: everything is closed, and taking the interpreter
+    apart, module by module, can take as long again."""
+    if has_deadline():
         finish()
         os._exit(status)
     return status
 
 
-def in_time() -> None:
-    """Nothing hangs any more."""
-    while _deadlines:
-        _deadlines.pop().cancel()
+class Asked:
+    """The signal that asked this process to leave; None so far."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
 
 
 @contextlib.contextmanager
-def taking_in(service: Service) -> Iterator[asyncio.Event]:
-    """While what somebody said is being stored, which takes long where another program has the
-    store locked. Whoever asks for an end meanwhile gets it in time; the event says that they
-    did."""
-    loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+def taking_in(service: Service) -> Iterator[Asked]:
+    """While an input is being stored, which takes long if another program has the store locked. A
+    signal that comes meanwhile ends this process in time."""
+    asked = Asked()
 
     def leave(number: signal.Signals) -> None:
-        if not asked.is_set():
-            asked.set()
+        if asked.signal is None:
+            asked.signal = number
             service.visits.reason = REASONS[number]
             leave_by_deadline(lambda: complain(UNTAKEN))
 
-    for number in REASONS:
-        loop.add_signal_handler(number, leave, number)
-    try:
+    with heeding({number: partial(leave, number) for number in REASONS}):
         yield asked
-    finally:
-        for number in REASONS:
-            loop.remove_signal_handler(number)
 
 
 class Leaving:
@@ -126,6 +87,8 @@ class Leaving:
         self, service: Service, session: str, input: Seq | None = None, watching: bool = False
     ) -> None:
         self.event = asyncio.Event()
+        self.signal: signal.Signals | None = None
+        """The signal that asked to leave."""
         self.turn: Seq | None = None
         self.stopping: Reason = "signal"
         """Why its front end leaves if it does so with a turn that was stopped."""
@@ -136,22 +99,20 @@ class Leaving:
         self.interrupted_s = -TWICE_S
         """When a person last asked for an end."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._heeding = contextlib.ExitStack()
 
     def __enter__(self) -> "Leaving":
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        for number in REASONS.keys() - {signal.SIGINT}:
-            loop.add_signal_handler(number, self._leave, number)
+        actions = {number: partial(self._leave, number) for number in REASONS}
+        self._heeding.enter_context(heeding(actions | {signal.SIGINT: self._interrupt}))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        loop = asyncio.get_running_loop()
-        for number in REASONS:
-            loop.remove_signal_handler(number)
+        self._heeding.close()
 
     def _leave(self, number: signal.Signals) -> None:
+        self.signal = self.signal or number
         self._service.visits.reason = REASONS[number]
         if not self.event.is_set():
             leave_by_deadline()

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
+from steno.frontend.sanitize import sanitize
+
 READ_BYTES = 65_536
 TERMINAL_LINE_BYTES_MAX = 4_095
 """What a terminal keeps of a line. It drops the rest in silence."""
@@ -65,17 +67,26 @@ def show(text: str, end: str = "\n") -> None:
     if _question is not None and sys.stdout.isatty():
         _hold(1, text + end)
         return
+    said = _for(sys.stdout, text + end)
     try:
-        sys.stdout.write(text + end)
+        sys.stdout.write(said)
         sys.stdout.flush()
-        _in_line = not (text + end).endswith("\n") if text + end else _in_line
+        _in_line = not said.endswith("\n") if said else _in_line
     except OSError as error:
         _give_up(1)
         raise OutputLost(error.strerror or "closed") from error
 
 
+def _for(stream: TextIO, text: str) -> str:
+    """A terminal is not given what would act on it. A pipe or a file gets every character."""
+    return sanitize(text) if stream.isatty() else text
+
+
 def pour(data: bytes) -> None:
-    """Write bytes to stdout, as they are."""
+    """Write bytes to stdout, as they are unless it is a terminal."""
+    if sys.stdout.isatty():
+        show(data.decode("utf-8", "backslashreplace"), end="")
+        return
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -92,7 +103,7 @@ def note(text: str, end: str = "\n") -> None:
         _hold(2, text + end)
         return
     with contextlib.suppress(OSError):
-        sys.stderr.write(text + end)
+        sys.stderr.write(_for(sys.stderr, text + end))
         sys.stderr.flush()
     _in_line = False
 
