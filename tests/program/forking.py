@@ -70,7 +70,9 @@ def _order(
     commands do. The configuration that a home begins with names servers as examples, in
     comments."""
     with contextlib.suppress(OSError, KeyError):
-        lines = Path(environment["STENO_HOME"], "config.toml").read_text(errors="replace").splitlines()
+        lines = (
+            Path(environment["STENO_HOME"], "config.toml").read_text(errors="replace").splitlines()
+        )
         loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
     return {"words": words, "environment": environment, "folder": str(folder), "loaded": loaded}
 
