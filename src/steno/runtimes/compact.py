@@ -2,7 +2,6 @@
 the end is stored, the old context stands, whatever happens."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -61,7 +60,7 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     if made is None:
         return Compaction("nothing", "there is nothing to summarise", (before, before))
     chars = min(_takes(held, limits) * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
-    deadline_s = time.monotonic() + limits.summary_s
+    deadline_s = asyncio.get_running_loop().time() + limits.summary_s
     summary, without = made.before, held.history.left_out(made.upto)
     stands_for = tokens.of_entries(made.entries) + tokens.estimate(made.before)
     try:

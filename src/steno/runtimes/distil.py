@@ -6,7 +6,6 @@ distillate. Until the one fact at the end is stored nothing has changed, whateve
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -77,7 +76,7 @@ class Distilling:
         source = await self._source(held, row.memory.upto, by)
         if source is None:
             return Distillation("nothing", "nothing was said since the last one")
-        deadline_s = time.monotonic() + by.limit_s
+        deadline_s = asyncio.get_running_loop().time() + by.limit_s
         wrong: tuple[str, str] | None = None
         for _ in range(CALLS_MAX):
             made, wrong = await _ask(held, by.model, source, wrong, deadline_s, titled=row.named)

@@ -4,7 +4,6 @@ The caller judges the answer, and records how the call ended with what it cost.
 """
 
 import asyncio
-import time
 from hashlib import sha256
 from typing import Literal
 
@@ -38,7 +37,7 @@ async def ask_helper(
     if any(end.is_set() for end in ends):
         raise HelperStopped
     started = await held.record(HelperStarted(purpose, model.spec, sha256(body).hexdigest()[:32]))
-    left_s = max(deadline_s - time.monotonic(), 0.0)
+    left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.0)
     try:
         finished = await first_of(_answer(model, body), *ends, limit_s=left_s)
     except ModelError as error:

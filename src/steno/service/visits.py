@@ -222,7 +222,7 @@ class Visits:
         try:
             yield
         finally:
-            self._looks_until_s = time.monotonic() + LOOK_LEAVING_S
+            self._looks_until_s = asyncio.get_running_loop().time() + LOOK_LEAVING_S
             if self._looks:
                 await asyncio.wait(self._looks, timeout=LOOK_LEAVING_S)
             for look in tuple(self._looks):
@@ -345,12 +345,12 @@ class Visits:
         with contextlib.suppress(StoreError):  # whoever starts next tells the rest
             took_s = 0.0
             for debt in [debt for debt in debts if plugin in debt.left]:
-                began_s = time.monotonic()
+                began_s = asyncio.get_running_loop().time()
                 if began_s + took_s > self._looks_until_s or not await self._tell_debt(
                     plugin, debt
                 ):
                     return
-                took_s = time.monotonic() - began_s
+                took_s = asyncio.get_running_loop().time() - began_s
 
     async def _tell_debt(self, plugin: str, debt: "_Debt") -> bool:
         """False if the plugin does not answer. Whoever owed it may have told some before it

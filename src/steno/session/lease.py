@@ -17,7 +17,6 @@ What must be true:
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
@@ -231,10 +230,10 @@ class HeldSession:
     async def watch_time(self, turn_s: float) -> None:
         """Stop a turn that has had its time. While it waits for a person, the clock stands
         still."""
-        turn, spent_s, then_s = None, 0.0, time.monotonic()
+        turn, spent_s, then_s = None, 0.0, asyncio.get_running_loop().time()
         while turn_s:
             await asyncio.sleep(min(TICK_S, turn_s))
-            now_s, was = time.monotonic(), turn
+            now_s, was = asyncio.get_running_loop().time(), turn
             turn = None if self.state.turn is None else self.state.turn.seq
             if turn != was:
                 spent_s, self.overdue = 0.0, False
@@ -380,14 +379,14 @@ def _refuse_answered(held: HeldSession, input: Seq) -> None:
 async def _acquire(store: Store, id: str) -> Lease:
     """Take the lease. A process that only distils the session is asked to give way, and does so at
     once."""
-    deadline_s = time.monotonic() + GIVE_WAY_S
+    deadline_s = asyncio.get_running_loop().time() + GIVE_WAY_S
     asked = False
     while True:
         try:
             return await store.acquire(id)
         except SessionBusy:
             asked = asked or await _ask_to_give_way(store, id)
-            if not asked or time.monotonic() > deadline_s:
+            if not asked or asyncio.get_running_loop().time() > deadline_s:
                 raise
         await asyncio.sleep(GIVE_WAY_PAUSE_S)
 

@@ -1,0 +1,281 @@
+"""Everything between a front end and the outside, in one process and in no time.
+
+A `World` is the memory that stores share, a model and tools that do as they are told, and a clock.
+In it run processes: each has a store handle, a service and tasks of its own. To kill one is to drop
+its tasks at a boundary: from then on nothing that it does has an effect, and to the others its owner
+is dead. So a turn can be killed at every commit, each in some milliseconds.
+
+    async def test(world: World) -> None:
+        process = world.process(kill=Kill("after", 7))
+        await process.run(say("hello"))
+        ...
+    play(test)
+"""
+
+import asyncio
+import contextvars
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeVar, cast
+
+import apsw
+
+from steno.engine.action import Limits
+from steno.journal.drafts import Draft
+from steno.journal.facts import ContextSet, Record
+from steno.journal.parts import Seq
+from steno.runtimes.dispatch import Dispatch
+from steno.runtimes.loop import Agent, Fallback, Native
+from steno.service import Service
+from steno.session.load import Sessions
+from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
+from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.places import Memory
+from steno.tools.protocol import Tool
+from tests.world.loop import SkippingLoop
+from tests.world.model import FakeModel, Reply, in_order
+from tests.world.store import Dead, Handle, Kill
+from tests.world.tools import FakeTool
+
+FIRST = "session-1"
+"""The first session that is made in a world."""
+BEGAN_MS = 1_700_000_000_000
+PLATFORM = "test"
+SYSTEM = "Be brief."
+ROUNDS_MAX = 30
+
+T = TypeVar("T")
+Act = Callable[["Process"], Coroutine[Any, Any, T]]
+_process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+
+
+def play(test: Callable[["World"], Awaitable[T]], *replies: Reply) -> T:
+    """Run a test in a world of its own, to its end."""
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        return runner.run(_play(test, replies))
+
+
+async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, ...]) -> T:
+    world = World(*replies)
+    try:
+        return await test(world)
+    finally:
+        await world.close()
+
+
+class World:
+    """`shown` is what its clients were shown, `runs` what its tools did, `commits` what was
+    committed."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.model = FakeModel(in_order(*(replies or (Reply(("ok",)),))))
+        self.tools: list[dict[str, Any]] = [{"name": "look"}]
+        self.limits = Limits()
+        self.fallback: tuple[FakeModel, ...] = ()
+        self.approval: Literal["allow", "refuse", "ask"] = "allow"
+        self.runs: list[str] = []
+        self.version = 0
+        self.processes: list[Process] = []
+        self.troubles: list[dict[str, Any]] = []
+        self._loop = asyncio.get_running_loop()
+        self._memory = Memory()
+        self._keeper = apsw.Connection(str(self._memory.path), vfs="memdb")
+        self._ids = itertools.count(1)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._loop.set_task_factory(_make_task)
+        self._loop.set_exception_handler(self._trouble)
+
+    def process(self, kill: Kill | None = None) -> "Process":
+        """A process that starts now, and dies where it is said to."""
+        process = Process(self, kill)
+        self.processes.append(process)
+        return process
+
+    def open_store(self) -> BlockingStore:
+        settings = Settings(
+            now_ms=lambda: BEGAN_MS + round(self._loop.time() * 1000),
+            new_id=lambda: f"session-{next(self._ids)}",
+        )
+        return BlockingStore(self._memory, settings)
+
+    def changed(self) -> None:
+        self.version += 1
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    async def newer_than(self, version: int) -> None:
+        while self.version <= version:
+            one: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(one)
+            await one
+
+    async def close(self) -> None:
+        for process in self.processes:
+            await process.kill()
+        self._keeper.close()
+        assert self.troubles == []
+
+    def _trouble(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Dead):
+            self.troubles.append(context)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
+) -> "asyncio.Task[Any]":
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+    process = _process.get() if context is None else context.get(_process)
+    if process is not None:
+        process.tasks.add(task)
+    return task
+
+
+class Process:
+    """One steno: what it was shown, what it committed, and whether it lives."""
+
+    def __init__(self, world: World, kill: Kill | None = None) -> None:
+        self.world = world
+        self.kill_at = kill
+        self.dead = False
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.commits: list[str] = []
+        self.shown: list[Event] = []
+        self.on_boundary: Callable[[Kill], None] = lambda _: None
+        self._died = asyncio.Event()
+        self._blocking = world.open_store()
+        self.store = cast(Store, Handle(self, self._blocking))
+        tools = [FakeTool(self, **tool) for tool in world.tools]
+        self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+        sessions = Sessions(self.store)
+        native = Native(self.store, self._agent)
+        runtime = Dispatch(sessions, lambda _: native)
+        self.service = Service(sessions, runtime, PLATFORM)
+
+    def _agent(self, _: ContextSet | None) -> Agent:
+        specs = tuple(tool.spec for tool in self.tools.values())
+        world = self.world
+        return Agent(
+            ContextSet(world.model.spec, SYSTEM, specs),
+            world.model,
+            self.tools,
+            world.approval,
+            world.limits,
+            fallback=tuple(Fallback(one, world.limits) for one in world.fallback),
+        )
+
+    async def run(self, act: Act[T]) -> T | None:
+        """Do something in this process, to its end or to the process's; None if it was killed."""
+        task = self.start(act)
+        died = asyncio.ensure_future(self._died.wait())
+        await asyncio.wait({task, died}, return_when=asyncio.FIRST_COMPLETED)
+        died.cancel()
+        if not self._died.is_set():
+            return task.result()
+        await self.kill()
+        return None
+
+    def start(self, act: Act[T]) -> "asyncio.Task[T]":
+        """Begin something in this process, and go on meanwhile."""
+        context = contextvars.copy_context()
+        context.run(_process.set, self)
+        return asyncio.get_running_loop().create_task(act(self), context=context)
+
+    async def kill(self) -> None:
+        """Now. What its tasks still do on their way out has no effect."""
+        self._die()
+        rounds = 0
+        while any(not task.done() for task in self.tasks) and rounds < ROUNDS_MAX:
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.sleep(0)
+            rounds += 1
+        assert [task for task in self.tasks if not task.done()] == [], "its tasks go on"
+        self._blocking.close()
+        self.world.changed()
+
+    def _die(self) -> None:
+        self.dead = True
+        self._died.set()
+
+    def check_alive(self) -> None:
+        if self.dead:
+            raise Dead
+
+    def next_commit(self, verb: str, args: tuple[Any, ...]) -> int:
+        self.check_alive()
+        self.commits.append(_name(verb, args))
+        return len(self.commits)
+
+    async def reached(self, boundary: Kill) -> None:
+        """Others may run here, and this process may end."""
+        self.check_alive()
+        self.on_boundary(boundary)
+        if boundary == self.kill_at:
+            self._die()
+        await asyncio.sleep(0)
+        self.check_alive()
+
+    # --- what a client does
+
+    async def say(
+        self, text: str, session: str | None = None, mode: Literal["queue", "steer"] = "queue"
+    ) -> Admitted:
+        """In a session, or in the one that is called k."""
+        name = "k" if session is None else None
+        model = self.world.model.spec
+        return await self.service.admit(text, session, name, None, model, mode)
+
+    async def answer(self, admitted: Admitted) -> list[Event]:
+        """Run the turn of an input, or watch it; everything of it that was shown."""
+        seen: list[Event] = []
+        async for event in self.service.turns.answer(admitted, asyncio.Event()):
+            seen.append(event)
+            self.shown.append(event)
+        return seen
+
+    async def ask(self, text: str, session: str | None = None) -> str:
+        """Say something and read the answer."""
+        return spoken(await self.answer(await self.say(text, session)))
+
+    async def wait_for(self, kind: type, times: int = 1, session: str = FIRST) -> Seq:
+        """Until a fact of this kind is stored in a session, whoever stores it; where."""
+        while not self.sessions():
+            await self.world.newer_than(self.world.version)
+        async for event in self.store.follow(session):
+            if isinstance(event, Record) and isinstance(event.fact, kind):
+                times -= 1
+                if times == 0:
+                    return event.seq
+        raise AssertionError("a store is followed for ever")
+
+    # --- what another process would see
+
+    def sessions(self) -> list[str]:
+        return sorted(listed.id for listed in self._blocking.list())
+
+    def facts(self, session: str) -> list[Record]:
+        return list(self._blocking.read_all(session))
+
+    def drafts(self, session: str) -> list[Draft]:
+        return self._blocking.drafts(session)
+
+    def verify(self) -> tuple[Damage, ...]:
+        return self._blocking.verify().damage
+
+
+def _name(verb: str, args: tuple[Any, ...]) -> str:
+    facts = [one for arg in args if isinstance(arg, list | tuple) for one in arg]
+    names = [type(fact).__name__ for fact in facts]
+    return f"{verb} {' '.join(names)}".strip()
+
+
+def spoken(events: list[Event]) -> str:
+    """The text of answers among events."""
+    pieces = [one for one in events if isinstance(one, Piece) and one.stream.kind == "text"]
+    return "".join(piece.text for piece in pieces)
+
+
+def turn_of(events: list[Event]) -> Seq:
+    return next(event.seq for event in events if isinstance(event, Record))
