@@ -196,20 +196,23 @@ def since(
         offsets = dict(cursor.offsets)
         caught_up = with_drafts and (new[-1].seq if new else cursor.seq) == row.head
         pieces = _draft_tails(connection, row, offsets) if caught_up else []
-    events: list[Event] = []
-    for record in new:
-        for whole in streams_of(record.fact) if with_drafts else ():
-            events += _tail(whole, offsets.get(whole.stream, 0))
-        offsets = {
-            stream: end
-            for stream, end in offsets.items()
-            if stream.started != sealed_by(record.fact)
-        }
-        events.append(record)
+    events = [event for record in new for event in events_of(record, offsets, with_drafts)]
     for piece in pieces:
         offsets[piece.stream] = piece.offset + len(piece.text)
     events += pieces
     return events, Cursor(new[-1].seq if new else cursor.seq, tuple(offsets.items()))
+
+
+def events_of(record: Record, offsets: dict[Stream, int], with_drafts: bool) -> list[Event]:
+    """A fact as a follower sees it: what it lacks of a text that the fact seals, then the fact. Its
+    place in a stream that is sealed is forgotten."""
+    events: list[Event] = []
+    for whole in streams_of(record.fact) if with_drafts else ():
+        events += _tail(whole, offsets.get(whole.stream, 0))
+    sealed = sealed_by(record.fact)
+    for stream in [stream for stream in offsets if stream.started == sealed]:
+        del offsets[stream]
+    return [*events, record]
 
 
 def _draft_tails(

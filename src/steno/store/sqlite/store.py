@@ -47,9 +47,12 @@ _TICKET_BYTES = 400
 class _Follower:
     """Somebody who follows a session: what of it, and how far.
 
-    Text that this process has committed is handed over. It is shown where it joins on to a stream
-    that the follower is in the middle of; whatever else happens makes the follower look at what is
-    stored.
+    What this process has committed is handed over, and is taken where it joins on to what the
+    follower has seen; whatever else happens makes the follower look at what is stored.
+
+        seen 4 · handed: step 5, "Hel" at 0, "lo" at 3, sealed 6    taken, nothing is read
+        seen 4 · handed: 6                                          another process wrote 5: look
+        seen 6 · handed: "lo" at 3 of 5                             seen already: 5 is sealed. Look
     """
 
     def __init__(self, session: str, seen: Cursor, drafts: bool) -> None:
@@ -57,7 +60,7 @@ class _Follower:
         self.seen = seen
         self.drafts = drafts
         self.must_look = True
-        self.handed: deque[Piece] = deque()
+        self.handed: deque[Event] = deque()
         self.changed = asyncio.Event()
 
     def look(self) -> None:
@@ -66,26 +69,42 @@ class _Follower:
         self.must_look = True
         self.changed.set()
 
-    def hand(self, pieces: list[Piece]) -> None:
+    def hand(self, events: list[Event]) -> None:
         """A follower that is slow to take what it is handed reads it back instead."""
-        self.handed.extend(pieces)
+        wanted = [event for event in events if self.drafts or isinstance(event, Record)]
+        if not wanted:
+            return
+        self.handed.extend(wanted)
         self.changed.set()
         if len(self.handed) > _HANDED_MAX:
             self.look()
 
+    def reaches(self) -> Seq:
+        """The last fact that was seen or handed over."""
+        handed = (event.seq for event in reversed(self.handed) if isinstance(event, Record))
+        return max(self.seen.seq, next(handed, 0))
+
     def take(self) -> list[Event]:
         """What was handed over and is new."""
         events: list[Event] = []
-        offsets = dict(self.seen.offsets)
+        seq, offsets = self.seen.seq, dict(self.seen.offsets)
         while self.handed:
-            piece = self.handed.popleft()
-            at, end = offsets.get(piece.stream), piece.offset + len(piece.text)
-            if at is None or piece.offset > at:
+            event = self.handed.popleft()
+            if isinstance(event, Record):
+                if event.seq > seq + 1:
+                    self.look()
+                elif event.seq == seq + 1:
+                    events += reading.events_of(event, offsets, self.drafts)
+                    seq = event.seq
+                continue
+            begins = 0 if event.stream.started == seq else None
+            at, end = offsets.get(event.stream, begins), event.offset + len(event.text)
+            if at is None or event.offset > at:
                 self.look()
             elif end > at:
-                events.append(Piece(piece.stream, at, piece.text[at - piece.offset :]))
-                offsets[piece.stream] = end
-        self.seen = Cursor(self.seen.seq, tuple(offsets.items()))
+                events.append(Piece(event.stream, at, event.text[at - event.offset :]))
+                offsets[event.stream] = end
+        self.seen = Cursor(seq, tuple(offsets.items()))
         return events
 
 
@@ -289,12 +308,12 @@ class SqliteStore:
             self._loop.call_soon_threadsafe(self._tell, changes)
 
     def _tell(self, changes: Changes) -> None:
-        for session, pieces in changes.items():
+        for session, events in changes.items():
             for follower in self._followers.get(session, ()):
-                if pieces is None:
+                if events is None:
                     follower.look()
-                elif follower.drafts:
-                    follower.hand(pieces)
+                else:
+                    follower.hand(events)
 
     def _others_committed(self) -> None:
         """From the watching thread: one look for all who follow."""
@@ -318,7 +337,7 @@ class SqliteStore:
             head, token = heads.get(session, (-1, None))
             elsewhere = token is not None and not self.blocking.holds(session, token)
             for follower in followers:
-                changed = head != follower.seen.seq or (elsewhere and follower.drafts)
+                changed = head != follower.reaches() or (elsewhere and follower.drafts)
                 if changed or not readable:
                     follower.look()
 

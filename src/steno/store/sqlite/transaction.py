@@ -24,7 +24,7 @@ from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, paylo
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession
-from steno.store.protocol import Lease, Piece
+from steno.store.protocol import Event, Lease, Piece
 from steno.store.sqlite import reading
 from steno.store.sqlite.reading import SessionRow
 from steno.store.sqlite.rows import SEQ_MAX, draft_crc, fact_crc, to_drafts
@@ -43,9 +43,9 @@ _REMEMBERED_MAX = 10_000
 Written = tuple[AnyFact, bytes, tuple[Hash, ...]]
 """A fact, its bytes, and the payloads it names."""
 
-Changes = dict[str, list[Piece] | None]
-"""The sessions that a commit changed: by the text that it added to their streams, or, where that
-does not say all, by None."""
+Changes = dict[str, list[Event] | None]
+"""The sessions that a commit changed: by the facts and the text that it added, in order, or, where
+those do not say all, by None."""
 
 _INSERT_FACTS = ManyRows("insert_facts", 6)
 _INSERT_DRAFTS = ManyRows("insert_drafts", 6)
@@ -192,7 +192,7 @@ class Transaction:
     def save(self, session: Session) -> None:
         """Have the row written with the next flush."""
         self._dirty[session.row.id] = session
-        self.changes[session.row.id] = None
+        self.changes.setdefault(session.row.id, [])
 
     def forget(self, id: str) -> None:
         self._sessions.pop(id, None)
@@ -228,11 +228,17 @@ class Transaction:
             self._facts.append(
                 (self._top, row.n, seq, at_ms, fact_crc(row.n, seq, at_ms, body), body.decode())
             )
-            listing.apply(Record(seq, at_ms, fact))
+            record = Record(seq, at_ms, fact)
+            listing.apply(record)
+            self._tell(row.id, record)
             for hash in hashes:
                 self.run("own_payload", (hash, row.n, 1))
-        self.changes[row.id] = None
         return first
+
+    def _tell(self, id: str, event: Event) -> None:
+        added = self.changes.setdefault(id, [])
+        if added is not None:
+            added.append(event)
 
     def place(self, n: int, facts: "Iterable[tuple[Record, bytes, tuple[Hash, ...]]]") -> int:
         """Add facts of a session that is not there yet; the id of the last."""
@@ -256,6 +262,7 @@ class Transaction:
         )
         placed = self._sessions[id] = Session(row, self._look)
         self.save(placed)
+        self.changes[id] = None
 
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
         """What was added after `head`."""
@@ -289,9 +296,7 @@ class Transaction:
         self._drafts.setdefault((session.row.n, stream), (end, []))[1].append(text)
         if session.streams is not None:
             session.streams.add(stream.started)
-        spoken = self.changes.setdefault(session.row.id, [])
-        if spoken is not None:
-            spoken.append(Piece(stream, end, text))
+        self._tell(session.row.id, Piece(stream, end, text))
         session.ends[stream] = end = end + len(text)
         return end
 
