@@ -9,7 +9,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from steno.cli.printers import to_json
+from steno.cli.output import to_json
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import EXIT

@@ -9,7 +9,7 @@ from typing import Literal
 
 from steno import config as configuration
 from steno.choosing import RuntimeAsked, contradiction
-from steno.cli import approving, background, editing, memory, output, stdio
+from steno.cli import background, editing, memory, output, stdio
 from steno.cli.signals import Leaving, left, taking_in, visiting
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import Front, carry_out, what_stays
@@ -215,9 +215,9 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
         case "distill":
             return await memory.distill(options, service, id)
         case "approve" | "deny":
-            return await approving.decide(options, service, id)
+            return await editing.decide(options, service, id)
         case "rules":
-            return await approving.rules(options, service, id)
+            return await editing.rules(options, service, id)
         case "interrupt":
             turn = await service.turns.interrupt(id)
             if turn is not None:

@@ -12,8 +12,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 
-from steno.cli.output import when
-from steno.cli.printers import to_json
+from steno.cli.output import to_json, when
 from steno.cli.signals import Leaving
 from steno.cli.stdio import note, show
 from steno.config import ConfigError

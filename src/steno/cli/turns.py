@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from steno.cli.printers import NdjsonPrinter, TextPrinter, UntilLost
+from steno.cli.output import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.signals import Leaving
 from steno.cli.stdio import Lines, complain, note
 from steno.config import ConfigError

@@ -17,7 +17,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from steno.store.errors import StoreError
-from steno.tui.commands import COMMANDS
+from steno.tui.composer import COMMANDS
 from steno.tui.markdown import one_line
 from steno.tui.palette import Palette
 

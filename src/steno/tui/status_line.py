@@ -12,7 +12,7 @@ from steno.journal.state import State
 from steno.service import Attachment
 from steno.store.errors import StoreError, UnknownSession
 from steno.tui.blocks import Tone
-from steno.tui.folding import Folded
+from steno.tui.to_blocks import Folded
 from steno.tui.wording import size
 from steno.wiring import Wiring
 

@@ -20,8 +20,8 @@ from steno.service.approvals import always
 from steno.store.errors import StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 from steno.tui.blocks import Block, Call, Said
-from steno.tui.folding import Folded, earlier_blocks
 from steno.tui.status_line import is_ours, problem
+from steno.tui.to_blocks import Folded, earlier_blocks
 
 OWNER_LOOK_S = 0.5
 LOOKS_ALONE = 2

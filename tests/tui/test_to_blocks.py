@@ -26,7 +26,7 @@ from steno.journal.parts import Reasoning, Refused, Returned, Text, ToolCall, Un
 from steno.journal.transcript import Transcript
 from steno.store.protocol import Piece
 from steno.tui.blocks import Answer, Block, Call, Notice, Said
-from steno.tui.folding import Folded, earlier_blocks
+from steno.tui.to_blocks import Folded, earlier_blocks
 from tests.journal.author import journals
 from tests.journal.folding import in_place, said
 from tests.service.test_pages import paged
