@@ -38,8 +38,14 @@ from steno.journal.facts import (
 from steno.journal.parts import File, Seq, Text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
-from steno.store.errors import NotAllowed, NotPending, SessionBusy
-from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, Store
+from steno.store.errors import (
+    NotAllowed,
+    NotPending,
+    OutcomeUnknown,
+    SessionBusy,
+    StoreUnwritable,
+)
+from steno.store.protocol import Admission, Admitted, Lease, Left, Listed, Settings, Store
 from steno.store.sqlite.blocking import BlockingStore
 
 if TYPE_CHECKING:
@@ -206,7 +212,8 @@ class AsyncSession:
         if glance.owner is not None:
             view.show_drafts(glance.drafts)
         else:
-            for i, fact in enumerate(recover(state, glance.drafts), start=1):
+            cause = glance.cause(None if state.turn is None else state.turn.seq)
+            for i, fact in enumerate(recover(state, glance.drafts, cause), start=1):
                 view.apply(Record(state.head + i, 0, fact))
         return view
 
@@ -265,14 +272,21 @@ class AsyncReply:
         try:
             if error is None:
                 await self._end("complete", self._ended("done", "", ""))
+            elif isinstance(error, StoreUnwritable | OutcomeUnknown):
+                await self._end("interrupted", self._ended("interrupted", error.cause, ""))
             elif isinstance(error, Exception):
                 failed = self._ended("failed", type(error).__name__, str(error))
                 await self._end("incomplete", failed)
             else:
                 cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
                 await self._end("interrupted", self._ended("interrupted", cause, ""))
+        except (StoreUnwritable, OutcomeUnknown) as unwritable:
+            lease, self._lease = self._held(), None
+            await self._store.abandon(lease, Left(self._turn(), unwritable.cause))
+            raise
         finally:
-            await self._release()
+            if self._lease is not None:
+                await self._release()
 
     async def _try(self, last: bool) -> bool:
         """Begin, if it is our turn. The last time it is, unless another reply is under way."""
@@ -308,7 +322,9 @@ class AsyncReply:
     async def _begin(self) -> None:
         async for record in _read_all(self._store, self._session):
             self._take_in(record)
-        closing = close(self._state, await self._store.drafts(self._session))
+        glance = await self._store.glance(self._session)
+        turn = None if self._state.turn is None else self._state.turn.seq
+        closing = close(self._state, glance.drafts, glance.cause(turn))
         if closing:
             await self._record(*closing)
         taken = await self._taken()
@@ -409,7 +425,8 @@ class _Means:
         return found or await self.store.ensure(SessionStarted(SOURCE, name=name))
 
     async def known(self, id: str) -> str:
-        await self.store.read(_str("id", id), limit=1)
+        id = _str("id", id)
+        await self.store.read(id, limit=1)
         return id
 
     async def check(self, session: str) -> None:

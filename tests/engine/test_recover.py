@@ -52,6 +52,16 @@ def test_a_request_of_which_nothing_came_back_is_lost_and_nobody_knows_whether_i
     assert recover(state(*ASKED), [Draft(TEXT, "")]) == (lost, KILLED)
 
 
+@pytest.mark.promise(34)
+def test_a_turn_ends_with_the_cause_that_its_runner_could_still_tell() -> None:
+    lost = f.StepLost(3, "store_full", sent="unknown")
+    full = f.TurnEnded(2, "interrupted", "store_full")
+    assert recover(state(*ASKED), [], "store_full") == (lost, full)
+    assert close(state(*ASKED), [], "store_full") == (lost, full)
+    stopped = state(*ASKED, f.InterruptAsked(2))
+    assert recover(stopped, [], "store_full")[-1] == f.TurnEnded(2, "interrupted", "user")
+
+
 def test_text_that_was_shown_is_sealed_as_interrupted() -> None:
     sealed = f.StepSealed(3, (Text("hi th"),), "interrupted")
     assert recover(state(*ASKED), [Draft(TEXT, "hi th")]) == (sealed, KILLED)

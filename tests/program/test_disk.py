@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from steno.journal.facts import SessionStarted
+from steno.store.sqlite.blocking import BlockingStore
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_transfer import large_file
-from tests.program.world import World
+from tests.program.world import World, wait_until
 
 
 @pytest.fixture
@@ -220,3 +222,110 @@ def test_an_import_for_which_there_is_no_room_leaves_the_store_as_it_was(
     world.steno("import", str(file))
     assert {one["messages"] for one in world.sessions()} == {2, 4_000}
     assert json.loads(world.steno("verify", "--json"))["damage"] == []
+
+
+# --- in the middle of a turn ----------------------------------------------------------------------
+
+LONG = "and much more " * 3_000
+
+
+def turn_of(world: World, session: str) -> tuple[str, str]:
+    turn = world.show(session)["turns"][-1]
+    return str(turn["outcome"]), str(turn["cause"])
+
+
+def check_kept(
+    world: World, server: ModelServer, session: str, cause: str, stored: str = "shown "
+) -> None:
+    """Every view has the cause, and going on answers what was said once."""
+    assert turn_of(world, session) == ("interrupted", cause)
+    assert [m["text"] for m in world.messages(session)] == ["hi", stored]
+    server.replies = [Reply(("the rest",))]
+    assert world.steno("continue", session) == "the rest\n"
+    shown = world.show(session)
+    assert [turn["cause"] for turn in shown["turns"]] == [cause, ""]
+    assert [m["text"] for m in shown["messages"] if m["role"] == "user"] == ["hi"]
+    assert json.loads(world.steno("verify", "--json"))["damage"] == []
+
+
+@pytest.mark.promise(3)
+@pytest.mark.promise(34)
+@pytest.mark.parametrize("output", ["text", "ndjson"])
+def test_a_disk_that_fills_up_in_a_turn_is_told_as_the_cause_and_everything_is_kept(
+    tmp_path: Path, small_disk: Path, server: ModelServer, output: str
+) -> None:
+    world = World(tmp_path, server.url)
+    server.replies = [Reply(("shown ", LONG), held=True)]
+    with world.start("run", "hi", "--key", "k", "--output", output) as program:
+        program.wait_shown("shown ")
+        filler = fill(small_disk)
+        server.go_on()
+        assert program.end() == 1
+        said = program.errors()
+        shown = program.shown()
+    session = world.only_session()
+    if output == "ndjson":
+        last = json.loads(shown.splitlines()[-1])
+        assert (last["type"], last["outcome"], last["cause"]) == (
+            "turn_ended",
+            "interrupted",
+            "store_full",
+        )
+    else:
+        assert "the disk is full" in said
+        assert f"steno continue {session}" in said
+    assert "nothing was stored" not in said
+    assert "try again" not in said
+    assert turn_of(world, session) == ("interrupted", "store_full"), "while it is full, too"
+    filler.unlink()
+    check_kept(world, server, session, "store_full")
+
+
+@pytest.mark.promise(3)
+@pytest.mark.promise(34)
+def test_a_store_that_is_locked_in_a_turn_is_told_as_the_cause_and_everything_is_kept(
+    world: World, server: ModelServer
+) -> None:
+    world.environment["STENO_STORE_LOCK_WAIT_MS"] = "300"
+    server.replies = [Reply(("shown ", LONG), held=True)]
+    with world.start("run", "hi", "--key", "k") as program:
+        program.wait_shown("shown ")
+        with closing(sqlite3.connect(world.home / "store.db", isolation_level=None)) as holder:
+            holder.execute("begin immediate")
+            server.go_on()
+            assert program.end() == 1
+            said = program.errors()
+            holder.execute("rollback")
+    session = world.only_session()
+    assert "another process" in said
+    assert f"steno continue {session}" in said
+    assert "nothing was stored" not in said
+    check_kept(world, server, session, "store_locked")
+
+
+@pytest.mark.promise(3)
+@pytest.mark.promise(16)
+def test_a_disk_that_fills_up_after_the_prompt_was_stored_says_that_it_waits(
+    tmp_path: Path, small_disk: Path, server: ModelServer
+) -> None:
+    """Another process runs the session meanwhile, and dies."""
+    world = World(tmp_path, server.url)
+    world.home.mkdir(exist_ok=True)
+    with BlockingStore(world.home / "store.db") as store:
+        session = store.create(SessionStarted("test", name="k"))
+        store.acquire(session)
+        with world.start("run", "hi", "--key", "k") as program:
+            wait_until(lambda: bool(world.messages(session)), "the prompt to be stored")
+            filler = fill(small_disk)
+            store.close()
+            assert program.end() == 1
+            said = program.errors()
+    assert "the disk is full" in said
+    assert f"is saved in session {session}" in said
+    assert f"steno continue {session}" in said
+    assert "nothing was stored" not in said
+    assert "try again" not in said
+    filler.unlink()
+    server.replies = [Reply(("here",))]
+    assert world.steno("continue", session) == "here\n"
+    assert [m["text"] for m in world.messages(session)] == ["hi", "here"]

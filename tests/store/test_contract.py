@@ -62,7 +62,7 @@ from steno.store.errors import (
     UnknownPayload,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Cursor, Event, Piece, Settings, Store
+from steno.store.protocol import Admission, Admitted, Cursor, Event, Left, Piece, Settings, Store
 from tests.store.contract import (
     STARTED,
     Clock,
@@ -422,6 +422,28 @@ async def test_an_abandoned_lease_may_be_taken_again_at_once(place: Place) -> No
         assert (await store.acquire(running.session)).token > running.lease.token
         with pytest.raises(LeaseLost):
             await running.write("text")
+
+
+@pytest.mark.promise(34)
+async def test_why_a_lease_was_abandoned_is_known_until_the_session_is_released(
+    place: Place,
+) -> None:
+    async with place.open() as store:
+        running = await begin(store)
+        assert (await store.glance(running.session)).left is None
+        await store.abandon(running.lease, Left(3, "store_full"))
+        glance = await store.glance(running.session)
+        assert glance.left == Left(3, "store_full")
+        assert glance.cause(3) == "store_full"
+        assert glance.cause(4) == "killed", "of another turn nothing was said"
+        async with place.open() as other:
+            assert (await other.glance(running.session)).left == glance.left
+        lease = await store.acquire(running.session)
+        assert (await store.glance(running.session)).left == glance.left, "for its next runner"
+        await store.release(lease, glance.head)
+        assert (await store.glance(running.session)).left is None
+        await store.abandon(running.lease, Left(3, "late"))
+        assert (await store.glance(running.session)).left is None, "the lease was another's by then"
 
 
 async def test_a_closed_store_leaves_its_sessions_free(place: Place) -> None:

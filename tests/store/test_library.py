@@ -39,6 +39,7 @@ from steno.store.errors import (
     NotAllowed,
     NotPending,
     SessionBusy,
+    StoreLocked,
     UnknownSession,
 )
 from steno.store.protocol import Listed
@@ -116,11 +117,12 @@ class Looped:
             self._loop.close()
 
 
-Open = Callable[[Path], Faced]
+class Open(Protocol):
+    def __call__(self, path: Path, settings: steno.Settings | None = None) -> Faced: ...
 
 
-def _looped(path: Path) -> Faced:
-    return cast(Faced, Looped(steno.aopen(path), asyncio.Runner()))
+def _looped(path: Path, settings: steno.Settings | None = None) -> Faced:
+    return cast(Faced, Looped(steno.aopen(path, settings), asyncio.Runner()))
 
 
 FACES: dict[str, Open] = {"blocking": steno.open, "async": _looped}
@@ -473,6 +475,33 @@ def test_a_reply_that_is_over_takes_no_more(path: Path, opened: Open) -> None:
             reply.write("answer")
         with pytest.raises(NotAllowed):
             reply.write("more")
+
+
+@pytest.mark.promise(34)
+@pytest.mark.parametrize("freed", ["in the block", "afterwards"])
+def test_a_reply_that_could_not_be_stored_says_why(path: Path, opened: Open, freed: str) -> None:
+    with opened(path, steno.Settings(lock_wait_ms=50)) as chats:
+        chat = chats.session("alice")
+        chat.say("hello")
+        another = closing(apsw.Connection(str(path), vfs=checked_pages()))
+        with another as other, pytest.raises(StoreLocked), chat.reply("model") as reply:
+            reply.write("so far")
+            other.execute("begin immediate")
+            try:
+                reply.write("not stored")
+            finally:
+                if freed == "in the block":
+                    other.execute("rollback")
+        for _ in range(2):
+            turn = chat.transcript().turns[0]
+            assert (turn.outcome, turn.cause) == ("interrupted", "store_locked")
+            assert [(m.text, m.state) for m in chat.messages()][:2] == [
+                ("hello", "complete"),
+                ("so far", "interrupted"),
+            ]
+            chat.say("go on")
+            with chat.reply("model") as reply:
+                reply.write("gladly")
 
 
 @pytest.mark.promise(55)

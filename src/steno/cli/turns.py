@@ -10,6 +10,7 @@ from steno.cli.output import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.signals import Leaving
 from steno.cli.stdio import Lines, complain, note
 from steno.config import ConfigError
+from steno.frontend import wording
 from steno.frontend.answers import DENY, Answer, read
 from steno.frontend.process import LEFT, TWICE_S
 from steno.journal.facts import (
@@ -23,12 +24,12 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.service.approvals import always, asked_about
-from steno.store.errors import StoreError, UnknownSession
+from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 from steno.wiring import Wiring
 
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
-OUTPUT_LOST = 1
+OUTPUT_LOST = FAILED = 1
 ANSWERS = "[y/n/a] (a: always in this session, or type why not)"
 
 
@@ -94,6 +95,12 @@ async def carry_out(
     except UnknownSession:
         ending = TurnEnded(0, "interrupted", "deleted")
         printer.ended(ending)
+    except (StoreUnwritable, OutcomeUnknown) as error:
+        if leaving.turn is None:
+            complain(wording.waits(session, error.cause))
+        else:
+            printer.ended(TurnEnded(leaving.turn, "interrupted", error.cause))
+        return FAILED
     except (StoreError, ConfigError):
         if not ephemeral:
             note(

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.journal.budget import Spent
-from steno.journal.facts import ToolSettled, TurnEnded, TurnFact, TurnOutcome
+from steno.journal.facts import CUT_OFF, ToolSettled, TurnEnded, TurnFact, TurnOutcome
 from steno.journal.parts import Outcome, Refused, Seq, Unknown
 from steno.journal.state import OpenCall, OpenTurn, State
 
@@ -202,7 +202,7 @@ def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
     yet. That a process was killed beside a question to a person says nothing against another
     attempt."""
     lost = turn.last_lost
-    if lost is None or not turn.lost or lost.cause == "killed":
+    if lost is None or not turn.lost or lost.cause in CUT_OFF:
         return _ask(state, turn, goes_on=turn.broken > 0)
     worth_it = lost.cause in RETRIED and (lost.wait_ms or 0) <= WAIT_MS_MAX
     if not worth_it or turn.lost >= limits.attempts_max:

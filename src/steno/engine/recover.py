@@ -31,13 +31,13 @@ from steno.journal.state import OpenCall, OpenTurn, State
 NEVER_RAN = "not run: the turn was cut off before this call started"
 
 
-def recover(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
+def recover(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tuple[TurnFact, ...]:
     """For the next runner, and for readers: close the open turn, unless it waits for a person."""
     turn = state.turn
     if turn is None or not waits_for_approval(turn):
-        return close(state, drafts)
+        return close(state, drafts, cause)
     shown = {draft.stream: draft.text for draft in drafts}
-    said = () if turn.step is None else (_close_step(turn.step, shown),)
+    said = () if turn.step is None else (_close_step(turn.step, shown, cause),)
     return (
         *said,
         *(_settle(call, shown) for call in turn.calls.values() if call.started is not None),
@@ -52,7 +52,7 @@ def waits_for_approval(turn: OpenTurn) -> bool:
     return any(call.asked and call.started is None for call in turn.calls.values())
 
 
-def close(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
+def close(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tuple[TurnFact, ...]:
     """Close the open turn, whatever it waits for: seal what was shown, settle what had started, end
     as interrupted with the cause. For writers that will not take the turn up."""
     turn = state.turn
@@ -62,21 +62,21 @@ def close(state: State, drafts: Iterable[Draft]) -> tuple[TurnFact, ...]:
     shown = {draft.stream: draft.text for draft in drafts}
     facts: list[TurnFact] = [*helpers]
     if turn.step is not None:
-        facts.append(_close_step(turn.step, shown))
+        facts.append(_close_step(turn.step, shown, cause))
     facts += [_settle(call, shown) for call in turn.calls.values()]
-    cause = "killed" if turn.interrupted is None else "user"
+    cause = cause if turn.interrupted is None else "user"
     facts.append(TurnEnded(turn.seq, "interrupted", cause))
     return tuple(facts)
 
 
-def _close_step(step: Seq, shown: Mapping[Stream, str]) -> StepSealed | StepLost:
+def _close_step(step: Seq, shown: Mapping[Stream, str], cause: str) -> StepSealed | StepLost:
     parts: list[Content] = []
     if reasoning := shown.get(Stream(step, "reasoning")):
         parts.append(Reasoning(reasoning))
     if text := shown.get(Stream(step, "text")):
         parts.append(Text(text))
     if not parts:
-        return StepLost(step, "killed", sent="unknown")
+        return StepLost(step, cause, sent="unknown")
     return StepSealed(step, tuple(parts), "interrupted")
 
 

@@ -24,6 +24,13 @@ IDLE = (
     "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
 )
 
+STORE_CAUSES = {
+    "store_full": ("the disk is full", "make room"),
+    "store_locked": ("another process kept the store locked for too long", ""),
+    "store_unwritable": ("the store cannot be written", "mend that"),
+}
+"""Why nothing more could be stored, and what helps."""
+
 _READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
@@ -63,6 +70,10 @@ def _interrupted(cause: str, session: str) -> str:
                 f"the process that ran the turn was killed; {kept}; steno continue {session} "
                 "takes it up"
             )
+        case "store_full" | "store_locked" | "store_unwritable":
+            what, mend = STORE_CAUSES[cause]
+            mend = f"{mend}, then steno continue" if mend else "steno continue"
+            return f"the turn was cut off: {what}; {kept}; {mend} {session} takes it up"
         case "terminated":
             return f"the turn was ended by a signal; {kept}; steno continue {session} takes it up"
         case "forked":
@@ -115,6 +126,13 @@ def lost(cause: str, detail: str, provider: Provider | None) -> str:
     """A request of which nothing came back."""
     address = "" if provider is None or provider.url in detail else f" from {provider.url}"
     return f"no answer{address} ({cause})" + (f": {detail}" if detail else "")
+
+
+def waits(session: str, cause: str) -> str:
+    """An input that was stored before the store could not be written any more."""
+    what, mend = STORE_CAUSES[cause]
+    mend = f"{mend}, then steno continue" if mend else "steno continue"
+    return f"{what}; your message is saved in session {session} and waits; {mend} {session} runs it"
 
 
 def left(session: str | None, unanswered: int, unsent: str) -> list[str]:

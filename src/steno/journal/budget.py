@@ -6,6 +6,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from steno.journal.facts import (
+    CUT_OFF,
     ApprovalFact,
     ContextFact,
     EditFact,
@@ -66,7 +67,7 @@ class Spent(Struct):
             case HelperEnded() | UsageReported():
                 self._count(fact.usage)
             case StepLost():
-                self._close(fact.step, record.at_ms, fact.cause != "killed")
+                self._close(fact.step, record.at_ms, fact.cause not in CUT_OFF)
             case SessionStarted():
                 self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
                 self._open = {}

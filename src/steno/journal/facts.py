@@ -294,6 +294,10 @@ class StepLost(StepFact, frozen=True, tag="step.lost"):
     wait_ms: int | None = None
 
 
+CUT_OFF = frozenset(("killed", "store_full", "store_locked", "store_unwritable"))
+"""Causes that recovery gives: the runner of the turn was gone, or could not store any more."""
+
+
 # --- tools ----------------------------------------------------------------------------------------
 
 

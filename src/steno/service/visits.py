@@ -145,7 +145,8 @@ class Visits:
         except UnknownSession:
             return ""  # deleted since
         except (StoreError, TimeoutError) as error:
-            why = str(error) or "the store did not answer in time"
+            why = str(error).removeprefix("nothing was stored: ")
+            why = why or "the store did not answer in time"
             problem = (
                 f"the end of session {visit.session} was not stored ({why}); the next start "
                 "records it"

@@ -43,9 +43,16 @@ from steno.journal.history import Entry, Weighed
 from steno.journal.parts import Seq
 from steno.session.load import Folds, Sessions, to_carry, with_text
 from steno.session.plugin_hooks import Hooks
-from steno.store.errors import NotAllowed, NotPending, SessionBusy, StoreError
+from steno.store.errors import (
+    NotAllowed,
+    NotPending,
+    OutcomeUnknown,
+    SessionBusy,
+    StoreError,
+    StoreUnwritable,
+)
 from steno.store.paging import read_all
-from steno.store.protocol import Cursor, Lease, Store
+from steno.store.protocol import Cursor, Lease, Left, Store
 from steno.tools.groups import end_group
 
 TICK_S = 0.25
@@ -71,6 +78,9 @@ async def hold(
     leaver = None if leaving is None else asyncio.create_task(held.leave_when(leaving))
     try:
         yield held
+    except (StoreUnwritable, OutcomeUnknown) as error:
+        held.cut_off_by(error.cause)
+        raise
     finally:
         if leaver is not None:
             leaver.cancel()
@@ -103,6 +113,7 @@ class HeldSession:
         self._lease = lease
         self._folds = folds
         self._left = False
+        self._cut_off: Left | None = None
         self._recording = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -160,8 +171,9 @@ class HeldSession:
         turn = self.state.turn
         if turn is None and not self.state.helpers:
             return
-        drafts = await self._store.drafts(self.id)
-        facts = recover(self.state, drafts) if to_run else close(self.state, drafts)
+        glance = await self._store.glance(self.id)
+        cause = glance.cause(None if turn is None else turn.seq)
+        facts = (recover if to_run else close)(self.state, glance.drafts, cause)
         if not facts:
             return
         groups = () if turn is None else [call.group for call in turn.calls.values()]
@@ -296,7 +308,12 @@ class HeldSession:
         if not self._left:
             self._left = True
             self._sessions.give_back(self.id, self._folds)
-            await self._store.abandon(self._lease)
+            await self._store.abandon(self._lease, self._cut_off)
+
+    def cut_off_by(self, cause: str) -> None:
+        """The end of the running turn cannot be stored. The next runner stores it, with this cause."""
+        if self.state.turn is not None:
+            self._cut_off = Left(self.state.turn.seq, cause)
 
 
 # --- turns of a session that is held --------------------------------------------------------------

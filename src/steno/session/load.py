@@ -229,7 +229,8 @@ def closing_of(
     glance: Glance, state: State, killed: Sequence[SessionEnded] = ()
 ) -> tuple[Record, ...]:
     """What the next runner will store to close what a dead process left open."""
-    closes = recover(state, glance.drafts) if glance.owner is None else ()
+    turn = None if state.turn is None else state.turn.seq
+    closes = recover(state, glance.drafts, glance.cause(turn)) if glance.owner is None else ()
     facts = enumerate((*closes, *killed), start=glance.head + 1)
     return tuple(Record(seq, 0, fact) for seq, fact in facts)
 

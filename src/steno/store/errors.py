@@ -85,11 +85,13 @@ class StoreClosed(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    pass
+    """`cause` is the cause of a turn that it cut off."""
+
+    cause = "store_unwritable"
 
 
 class StoreFull(StoreUnwritable):
-    pass
+    cause = "store_full"
 
 
 class StoreReadOnly(StoreUnwritable):
@@ -97,11 +99,11 @@ class StoreReadOnly(StoreUnwritable):
 
 
 class StoreLocked(StoreUnwritable):
-    pass
+    cause = "store_locked"
 
 
 class OutcomeUnknown(StoreError):
-    pass
+    cause = "store_unwritable"
 
 
 class StoreUnopenable(StoreError):

@@ -126,14 +126,26 @@ class Listed(Struct, frozen=True):
     row: ListingRow
 
 
+class Left(Struct, frozen=True):
+    """Why the runner of an open turn let go of it without storing its end."""
+
+    turn: Seq
+    cause: str
+
+
 class Glance(Struct, frozen=True):
     """What is under way in a session: its head, who runs it, the text being streamed, and its row
-    for lists, all of one moment."""
+    for lists, all of one moment. `left` is what the last runner could still say."""
 
     head: Seq
     owner: str | None
     drafts: tuple[Draft, ...]
     row: ListingRow
+    left: Left | None = None
+
+    def cause(self, turn: Seq | None) -> str:
+        """Why an open turn without a runner ended."""
+        return self.left.cause if self.left is not None and self.left.turn == turn else "killed"
 
 
 class Payload(Struct, frozen=True):
@@ -186,7 +198,11 @@ class Store(Protocol):
     ) -> Appended: ...
 
     async def acquire(self, session: str) -> Lease: ...
-    async def abandon(self, lease: Lease) -> None: ...
+    async def abandon(self, lease: Lease, left: Left | None = None) -> None:
+        """Give the lease up without storing that, because the store cannot be written. `left` is
+        kept beside the store, if that can be done: see `Glance`."""
+        ...
+
     async def running(self, session: str) -> str | None: ...
     async def renew(self, lease: Lease) -> Lease: ...
     async def release(self, lease: Lease, head: Seq) -> Release: ...

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
+    CUT_OFF,
     ApprovalAsked,
     ApprovalDecided,
     Compacted,
@@ -279,7 +280,7 @@ class Folded(Struct):
             case TurnEnded(outcome="interrupted" | "failed"):
                 by_codex = bool(self._models) and self._models[-1].startswith("codex:")
                 return Notice(key, *wording.ending(fact, by_codex), seq)
-            case StepLost() if fact.cause not in ("stopped", "killed"):
+            case StepLost() if fact.cause not in CUT_OFF | {"stopped"}:
                 return Notice(key, wording.lost(fact), "warn", seq)
             case StepSealed(ended="incomplete"):
                 return Notice(key, BROKE_OFF, "warn", seq)

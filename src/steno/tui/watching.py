@@ -17,11 +17,12 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Page, Service, Tail
 from steno.service.approvals import always
-from steno.store.errors import StoreError, StoreUnwritable, UnknownSession
+from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 from steno.tui.blocks import Block, Call, Said
 from steno.tui.status_line import is_ours, problem
 from steno.tui.to_blocks import Folded, earlier_blocks
+from steno.tui.wording import CAUSES
 
 OWNER_LOOK_S = 0.5
 LOOKS_ALONE = 2
@@ -258,6 +259,11 @@ class Watched:
                     await self._service.turns.run_pending(session, self.leaving)
             except UnknownSession:
                 return
+            except (StoreUnwritable, OutcomeUnknown) as error:
+                self._failed(
+                    f"{CAUSES[error.cause]}; what you said and what was shown is kept; when that is "
+                    "mended, /continue goes on"
+                )
             except (StoreError, ConfigError, Misused) as error:
                 if not await self._is_gone(session):
                     self._failed(f"{problem(error)}; what was shown is kept")

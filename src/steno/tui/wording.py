@@ -17,6 +17,9 @@ CAUSES = {
     "overloaded": "the provider is overloaded",
     "server_error": "the provider reports an error of its own",
     "refused": "the provider refused the request",
+    "store_full": "the disk is full",
+    "store_locked": "another process kept the store locked for too long",
+    "store_unwritable": "the store cannot be written",
     "incomplete": "the answer kept breaking off",
 }
 
@@ -59,7 +62,9 @@ def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
         case "forked":
             return "the fork begins here, in the middle of a turn", "quiet"
         case _:
-            return f"cut off ({ended.cause}); what was shown is kept", "warn"
+            cause = CAUSES.get(ended.cause)
+            why = f" ({ended.cause})" if cause is None else f": {cause}"
+            return f"cut off{why}; what was shown is kept", "warn"
 
 
 def lost(fact: StepLost | TurnEnded) -> str:

@@ -42,6 +42,7 @@ from steno.store.protocol import (
     Glance,
     Keyed,
     Lease,
+    Left,
     Listed,
     Release,
     Report,
@@ -153,10 +154,12 @@ class BlockingStore:
             self._leases.discard((session, token + 1))
             raise
 
-    def abandon(self, lease: Lease) -> None:
+    def abandon(self, lease: Lease, left: Left | None = None) -> None:
         """Give a lease up without storing that: for when the store cannot be written. The session
         is free again."""
         check_lease(lease)
+        if left is not None and self.holds(lease.session, lease.token):
+            self.locks.leave(lease.session, f"{left.turn}@{left.cause}")
         self._leases.discard((lease.session, lease.token))
 
     def holds(self, session: str, token: int) -> bool:
@@ -190,12 +193,17 @@ class BlockingStore:
             if (again.head, again.token, again.owner) == (row.head, row.token, row.owner):
                 return replace(glance, owner=None)
 
+    def _left(self, session: str) -> Left | None:
+        turn, _, cause = self.locks.left(session).partition("@")
+        return Left(int(turn), cause) if turn.isdigit() else None
+
     def _glance(self, session: str) -> tuple[reading.SessionRow, Glance]:
         with self.reader() as connection, reading.snapshot(connection):
             row = reading.session(connection, session)
             listing = reading.listing(connection, row)
             drafts = reading.drafts(connection, row)
-        return row, Glance(row.head, row.owner, tuple(drafts), listing)
+        left = None if row.owner is None else self._left(session)
+        return row, Glance(row.head, row.owner, tuple(drafts), listing, left)
 
     def renew(self, lease: Lease) -> Lease:
         expires_ms = self.now_ms() + self.settings.lease_ms
@@ -403,6 +411,7 @@ class BlockingStore:
             if self._was_deleted(session):
                 self._erase()
             raise
+        self.locks.leave(session, "")
         log.note("deleted session %r (%d with its forks)", session, count)
         self._erase()
         return count

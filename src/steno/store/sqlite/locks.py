@@ -7,7 +7,9 @@ Beside the store `x.db` lies the folder `x.db-locks` with
 - `turn`       held exclusively by the process that is writing: see `turnstile`;
 - `made`       is there once the store has been made: an empty store is damage from then on;
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file
-  is not held belongs to nobody any more.
+  is not held is free.
+- `left@…`     why the last runner of a session let go of an open turn. The file is empty and its
+  name says it, so that it takes no block of a disk that is full.
 
 Probing takes a shared lock, so that two who probe a dead owner at once do not mistake each other
 for it.
@@ -19,6 +21,7 @@ import os
 import re
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 from steno.store.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable
@@ -50,6 +53,7 @@ else:
 
 _FILE_MODE = 0o600
 _NOT_OWNERS = ("open", "made", "turn")
+_LEFT = "left@"
 _OWNER = re.compile(r"\w[\w.-]{0,59}")
 _FOLDER_MODE = 0o700
 _OPEN_PATIENCE_S = 1.0
@@ -125,11 +129,29 @@ class Locks:
 
     def left_behind(self) -> bool:
         """Whether some owner died without closing the store, and nobody has swept up after it."""
-        return any(
-            not self.alive(file.name)
+        return any(not self.alive(file.name) for file in self._owners())
+
+    def _owners(self) -> list[Path]:
+        return [
+            file
             for file in self._folder.iterdir()
-            if file.name not in _NOT_OWNERS
-        )
+            if file.name not in _NOT_OWNERS and not file.name.startswith(_LEFT)
+        ]
+
+    def leave(self, session: str, why: str) -> None:
+        """Keep a word about a session where the store cannot be written. Where not even that can be
+        done (a disk that became read-only), it is lost."""
+        with contextlib.suppress(OSError):
+            for file in self._folder.glob(f"{_about(session)}*"):
+                file.unlink(missing_ok=True)
+            if why:
+                (self._folder / f"{_about(session)}{why}").touch(_FILE_MODE)
+
+    def left(self, session: str) -> str:
+        about = _about(session)
+        with os.scandir(self._folder) as files:
+            names = (file.name for file in files if file.name.startswith(about))
+            return next(names, "").removeprefix(about)
 
     def close(self) -> None:
         self.turnstile.close()
@@ -175,9 +197,7 @@ class Locks:
     def _sweep(self) -> None:
         """Remove the files of owners that are gone, each under its own lock. An owner's name is
         never used again."""
-        for file in self._folder.iterdir():
-            if file.name in _NOT_OWNERS:
-                continue
+        for file in self._owners():
             with contextlib.suppress(OSError):
                 handle = os.open(file, os.O_RDWR)
                 try:
@@ -185,6 +205,10 @@ class Locks:
                         file.unlink()
                 finally:
                     os.close(handle)
+
+
+def _about(session: str) -> str:
+    return f"{_LEFT}{sha256(session.encode()).hexdigest()[:32]}@"
 
 
 def _refusal(error: OSError, doing: str) -> StoreError:

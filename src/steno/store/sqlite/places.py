@@ -34,6 +34,8 @@ class Owners(Protocol):
     owner: str
 
     def alive(self, owner: str) -> bool: ...
+    def leave(self, session: str, why: str) -> None: ...
+    def left(self, session: str) -> str: ...
     def close(self) -> None: ...
     def forget(self) -> None: ...
 
@@ -160,6 +162,10 @@ _living: set[str] = set()
 closed."""
 
 
+_left: dict[str, str] = {}
+"""What was said of sessions in memory when their leases were abandoned."""
+
+
 class Memory:
     """Names a database in the memory of this process. Two stores that are opened with one name
     share it."""
@@ -198,6 +204,12 @@ class _MemoryOwners:
 
     def alive(self, owner: str) -> bool:
         return owner in _living
+
+    def leave(self, session: str, why: str) -> None:
+        _left[session] = why
+
+    def left(self, session: str) -> str:
+        return _left.get(session, "")
 
     def close(self) -> None:
         _living.discard(self.owner)

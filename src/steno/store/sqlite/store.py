@@ -23,6 +23,7 @@ from steno.store.protocol import (
     Glance,
     Keyed,
     Lease,
+    Left,
     Listed,
     Piece,
     Release,
@@ -159,8 +160,8 @@ class SqliteStore:
             self.blocking.abandon(lease)
         return answer
 
-    async def abandon(self, lease: Lease) -> None:
-        self.blocking.abandon(lease)
+    async def abandon(self, lease: Lease, left: Left | None = None) -> None:
+        self.blocking.abandon(lease, left)
 
     async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
         moment = self.blocking.moment
