@@ -10,13 +10,14 @@ from bench.building import MESSAGES_PER_TURN, build
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import median_ratio, medians, percentile
 from bench.tui_terminal import terminal
+from steno.compose import Setup
 from steno.config import Config, Place
 from steno.journal.facts import StepSealed
 from steno.journal.parts import text_of
+from steno.model_choice import Beginning, Terms
 from steno.store.sqlite.blocking import BlockingStore
 from steno.tui.app import Chat
 from steno.tui.scroll import Scroll
-from steno.wiring import Wiring
 
 NAME = "chat: open"
 MANY, FEW = 10_000, 100
@@ -46,9 +47,14 @@ def run(plan: Plan) -> list[Result]:
 
 
 async def _in_the_chat(plan: Plan, home: Path, many: str, few: str) -> list[Result]:
-    wiring = Wiring(Config(), Place(home, home), "scripted:echo", "ask")
-    async with wiring.service("chat") as service:
-        chat = Chat(service, wiring, None, "dark")
+    terms = Terms(approval="ask")
+    async with Setup(Config(), Place(home, home)).open() as program:
+        chat = Chat(
+            program.service("chat", terms),
+            program.agents(terms),
+            Beginning("scripted:echo"),
+            "dark",
+        )
         async with chat.run_test(size=SIZE):
             await _opened_ms(chat, few)
             pairs = [

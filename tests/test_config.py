@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from steno.compose import Setup
 from steno.config import (
     EXAMPLE,
     ChannelConfig,
@@ -23,7 +24,7 @@ from steno.config import (
     system_prompt,
 )
 from steno.journal.listing import ListingRow
-from steno.wiring import Wiring
+from steno.model_choice import Terms
 
 FREE: dict[str, dict[str, Any]] = {
     "approvals": {"shell:git status*": "allow"},
@@ -173,7 +174,7 @@ def test_sessions_whose_model_cannot_be_asked_are_distilled_only_where_one_is_se
     place, alone = Place(tmp_path, tmp_path), Config()
     chosen = replace(alone, model=replace(alone.model, default="openai-chat:any"))
     row = ListingRow(model=model, platform="library")
-    distils = [Wiring(config, place, None, "refuse").distils(row) for config in (alone, chosen)]
+    distils = [Setup(config, place).agents(Terms()).distils(row) for config in (alone, chosen)]
     assert distils == [False, True]
 
 
@@ -183,7 +184,7 @@ def test_models_that_cannot_distil_do_not_unless_one_was_chosen_for_it(tmp_path:
     for model in ("local:smollm2", "scripted:known.json"):
         row = ListingRow(model=model, platform="chat")
         distils = [
-            Wiring(config, place, "anthropic:any", "refuse").distils(row)
+            Setup(config, place).agents(Terms("anthropic:any")).distils(row)
             for config in (alone, chosen)
         ]
         assert distils == [False, True]

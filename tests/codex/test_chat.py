@@ -4,12 +4,12 @@ import asyncio
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
-from steno.choosing import RuntimeAsked
 from tests.codex.doings import PLANNED, WITH_PLANS, told
 from tests.codex.world import LONG, CodexWorld
 from tests.program.test_cli_views import complaint
-from tests.tui.chatting import Person, chat_with, wiring_of
+from tests.tui.chatting import ASKING, Person, chat_with
 
 CUT_OFF = "cut off by the next message; what was shown is kept"
 
@@ -104,7 +104,7 @@ def test_a_runtime_that_the_chat_was_started_with_gives_way_to_a_model_that_is_c
         await person.rests()
         assert "scripted:echo" in person.status()
 
-    chat_with(world, talk, world.only_session(), wiring=wiring_of(world, RuntimeAsked("codex")))
+    chat_with(world, talk, world.only_session(), terms=replace(ASKING, runtime="codex"))
     answers = [one for one in world.messages(world.only_session()) if one["role"] == "assistant"]
     assert [one["model"] for one in answers] == [
         "scripted:echo",
@@ -124,7 +124,7 @@ def test_a_session_of_codex_keeps_its_model_in_a_chat_that_was_started_for_codex
         await person.sees("And so on.")
         await person.rests()
 
-    chat_with(world, talk, world.only_session(), wiring=wiring_of(world, RuntimeAsked("codex")))
+    chat_with(world, talk, world.only_session(), terms=replace(ASKING, runtime="codex"))
     assert {one["model"] for one in world.messages(world.only_session(), "assistant")} == {
         "codex:other"
     }

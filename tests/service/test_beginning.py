@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from steno.compose import Setup
 from steno.config import Config, Place
 from steno.journal.facts import Continues, Rewound, Takes, TurnEnded, TurnFact, TurnStarted
+from steno.model_choice import Terms
 from steno.service import Service
 from steno.session.lease import HeldSession
 from steno.session.load import Sessions
 from steno.store.errors import NotAllowed
 from steno.store.protocol import Settings
 from steno.store.sqlite.store import SqliteStore
-from steno.wiring import Wiring
 
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[tuple[Service, SqliteStore]]:
-    wiring = Wiring(Config(), Place(folder, folder), "scripted:echo", "refuse")
-    async with wiring.service("cli") as service:
+    async with Setup(Config(), Place(folder, folder)).open() as program:
+        service = program.service("cli", Terms("scripted:echo"))
         beside = await SqliteStore.open(folder / "store.db", Settings())
         try:
             yield service, beside

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steno.compose import Setup
 from steno.config import Config, Place
 from steno.journal.facts import (
     FreeFact,
@@ -22,13 +23,13 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Text
+from steno.model_choice import Terms
 from steno.plugins.protocol import NoPlugins, Told, Untold
 from steno.service import Service
 from steno.service.visits import Visits
 from steno.store.errors import StoreError, StoreFull
 from steno.store.protocol import Admission, Appended, Glance
 from steno.store.sqlite.store import SqliteStore
-from steno.wiring import Wiring
 
 
 class Listener(NoPlugins):
@@ -335,8 +336,8 @@ async def test_a_session_that_was_deleted_has_no_end(tmp_path: Path) -> None:
 
 @case
 async def test_a_front_end_opens_a_session_once(tmp_path: Path) -> None:
-    wiring = Wiring(Config(), Place(tmp_path, tmp_path), "scripted:echo", "refuse")
-    async with wiring.service("test") as service:
+    async with Setup(Config(), Place(tmp_path, tmp_path)).open() as program:
+        service = program.service("test", Terms("scripted:echo"))
         assert isinstance(service, Service)
         first = await service.admit("one", None, None, None, "scripted:echo")
         await service.visits.attend(first.session)

@@ -4,17 +4,40 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Never
 
 from steno.journal.facts import ContextSet, Record, SessionStarted, TurnFact
 from steno.journal.state import State
+from steno.models.protocol import Model
 from steno.models.specs import ModelSettings, make
 from steno.runtimes.dispatch import Dispatch
+from steno.runtimes.distil import Distiller, Distilling
 from steno.runtimes.loop import Agent, Native
+from steno.runtimes.protocol import Runtime
 from steno.service import Service
+from steno.service.deliveries import Deliveries, Sending
+from steno.service.memory import Memories
+from steno.service.visits import Visits
 from steno.session.lease import hold
 from steno.session.load import Sessions
 from steno.store.sqlite.places import Memory
 from steno.store.sqlite.store import SqliteStore
+
+
+def _no_outbox(_: object) -> Never:
+    raise AssertionError("nothing is owed in these tests")
+
+
+def service_on(sessions: Sessions, runtime: Runtime, platform: str, model: Model) -> Service:
+    """A service without channels. `model` distils."""
+    return Service(
+        sessions,
+        runtime,
+        platform,
+        Visits(sessions.store, sessions.plugins, platform),
+        Deliveries(sessions, Sending(_no_outbox, lambda: None, False)),
+        Memories(sessions.store, Distilling(sessions, lambda _: Distiller(model))),
+    )
 
 
 class Room:
@@ -26,7 +49,7 @@ class Room:
         answers = make(model, ModelSettings())
         native = Native(store, lambda _: Agent(ContextSet(answers.spec), answers, {}))
         self.runtime = Dispatch(self.sessions, lambda _: native)
-        self.service = Service(self.sessions, self.runtime, "test")
+        self.service = service_on(self.sessions, self.runtime, "test", answers)
 
     async def say(self, text: str, session: str | None = None) -> str:
         """Say something and have it answered; the session."""

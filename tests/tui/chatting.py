@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from steno import config as configuration
-from steno.choosing import RuntimeAsked
+from steno.compose import Setup
+from steno.model_choice import Terms
 from steno.service import Service
 from steno.tui.app import Chat
 from steno.tui.composer import GUARD_S, Composer
 from steno.tui.palette import Shade
 from steno.tui.scroll import Scroll
-from steno.wiring import Wiring
 from tests.program.world import Program, World
 
 WAIT_S = 20.0
@@ -123,13 +123,16 @@ def elsewhere(world: World, *words: str) -> Iterator[Program]:
                 pipe.close()
 
 
-def wiring_of(world: World, asked: RuntimeAsked = RuntimeAsked(), **changes: Any) -> Wiring:  # noqa: B008 - it is frozen
+ASKING = Terms(approval="ask")
+
+
+def setup_of(world: World, **changes: Any) -> Setup:
     place = replace(configuration.place(world.environment), folder=world.work)
     configuration.prepare_home(place)
     config = configuration.load(place, world.environment)
     for section, values in changes.items():
         config = replace(config, **{section: replace(getattr(config, section), **values)})
-    return Wiring(config, place, None, "ask", runtime=asked)
+    return Setup(config, place)
 
 
 @asynccontextmanager
@@ -138,11 +141,13 @@ async def chatting(
     session: str | None = None,
     size: tuple[int, int] = (80, 24),
     shade: Shade = "dark",
-    wiring: Wiring | None = None,
+    setup: Setup | None = None,
+    terms: Terms = ASKING,
 ) -> AsyncIterator[Person]:
-    wiring = wiring or wiring_of(world)
-    async with wiring.service("chat") as service:
-        chat = Chat(service, wiring, session, shade)
+    own = replace(terms, model=None, runtime=None)
+    async with (setup or setup_of(world)).open() as program:
+        beginning = program.agents(terms).beginning(session)
+        chat = Chat(program.service("chat", own), program.agents(own), beginning, shade)
         async with chat.run_test(size=size, notifications=True) as pilot:
             yield Person(chat, pilot)
             await chat.watched.leave(2.0)

@@ -19,7 +19,7 @@ from steno.tui.composer import Composer
 from steno.tui.palette import Shade
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
-from tests.tui.chatting import Person, chat_with, wiring_of
+from tests.tui.chatting import Person, chat_with
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDE, NARROW = (80, 24), (44, 20)
@@ -94,9 +94,9 @@ def colours(person: Person) -> str:
 def test_the_first_screen_of_a_user_with_no_key(world: World, size: tuple[int, int]) -> None:
     for name in ("STENO_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         world.environment.pop(name)
-    wiring = wiring_of(world)
 
     async def talk(person: Person) -> None:
+        wiring = person.chat.wiring
         wiring.where = replace(
             wiring.where, home=Path("~/.steno")
         )  # the real one has another length each time
@@ -104,7 +104,7 @@ def test_the_first_screen_of_a_user_with_no_key(world: World, size: tuple[int, i
         await person.sees("F1 or /help")
         await compare(person, f"first-{size[0]}")
 
-    chat_with(world, talk, size=size, wiring=wiring)
+    chat_with(world, talk, size=size)
 
 
 @pytest.mark.parametrize("shade", ["dark", "light"])

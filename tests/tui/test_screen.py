@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Callable
 
 import pytest
-from msgspec.structs import replace
 from textual import events
 
 from steno.tui import terminal
@@ -20,7 +19,7 @@ from steno.tui.composer import Composer
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_attach import png
 from tests.program.world import World
-from tests.tui.chatting import Person, chat_with, chatting, wiring_of
+from tests.tui.chatting import Person, chat_with, chatting, setup_of
 
 PNG = png()
 
@@ -203,8 +202,8 @@ def test_a_first_time_user_is_told_about_the_local_model_and_keys(
 
 
 def test_an_ephemeral_session_says_so_all_the_time(world: World, server: ModelServer) -> None:
-    wiring = wiring_of(world)
-    wiring.ephemeral = True
+    setup = setup_of(world)
+    setup.ephemeral = True
 
     async def talk(person: Person) -> None:
         await person.sees("promises 1, 2, 5 and 37")
@@ -214,7 +213,7 @@ def test_an_ephemeral_session_says_so_all_the_time(world: World, server: ModelSe
         await person.say("go")
         await person.sees("ok", "ephemeral: nothing is kept", "in memory")
 
-    chat_with(world, talk, wiring=wiring, size=(100, 30))
+    chat_with(world, talk, setup=setup, size=(100, 30))
     assert world.sessions() == []
 
 
@@ -328,15 +327,14 @@ def test_what_goes_on_while_the_screen_is_taken_down_does_no_harm(
 def test_the_status_line_says_model_tokens_context_and_durability(
     world: World, server: ModelServer
 ) -> None:
-    wiring = wiring_of(world)
-    wiring.config = replace(wiring.config, model=replace(wiring.config.model, context_tokens=100))
+    setup = setup_of(world, model={"context_tokens": 100})
 
     async def talk(person: Person) -> None:
         await person.say("go")
         await person.rests()
         await person.sees("openai-chat:test · 15 tokens · context 15% · power-safe")
 
-    chat_with(world, talk, wiring=wiring)
+    chat_with(world, talk, setup=setup)
 
 
 def test_light_and_dark_are_both_readable(world: World, server: ModelServer) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events
 from textual.widgets import Input
@@ -24,7 +25,7 @@ from steno.tui.scroll import LINES_MAX, Scroll
 from tests.program.distilling import facts
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
-from tests.tui.chatting import Person, chat_with, elsewhere, wiring_of
+from tests.tui.chatting import ASKING, Person, chat_with, elsewhere, setup_of
 
 
 def said(world: World, *texts: str) -> str:
@@ -324,15 +325,14 @@ def test_the_model_that_the_chat_is_started_with_answers_in_a_session_that_had_a
     world: World, server: ModelServer
 ) -> None:
     id = said(world, "one")
-    wiring = wiring_of(world)
-    wiring._model = "anthropic:other"
+    terms = replace(ASKING, model="anthropic:other")
 
     async def talk(person: Person) -> None:
         await person.sees("anthropic:other")
         await person.say("two")
         await person.rests()
 
-    chat_with(world, talk, id, wiring=wiring)
+    chat_with(world, talk, id, terms=terms)
     assert server.requests[-1]["model"] == "other"
 
 
@@ -340,18 +340,16 @@ def test_what_is_said_to_a_model_that_cannot_be_used_stays_in_the_input(
     world: World, server: ModelServer
 ) -> None:
     id = said(world, "one")
-    wiring = wiring_of(world)
 
     def refuse(context: ContextSet) -> None:
         raise ConfigError("its package is not installed")
 
-    wiring.check = refuse  # type: ignore[method-assign, assignment]
-
     async def talk(person: Person) -> None:
+        person.chat.wiring.check = refuse  # type: ignore[method-assign, assignment]
         await person.say("two")
         await person.sees("its package is not installed", "> two")
 
-    chat_with(world, talk, id, wiring=wiring)
+    chat_with(world, talk, id)
     assert len(world.messages(id, "user")) == 1
 
 
@@ -576,7 +574,7 @@ def test_a_chat_that_nobody_uses_ends_its_visit_and_the_next_message_begins_anot
     world: World, server: ModelServer
 ) -> None:
     server.replies = [Reply(("fine",)), Reply(("here again",))]
-    wiring = wiring_of(world, limits={"chat_idle_s": 0.4})
+    setup = setup_of(world, limits={"chat_idle_s": 0.4})
 
     async def talk(person: Person) -> None:
         await person.say("hello")
@@ -588,7 +586,7 @@ def test_a_chat_that_nobody_uses_ends_its_visit_and_the_next_message_begins_anot
             lambda: not person.service.visits.attending(person.session), "a second end"
         )
 
-    chat_with(world, talk, wiring=wiring)
+    chat_with(world, talk, setup=setup)
     visits = [
         fact
         for fact in facts(world, world.only_session())

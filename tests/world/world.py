@@ -26,12 +26,12 @@ from steno.journal.facts import ContextSet, Record
 from steno.journal.parts import Seq
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.loop import Agent, Fallback, Native
-from steno.service import Service
 from steno.session.load import Sessions
 from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.places import Memory
 from steno.tools.protocol import Tool
+from tests.session.rooms import service_on
 from tests.world.loop import SkippingLoop
 from tests.world.model import FakeModel, Reply, in_order
 from tests.world.store import Dead, Handle, Kill
@@ -151,7 +151,7 @@ class Process:
         sessions = Sessions(self.store)
         native = Native(self.store, self._agent)
         runtime = Dispatch(sessions, lambda _: native)
-        self.service = Service(sessions, runtime, PLATFORM)
+        self.service = service_on(sessions, runtime, PLATFORM, world.model)
 
     def _agent(self, _: ContextSet | None) -> Agent:
         specs = tuple(tool.spec for tool in self.tools.values())

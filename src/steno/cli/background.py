@@ -9,6 +9,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
+from steno.agents import Agents
 from steno.cli.output import to_json
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, note, show
@@ -19,12 +20,11 @@ from steno.frontend.worker import folder, start_detached
 from steno.journal.facts import Record, TurnEnded, TurnStarted
 from steno.service import Service
 from steno.store.protocol import Admitted
-from steno.wiring import Wiring
 
 DONE, FAILED = 0, 1
 
 
-def detach(options: argparse.Namespace, wiring: Wiring, admitted: Admitted) -> int:
+def detach(options: argparse.Namespace, wiring: Agents, admitted: Admitted) -> int:
     """Start a process that carries the turn of an input, and say where it is."""
     session, input = admitted.session, admitted.seq
     words = ["carry", session, str(input), *_passed_on(options)]
@@ -60,7 +60,7 @@ def _log(where: Place, session: str, input: int) -> Path:
     return folder(where) / f"{session}-{input}.log"
 
 
-async def carry(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
+async def carry(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
     """Carry the turn of an input to its end, or as far as a signal lets us. Everything that happens
     is in the store."""
     status = LEFT

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
+from steno.agents import Agents
 from steno.cli.signals import Asked, Leaving, taking_in
 from steno.cli.stdio import complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out, what_stays
@@ -18,7 +19,6 @@ from steno.frontend.worker import start_if_due
 from steno.journal.facts import ContextSet
 from steno.service import Loaded, Service, Shown
 from steno.store.errors import StoreError, UnknownSession
-from steno.wiring import Wiring
 
 HELP = "type a message; Ctrl-C stops an answer, Ctrl-D leaves; /help, /show, /quit"
 LOCAL = (
@@ -31,7 +31,7 @@ COMMAND = re.compile(r"/\w*(\s|$)")
 """A first word with one slash before it is meant as a command. A path has a second slash."""
 
 
-async def chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+async def chat(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
     wiring.check()  # a model that cannot be used is refused before anything is stored
     session = await session_of(options, service)
     if session is None:
@@ -176,7 +176,7 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         return admitted.session, leaving.event.is_set()
 
 
-def _greet(wiring: Wiring, session: str | None, before: ContextSet | None) -> None:
+def _greet(wiring: Agents, session: str | None, before: ContextSet | None) -> None:
     """`before` is what the session had so far: a session keeps its model."""
     spec = wiring.model_spec(before)
     show(f"steno · {spec}" + (f" · session {session}" if session else ""))

@@ -7,20 +7,24 @@ import contextlib
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from steno import config as configuration
-from steno.choosing import RuntimeAsked, contradiction
+from steno.agents import Agents
 from steno.cli import background, editing, memory, output, stdio
 from steno.cli.signals import Leaving, left, taking_in, visiting
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import Front, carry_out, what_stays
+from steno.compose import Setup
 from steno.config import ConfigError
 from steno.frontend import wording
 from steno.frontend.process import LEFT, in_time
+from steno.journal.facts import DeliveryOwed
+from steno.model_choice import Terms, contradiction
 from steno.service import Misused, Service
 from steno.service.attachments import read_attachment
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Admitted
-from steno.wiring import Wiring
 
 DONE, FAILED, USAGE = 0, 1, 2
 DEMO = (
@@ -48,17 +52,7 @@ def run(options: argparse.Namespace) -> int:
             options.prompt = (
                 stdio.read_all()
             )  # before there is a loop, so that Ctrl-C ends the reading
-        runtime = RuntimeAsked(
-            getattr(options, "runtime", None), getattr(options, "new_thread", False)
-        )
-        model = getattr(options, "model", None)
-        if contrary := contradiction(model, runtime.name):
-            raise Misused(contrary)
-        wiring = Wiring(
-            config, where, model, _approval(options), _allowed(options), options.ephemeral, runtime
-        )
-        wiring.recalls = getattr(options, "memory", True)
-        return left(_dispatch(options, wiring))
+        return left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
     except (ConfigError, Misused) as error:
         complain(str(error))
         return USAGE
@@ -70,6 +64,21 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     finally:
         in_time()
+
+
+def _terms(options: argparse.Namespace) -> Terms:
+    """How sessions are run, as far as the command says."""
+    terms = Terms(
+        model=getattr(options, "model", None),
+        runtime=getattr(options, "runtime", None),
+        new_thread=getattr(options, "new_thread", False),
+        approval=_approval(options),
+        allowed=_allowed(options),
+        memories=getattr(options, "memory", True),
+    )
+    if contrary := contradiction(terms.model, terms.runtime):
+        raise Misused(contrary)
+    return terms
 
 
 def _check_ephemeral(options: argparse.Namespace) -> None:
@@ -114,41 +123,45 @@ def _asks_here(options: argparse.Namespace) -> bool:
     return not elsewhere and getattr(options, "output", "text") == "text" and stdio.person_present()
 
 
-def _allowed(options: argparse.Namespace) -> list[str]:
+def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
     rules: list[str] = getattr(options, "allow", [])
     for rule in rules:
         if not rule.partition(":")[0].strip():
             raise Misused(f"--allow {rule!r} names no tool; nothing was stored")
-    return rules
+    return tuple(rules)
 
 
-def _dispatch(options: argparse.Namespace, wiring: Wiring) -> int:
+def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
     match options.verb:
         case "doctor":
             from steno.cli.doctor import doctor
 
-            return asyncio.run(doctor(wiring))
-        case "verify" if options.adopt and wiring.has_store():
-            adopted = wiring.adopt()
+            return asyncio.run(doctor(setup, terms))
+        case "verify" if options.adopt and setup.has_store():
+            adopted = setup.adopt()
             show(
                 "everything in the store is whole; "
                 + ("its pages were written anew" if adopted else "nothing to do")
             )
             return DONE
         case "restore":
-            wiring.restore(Path(options.file))
-            store = wiring.where.store.name
+            setup.restore(Path(options.file))
+            store = setup.where.store.name
             show(f"restored; the store that was there before, if any, is kept as {store}.replaced")
             return DONE
         case _:
-            return asyncio.run(_with_service(options, wiring))
+            return asyncio.run(_with_service(options, setup, terms))
 
 
-async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
+async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
     visits = options.verb in VISITING
     platform = "chat" if options.verb is None else "cli"
     heard = visits or options.verb == "delete"
-    async with wiring.service(platform, heard, only_reads=options.verb in READING) as service:
+    async with setup.open(heard, only_reads=options.verb in READING) as program:
+        # on the screen, model and runtime are each session's own; what the command asks for is
+        # what it begins with
+        own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
+        wiring, service = program.agents(own), program.service(platform, own)
         try:
             if not visits:
                 return await _act(options, wiring, service)
@@ -167,10 +180,12 @@ async def _with_service(options: argparse.Namespace, wiring: Wiring) -> int:
             return USAGE
 
 
-async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+async def _act(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
     match options.verb:
         case None:
-            return await _chat(options, wiring, service)
+            from steno.cli import chat
+
+            return await chat.chat(options, wiring, service)
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
@@ -230,16 +245,22 @@ async def _act(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     return await editing.edit(options, service, id)
 
 
-async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
-    """On a full screen where there is one; else line by line."""
-    from steno.cli import chat
+def _on_screen(options: argparse.Namespace) -> bool:
+    """Whether the chat takes the whole screen; else it goes line by line."""
+    plain = options.verb is not None or options.plain
+    return not plain and stdio.full_screen(configuration.terminal().kind)
 
-    if options.plain or not stdio.full_screen(configuration.terminal().kind):
-        return await chat.chat(options, wiring, service)
+
+async def _chat(
+    options: argparse.Namespace, asked: Agents, wiring: Agents, service: Service
+) -> int:
+    """The chat on the full screen. `asked` is on the terms that the command asks for."""
+    from steno.cli import chat
     from steno.tui.launch import run as run_full_screen
 
-    wiring.check()  # a model that cannot be used is refused before anything is stored
-    last = await run_full_screen(service, wiring, await chat.session_of(options, service))
+    asked.check()  # a model that cannot be used is refused before anything is stored
+    beginning = asked.beginning(await chat.session_of(options, service))
+    last = await run_full_screen(service, wiring, beginning)
     if not service.ephemeral:
         with contextlib.suppress(stdio.OutputLost):  # the window may have been closed
             for line in wording.left(last.session, last.unanswered, last.unsent):
@@ -247,7 +268,7 @@ async def _chat(options: argparse.Namespace, wiring: Wiring, service: Service) -
     return last.status
 
 
-async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+async def _run(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
     wiring.check()  # a model that cannot be used is refused before anything is stored
     session = None if options.session is None else await service.views.resolve(options.session)
     if options.steer and session is None and options.key is None:
@@ -264,7 +285,7 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
             mode,
             attachments,
             visit=not options.detach,
-            owes=wiring.debts(options.deliver),
+            owes=_debts(wiring, options.deliver),
         )
     if asked.signal is not None:
         note(f"[left; {await what_stays(service, admitted.session)}]")
@@ -278,8 +299,17 @@ async def _run(options: argparse.Namespace, wiring: Wiring, service: Service) ->
     return await _answer(options, wiring, service, admitted)
 
 
+def _debts(wiring: Agents, names: list[str]) -> tuple[DeliveryOwed, ...]:
+    """What is owed to these channels with an input."""
+    if not names:
+        return ()
+    from steno.gateway.channels import debts
+
+    return debts(wiring.config, wiring.where, names)
+
+
 async def _answer(
-    options: argparse.Namespace, wiring: Wiring, service: Service, admitted: Admitted
+    options: argparse.Namespace, wiring: Agents, service: Service, admitted: Admitted
 ) -> int:
     if not admitted.first and not await service.turns.is_answered(admitted):
         await service.visits.attend(admitted.session)
@@ -288,7 +318,7 @@ async def _answer(
         return await carry_out(_front(options, wiring, service), admitted.session, events, leaving)
 
 
-async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
+async def _resume(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
     wiring.check()
     loaded = await service.views.load(id)
     if options.verb == "continue" and loaded.owner is None:
@@ -310,7 +340,7 @@ async def _resume(options: argparse.Namespace, wiring: Wiring, service: Service,
 
 
 async def _carry_on(
-    options: argparse.Namespace, wiring: Wiring, service: Service, id: str, turn: int
+    options: argparse.Namespace, wiring: Agents, service: Service, id: str, turn: int
 ) -> int:
     """Go on with a turn that waits for approval, if it is decided or can be decided here."""
     if (
@@ -333,7 +363,7 @@ async def _carry_on(
 
 
 async def _answer_pending(
-    options: argparse.Namespace, wiring: Wiring, service: Service, id: str, inputs: list[int]
+    options: argparse.Namespace, wiring: Agents, service: Service, id: str, inputs: list[int]
 ) -> int:
     """Run what waits, the oldest first; the status of the last one that was run."""
     status = DONE
@@ -344,7 +374,7 @@ async def _answer_pending(
     return status
 
 
-async def _follow(options: argparse.Namespace, wiring: Wiring, service: Service, id: str) -> int:
+async def _follow(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
     with Leaving(service, id, watching=True) as leaving:
         events = service.turns.follow(id, options.input, leaving.event)
         return await carry_out(
@@ -352,5 +382,5 @@ async def _follow(options: argparse.Namespace, wiring: Wiring, service: Service,
         )
 
 
-def _front(options: argparse.Namespace, wiring: Wiring, service: Service) -> Front:
+def _front(options: argparse.Namespace, wiring: Agents, service: Service) -> Front:
     return Front(service, wiring, options.output, asks=_asks_here(options))

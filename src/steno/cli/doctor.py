@@ -4,13 +4,14 @@ import importlib.util
 import sys
 
 from steno.cli.stdio import show
+from steno.compose import Setup
 from steno.config import channel_token
+from steno.model_choice import Terms
 from steno.store.errors import StoreError
-from steno.wiring import Wiring
 
 
-async def doctor(wiring: Wiring) -> int:
-    config, where = wiring.config, wiring.where
+async def doctor(setup: Setup, terms: Terms) -> int:
+    config, where, wiring = setup.config, setup.where, setup.agents(terms)
     show(
         "home       "
         f"{where.home}{'' if where.home.exists() else ' (none yet; the first command makes it)'}"
@@ -36,10 +37,10 @@ async def doctor(wiring: Wiring) -> int:
         show(f"MISSING    {missing}")
     show(f"python     {sys.version.split()[0]}")
     show(f"durability {config.store.durability}")
-    if not wiring.has_store():
+    if not setup.has_store():
         show(f"store      none yet; the first prompt makes {where.store}")
         return 0
-    return await _store(wiring)
+    return await _store(setup)
 
 
 def _no_codex(path: str) -> str:
@@ -48,14 +49,14 @@ def _no_codex(path: str) -> str:
     return "not installed; pip install 'steno[codex]' brings it"
 
 
-async def _store(wiring: Wiring) -> int:
+async def _store(setup: Setup) -> int:
     try:
-        async with wiring.service("cli", visiting=False, only_reads=True) as service:
-            found = await service.verify()
+        async with setup.open(visiting=False, only_reads=True) as program:
+            found = await program.service("cli", Terms()).verify()
     except StoreError as error:
         show(f"store      {error}")
         return 1
-    show(f"store      {wiring.where.store}: {found.sessions} sessions, {found.facts} facts")
+    show(f"store      {setup.where.store}: {found.sessions} sessions, {found.facts} facts")
     for one in found.damage:
         show(f"           DAMAGED {one.where}: {one.what}")
     if found.damage:

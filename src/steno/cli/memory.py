@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 
+from steno.agents import Agents
 from steno.cli.output import to_json, when
 from steno.cli.signals import Leaving
 from steno.cli.stdio import note, show
@@ -23,7 +24,6 @@ from steno.service import Misused, Service
 from steno.service.memory import Kept, item_named, name_of
 from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Listed
-from steno.wiring import Wiring
 
 DONE, FAILED = 0, 1
 AT_ONCE_MAX = 10
@@ -134,7 +134,7 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
 
 
 @contextlib.asynccontextmanager
-async def beside(wiring: Wiring, service: Service) -> AsyncIterator[None]:
+async def beside(wiring: Agents, service: Service) -> AsyncIterator[None]:
     """A front end, from before it begins until it has let go of its sessions."""
     await worker.start_if_due(wiring, service)
     try:
@@ -143,7 +143,7 @@ async def beside(wiring: Wiring, service: Service) -> AsyncIterator[None]:
         await worker.start_if_due(wiring, service)
 
 
-async def remember(options: argparse.Namespace, wiring: Wiring, service: Service) -> int:
+async def remember(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
     """Distil what is due, one session after the other, each once it rests. A process that made
     another session due meanwhile found the lock taken, so look again after the lock is free."""
     leaving = asyncio.Event()
@@ -154,7 +154,7 @@ async def remember(options: argparse.Namespace, wiring: Wiring, service: Service
 
 
 async def _distil_all(
-    lock: int | None, wiring: Wiring, service: Service, leaving: asyncio.Event
+    lock: int | None, wiring: Agents, service: Service, leaving: asyncio.Event
 ) -> None:
     tried: set[tuple[str, int]] = set()
 
@@ -200,7 +200,7 @@ async def _pause(leaving: asyncio.Event, pause_s: float) -> None:
         await asyncio.wait_for(leaving.wait(), pause_s)
 
 
-async def _distil_due(wiring: Wiring, service: Service, id: str, leaving: asyncio.Event) -> None:
+async def _distil_due(wiring: Agents, service: Service, id: str, leaving: asyncio.Event) -> None:
     try:
         await service.memories.distil(id, leaving, if_due=True)
     except SessionBusy:

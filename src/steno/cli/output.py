@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import to_builtins
 
+from steno.agents import Provider
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
 from steno.journal.facts import (
@@ -35,7 +36,6 @@ from steno.service import Approval, Delivery, Loaded, Shown, Summary
 from steno.service.approvals import asked_about
 from steno.service.views import approvals_of
 from steno.store.protocol import Event, Piece, Report
-from steno.wiring import Provider
 
 ARGUMENTS_SHOWN_MAX = 200
 

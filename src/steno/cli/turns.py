@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from typing import Literal
 
+from steno.agents import Agents
 from steno.cli.output import NdjsonPrinter, TextPrinter, UntilLost
 from steno.cli.signals import Leaving
 from steno.cli.stdio import Lines, complain, note
@@ -26,7 +27,6 @@ from steno.service import Service
 from steno.service.approvals import always, asked_about
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
-from steno.wiring import Wiring
 
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
 OUTPUT_LOST = FAILED = 1
@@ -41,7 +41,7 @@ class Front:
     def __init__(
         self,
         service: Service,
-        wiring: Wiring,
+        wiring: Agents,
         style: Literal["text", "ndjson"],
         asks: bool = False,
         watching: bool = False,

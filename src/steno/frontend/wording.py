@@ -1,5 +1,6 @@
 """How a turn ended, in words: what happened, what was kept, what to do next."""
 
+from steno.agents import Provider
 from steno.journal.facts import TurnEnded
 from steno.store.errors import (
     JournalCorrupt,
@@ -12,7 +13,6 @@ from steno.store.errors import (
     StoreTooNew,
     StoreUnopenable,
 )
-from steno.wiring import Provider
 
 EPHEMERAL = (
     "this session is ephemeral: it lives in memory and leaves nothing on disk. When this process "

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from steno.agents import Agents
 from steno.config import Place
 from steno.service import Service
 from steno.store.errors import StoreError
-from steno.wiring import Wiring
 
 if sys.platform == "win32":
 
@@ -28,7 +28,7 @@ else:
         return True
 
 
-async def start_if_due(wiring: Wiring, service: Service) -> None:
+async def start_if_due(wiring: Agents, service: Service) -> None:
     """Start the process if a session is due and none is at work. If it cannot be started, the
     session stays due."""
     with contextlib.suppress(StoreError, OSError):

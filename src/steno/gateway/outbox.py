@@ -156,6 +156,10 @@ class Channel(Protocol):
         ...
 
 
+Body = Callable[[Debt, str], Awaitable[bytes | None]]
+"""What a debt has to tell, under its key; None if there is nothing."""
+
+
 class Outbox:
     """`channel` gives one by its name, or None if it cannot be used here. `body` is what a debt has
     to tell."""
@@ -165,7 +169,7 @@ class Outbox:
         store: Store,
         plugins: Plugins,
         channel: Callable[[str], Channel | None],
-        body: Callable[[Debt, str], Awaitable[bytes | None]],
+        body: Body,
     ) -> None:
         self._store = store
         self._plugins = plugins

@@ -1,8 +1,10 @@
 """What a model is offered in a session: our own tools, those that know the session, those of MCP
 servers, and excerpts of output that is too long to be told."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -49,27 +51,19 @@ class ToolboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class Toolbox:
-    """`workspace` is looked up when a session needs tools; `children` runs the sessions that are
-    delegated to."""
+    """Shared by all sessions of a process; servers of tools run once for each folder."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        workspace: Callable[[], Workspace],
-        children: Runtime,
-        settings: ToolboxSettings,
-    ) -> None:
+    def __init__(self, sessions: Sessions, settings: ToolboxSettings) -> None:
         self._sessions = sessions
         self._store = sessions.store
-        self._workspace = workspace
-        self._children = children
         self._settings = settings
-        self._servers: Servers | None = None
+        self._servers: dict[Path, Servers] = {}
 
-    async def of(self, session: str, before: ContextSet | None) -> dict[str, Tool]:
+    async def of(
+        self, workspace: Workspace, helpers: Runtime, session: str, before: ContextSet | None
+    ) -> dict[str, Tool]:
         """By name, in the order in which a model is told of them: the same whenever the same is
-        there."""
-        workspace = self._workspace()
+        there. `helpers` runs the sessions that are delegated to."""
 
         async def keep(payload: bytes) -> Hash:
             return await self._store.put(session, payload)
@@ -81,7 +75,7 @@ class Toolbox:
             own.append(SearchSessions(self._store, session))
         if self._settings.delegate and not await self._is_child(session):
             children = ChildSessions(
-                self._sessions, self._children, "" if before is None else before.own_model
+                self._sessions, helpers, "" if before is None else before.own_model
             )
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
@@ -94,14 +88,14 @@ class Toolbox:
             Servers,
         )  # it and the SDK are loaded where there are servers
 
-        if self._servers is None:
-            self._servers = Servers(self._settings.servers, workspace.folder, workspace.scrub)
-        return await self._servers.tools(before, keep)
+        folder = workspace.folder
+        if folder not in self._servers:
+            self._servers[folder] = Servers(self._settings.servers, folder, workspace.scrub)
+        return await self._servers[folder].tools(before, keep)
 
     async def close(self) -> None:
         """End the servers."""
-        if self._servers is not None:
-            await self._servers.close()
+        await asyncio.gather(*(servers.close() for servers in self._servers.values()))
 
     async def _is_child(self, session: str) -> bool:
         first = (await self._store.read(session, 0, 1))[0].fact

@@ -55,16 +55,24 @@ __all__ = [
 
 
 class Service:
-    """`ephemeral`: its sessions live in the memory of this process, and end with it. `memories`:
-    what sessions have to remember, distilled by whoever the composition root names."""
+    """`platform`: where its callers are. `ephemeral`: its sessions live in the memory of this
+    process, and end with it."""
 
-    ephemeral = False
-    memories: Memories
-
-    def __init__(self, sessions: Sessions, runtime: Runtime, platform: str) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        runtime: Runtime,
+        platform: str,
+        visits: Visits,
+        deliveries: Deliveries,
+        memories: Memories,
+        ephemeral: bool = False,
+    ) -> None:
+        self.ephemeral = ephemeral
         self.views = Views(sessions)
-        self.visits = Visits(sessions.store, sessions.plugins, platform)
-        self.deliveries = Deliveries(sessions)
+        self.visits = visits
+        self.deliveries = deliveries
+        self.memories = memories
         self.turns = Running(sessions, runtime)
         self.approvals = Approvals(sessions.store, self.views)
         self.edits = Edits(sessions, runtime, platform)

@@ -34,7 +34,7 @@ from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
 from steno.store.protocol import Glance, Listed
 
 if TYPE_CHECKING:
-    from steno.gateway.outbox import Debt, Outbox
+    from steno.gateway.outbox import Body, Debt, Outbox
 
 LEAVING_S = 0.4
 """For what is due when a front end leaves. What is not settled by then is tried at the next
@@ -68,14 +68,18 @@ class Delivery(Struct, frozen=True):
     at_ms: int
 
 
-class Deliveries:
-    """`outbox` is made, and what it sends with is loaded by `load`, when there is something to
-    deliver and not before. `outgoing`: there are channels here."""
+class Sending(Struct, frozen=True):
+    """How deliveries go out. `outbox` is made, and what it sends with is loaded by `load`, when
+    there is something to deliver and not before. `channels`: some are configured here."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self.outbox: Callable[[], Outbox] | None = None
-        self.load: Callable[[], None] = lambda: None
-        self.outgoing = False
+    outbox: "Callable[[Body], Outbox]"
+    load: Callable[[], None]
+    channels: bool
+
+
+class Deliveries:
+    def __init__(self, sessions: Sessions, sending: Sending) -> None:
+        self._sending = sending
         self._loading: asyncio.Task[None] | None = None
         self._sessions = sessions
         self._store = sessions.store
@@ -115,7 +119,7 @@ class Deliveries:
     def get_ready(self) -> "asyncio.Task[None]":
         """There will be something to send: load meanwhile what that takes, so that nobody waits for
         it at the end."""
-        self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self.load))
+        self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self._sending.load))
         return self._loading
 
     async def _owes(self, session: str) -> bool:
@@ -134,7 +138,7 @@ class Deliveries:
             wait_s: float | None = None
             with contextlib.suppress(StoreError):
                 wait_s = await self._look(but)
-            if wait_s is None and not self.outgoing:
+            if wait_s is None and not self._sending.channels:
                 return
             await asyncio.sleep(LOOK_AGAIN_S if wait_s is None else min(wait_s, LOOK_AGAIN_S))
 
@@ -163,22 +167,20 @@ class Deliveries:
 
     async def _settle(self, session: str) -> float | None:
         """One session; in how many seconds to look at it again."""
-        if self.outbox is None:
-            return None
         with contextlib.suppress(StoreError):  # deleted since, or not readable now: others go on
             glance = await self._store.glance(session)
             debts = [
                 await self._debt(session, glance, *owed)
                 for owed in glance.row.deliveries.open.items()
             ]
-            if debts and self.outgoing:
+            if debts and self._sending.channels:
                 await asyncio.shield(self.get_ready())
             return _soonest(await asyncio.gather(*(self._settle_one(debt) for debt in debts)))
         return None
 
     async def _settle_one(self, debt: "Debt") -> float | None:
         async with self._at_once:
-            return None if self.outbox is None else await self.outbox().settle(debt)
+            return await self._sending.outbox(self.body).settle(debt)
 
     # --- what there is to tell
 

@@ -16,12 +16,14 @@ from textual.dom import NoScreen
 from textual.screen import Screen
 from textual.widgets import Static
 
+from steno.agents import Agents
 from steno.config import ConfigError
 from steno.engine.visit_end import Reason
 from steno.frontend.answers import read
 from steno.frontend.wording import EPHEMERAL, IDLE
 from steno.frontend.worker import start_if_due
 from steno.journal.parts import Seq
+from steno.model_choice import Beginning
 from steno.service import Attachment, Misused, Service
 from steno.store.errors import StoreError
 from steno.tui import status_line
@@ -33,7 +35,6 @@ from steno.tui.palette import PALETTES, Shade, theme
 from steno.tui.scroll import Scroll
 from steno.tui.terminal import Terminal
 from steno.tui.watching import Watched
-from steno.wiring import Wiring
 
 Answer = TypeVar("Answer")
 
@@ -61,14 +62,19 @@ class Chat(App[int]):
     ]
 
     def __init__(
-        self, service: Service, wiring: Wiring, session: str | None, shade: Shade, typed: str = ""
+        self,
+        service: Service,
+        wiring: Agents,
+        beginning: Beginning,
+        shade: Shade,
+        typed: str = "",
     ) -> None:
         super().__init__(driver_class=Terminal)
         self.service = service
         self.wiring = wiring
         self.shade: Shade = shade
-        self.model = wiring.model_spec()
-        self.wanted = wiring.wanted()
+        self.model = beginning.model
+        self.wanted = beginning.wanted
         """Who was asked for at the start, until a session has it."""
         self.attached: list[Attachment] = []
         self.compacting: asyncio.Event | None = None
@@ -77,7 +83,7 @@ class Chat(App[int]):
         self.left: int | None = None
         self.unsent = ""
         """What was typed and not sent when somebody left."""
-        self._session = session
+        self._session = beginning.session
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
@@ -111,7 +117,6 @@ class Chat(App[int]):
         yield Status(palette)
 
     async def on_mount(self) -> None:
-        self.wiring.let_sessions_choose()
         self.query_one(Composer).focus()
         self.query_one(Composer).replace_text(self._typed)
         if self._session is not None:

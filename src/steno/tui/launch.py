@@ -5,14 +5,15 @@ from functools import partial
 
 from msgspec import Struct
 
+from steno.agents import Agents
 from steno.config import terminal
 from steno.frontend.process import LEFT, REASONS, heeding, leave_by_deadline
 from steno.frontend.sanitize import sanitize
+from steno.model_choice import Beginning
 from steno.service import Service
 from steno.store.errors import StoreError
 from steno.tui.app import Chat
 from steno.tui.terminal import Restorer, ask
-from steno.wiring import Wiring
 
 
 class Left(Struct, frozen=True):
@@ -25,11 +26,11 @@ class Left(Struct, frozen=True):
     unsent: str
 
 
-async def run(service: Service, wiring: Wiring, session: str | None) -> Left:
+async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
     """The chat, until somebody leaves."""
     restorer = Restorer()
     asked = ask(terminal())
-    chat = Chat(service, wiring, session, asked.shade, asked.typed)
+    chat = Chat(service, wiring, beginning, asked.shade, asked.typed)
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)
     going = {number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()}
     with heeding(going | {signal.SIGINT: chat.action_interrupt}):

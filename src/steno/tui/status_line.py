@@ -5,6 +5,7 @@ import time
 
 from msgspec import Struct
 
+from steno.agents import Agents
 from steno.frontend import wording
 from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
@@ -14,7 +15,6 @@ from steno.store.errors import StoreError, UnknownSession
 from steno.tui.blocks import Tone
 from steno.tui.to_blocks import Folded
 from steno.tui.wording import size
-from steno.wiring import Wiring
 
 WELCOME = (
     "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
@@ -157,7 +157,7 @@ def attached(attachment: Attachment) -> str:
     return f"{attachment.part.name} ({size(attachment.part.size)})"
 
 
-def about_model(model: str, wiring: Wiring) -> str:
+def about_model(model: str, wiring: Agents) -> str:
     """What a person must know of the model that answers."""
     return (
         LOCAL.format(config=wiring.where.config)

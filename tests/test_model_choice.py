@@ -2,8 +2,8 @@
 
 import pytest
 
-from steno.choosing import Runner, native_default, spec_of
 from steno.config import CodexConfig, Config, ModelConfig, ProviderConfig, RuntimeConfig
+from steno.model_choice import Runner, native_default, spec_of
 
 
 def configured(default: str = "", runtime: Runner = "native", codex: str = "") -> Config:

@@ -5,6 +5,7 @@ A model is named KIND:NAME, and `codex:NAME` is one that codex asks: so the mode
 runtime it is.
 """
 
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -16,12 +17,22 @@ from steno.runtimes.codex import RUNTIME
 Runner = Literal["native", "codex"]
 
 
-class RuntimeAsked(Struct, frozen=True):
-    """What this run was told: which runtime, and whether a codex thread that is lost may be begun
-    anew."""
+class Terms(Struct, frozen=True):
+    """How a session is run this time. None and "" leave it to the session, then to the
+    configuration.
 
-    name: Runner | None = None
+    `approval`: what becomes of a call that needs a person's word. `allowed`: rules for calls that
+    run without asking. `folder`: where tools work. `memories`: whether a new session is told what
+    earlier ones have to remember. `new_thread`: a codex thread that is lost may be begun anew.
+    """
+
+    model: str | None = None
+    runtime: Runner | None = None
     new_thread: bool = False
+    approval: Literal["allow", "refuse", "ask"] = "refuse"
+    allowed: tuple[str, ...] = ()
+    folder: Path | None = None
+    memories: bool = True
 
 
 class Wanted(Struct, frozen=True):
@@ -36,6 +47,15 @@ class Wanted(Struct, frozen=True):
         if own and self.runtime is not None:
             return None if runtime_of(own) == self.runtime else self.model
         return None if own == self.model else self.model
+
+
+class Beginning(Struct, frozen=True):
+    """What a chat begins with: a session, or a new one with this model; and the model that was
+    asked for, until a session has it."""
+
+    model: str
+    session: str | None = None
+    wanted: Wanted | None = None
 
 
 def runtime_of(spec: str) -> Runner:

@@ -1,21 +1,19 @@
-"""The composition root: puts store, models, tools and runtime together from the configuration.
+"""Who answers in a session, on which terms: its model or runtime, its tools, its folder, its rules.
+
+Terms come with a request, or from what a front end keeps for a session. Nothing of them belongs to
+the process, so one process serves sessions on many terms at once.
 
 What most runs have no use for is loaded by the function that needs it: a start is what a person
 waits for.
 """
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.choosing import RuntimeAsked, Wanted, native_default, runtime_of, spec_of
 from steno.config import (
     DEFAULT_ANTHROPIC,
     DEFAULT_LOCAL,
@@ -28,41 +26,29 @@ from steno.config import (
 )
 from steno.engine.action import Limits
 from steno.engine.approval import Policy, Rule
-from steno.journal.facts import ContextSet, DeliveryOwed
+from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
+from steno.model_choice import Beginning, Terms, Wanted, native_default, runtime_of, spec_of
 from steno.models.protocol import Model
 from steno.models.specs import KINDS, ModelSettings, make
-from steno.plugins.finding import find
-from steno.plugins.protocol import NoPlugins, Plugins
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.distil import Distiller, Distilling
+from steno.runtimes.distil import Distiller
 from steno.runtimes.loop import Agent, Fallback, Native
 from steno.runtimes.protocol import Driver, WithMemories
 from steno.runtimes.recall import Recall
-from steno.runtimes.toolbox import Toolbox, ToolboxSettings
-from steno.service import Service
-from steno.service.deliveries import Deliveries
-from steno.service.memory import Memories
+from steno.runtimes.toolbox import SessionTools, Toolbox
 from steno.session.load import Sessions
-from steno.store.protocol import Settings, Store
-from steno.store.sqlite.places import Memory
-from steno.store.sqlite.store import SqliteStore
+from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.environment import Scrub
-from steno.tools.groups import end_all
 from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox
 
 if TYPE_CHECKING:
-    from steno.gateway.outbox import Outbox
-    from steno.plugins.hosting import Hosts
     from steno.runtimes.codex.runtime import CodexAgent
-    from steno.tools.mcp import ServerSettings
 
 PROGRAMS = ("cli", "library")
-CLOSE_S = 0.4
-"""For servers of tools and connections to models to close. What hangs longer is ended."""
 
 
 class Provider(Struct, frozen=True):
@@ -73,109 +59,68 @@ class Provider(Struct, frozen=True):
     key_from: str
 
 
-class Wiring:
-    """Builds the parts once, on first use."""
+class Models:
+    """The models that a process talks to, each made once."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.settings = settings
+        self._made: dict[str, Model] = {}
+
+    def get(self, spec: str) -> Model:
+        """Raises `ValueError` if the spec names none that can be used."""
+        if spec not in self._made:
+            self._made[spec] = make(spec, self.settings)
+        return self._made[spec]
+
+    def all(self) -> tuple[Model, ...]:
+        return tuple(self._made.values())
+
+
+def model_settings(config: Config) -> ModelSettings:
+    default = ModelSettings()
+    return ModelSettings(
+        openai_key=config.openai.key,
+        openai_base_url=config.openai.base_url or default.openai_base_url,
+        anthropic_key=config.anthropic.key,
+        anthropic_base_url=config.anthropic.base_url or default.anthropic_base_url,
+        idle_s=config.limits.idle_s,
+        max_tokens=config.model.max_tokens,
+    )
+
+
+class Parts(Struct, frozen=True):
+    """What an open store gives to those who answer: the tools of a session, and its memories."""
+
+    sessions: Sessions
+    toolbox: Toolbox
+    recall: Recall
+
+
+class Agents:
+    """Builds what answers, on these terms. Without `parts` nothing can be run, only looked up."""
 
     def __init__(
         self,
         config: Config,
         where: Place,
-        model: str | None,
-        approval: Literal["allow", "refuse", "ask"],
-        allowed: Sequence[str] = (),
+        models: Models,
+        terms: Terms = Terms(),  # noqa: B008 - it is frozen
+        parts: Parts | None = None,
         ephemeral: bool = False,
-        runtime: RuntimeAsked = RuntimeAsked(),  # noqa: B008 - it is frozen
     ) -> None:
         self.config = config
         self.where = where
+        self.terms = terms
         self.ephemeral = ephemeral
-        self.recalls = True
-        self._recall: Recall | None = None
-        self._model = model
-        self._approval = approval
-        self._runtime = runtime
+        self._models = models
+        self._parts = parts
         self._policy = Policy(
             tuple(Rule.parse(rule, verdict) for rule, verdict in config.approvals.items()),
-            tuple(Rule.parse(rule, "allow") for rule in allowed),
-        )
-        self._models: dict[str, Model] = {}
-        self._toolbox: Toolbox | None = None
-
-    @asynccontextmanager
-    async def service(
-        self, platform: str, visiting: bool = True, only_reads: bool = False
-    ) -> AsyncIterator[Service]:
-        """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is
-        written, so a store that cannot be written will do."""
-        settings = replace(self._store_settings(), only_reads=only_reads)
-        store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
-        plugins = self._hosted(visiting)
-        sessions = Sessions(store, settings.lease_ms, plugins or NoPlugins())
-        helpers = Dispatch(sessions, lambda _: Native(store, self._helper))
-        toolbox = self._toolbox = Toolbox(
-            sessions, self._workspace, helpers, self._toolbox_settings()
-        )
-        runtime = Dispatch(sessions, self._drivers(store))
-        service = Service(sessions, runtime, platform)
-        service.ephemeral = self.ephemeral
-        self._set_out(service.deliveries, store, sessions.plugins)
-        service.memories = Memories(store, Distilling(sessions, self._distiller))
-        self._recall = Recall(store, self.config.memory.items_max, self.config.memory.chars_max)
-        try:
-            yield service
-        finally:
-            await service.visits.leave()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await asyncio.gather(
-                        toolbox.close(), *(model.close() for model in self._models.values())
-                    )
-            end_all()
-            if plugins is not None:
-                await plugins.close()
-            await service.close()
-
-    def _set_out(self, deliveries: Deliveries, store: Store, plugins: Plugins) -> None:
-        """Where what is owed to places outside goes out; made when something is."""
-
-        @cache
-        def outbox() -> "Outbox":
-            from steno.gateway.channels import channel
-            from steno.gateway.outbox import Outbox
-
-            return Outbox(store, plugins, lambda name: channel(self.config, name), deliveries.body)
-
-        def load() -> None:
-            import steno.gateway.webhook  # noqa: F401
-
-        deliveries.outbox, deliveries.load, deliveries.outgoing = (
-            outbox,
-            load,
-            bool(self.config.channels),
+            tuple(Rule.parse(rule, "allow") for rule in terms.allowed),
         )
 
-    def debts(self, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
-        """What is owed to these channels with an input. Raises `ConfigError` if one cannot be
-        used."""
-        if not names:
-            return ()
-        from steno.gateway.channels import debts
-
-        return debts(self.config, self.where, names)
-
-    def _hosted(self, visiting: bool) -> "Hosts | None":
-        """The plugins that hear of what is done here, started; None if there are none."""
-        found = () if self.ephemeral or not visiting else find(self.where.home)
-        if not found:
-            return None
-        from steno.plugins.hosting import Hosts
-
-        hosts = Hosts(found, self.where.home / "plugins.log")
-        hosts.start()
-        return hosts
-
-    def _drivers(self, store: Store) -> Callable[[ContextSet | None], Driver]:
-        """Who drives a session, given its context so far."""
+    def drivers(self, store: Store) -> Callable[[ContextSet | None], Driver]:
+        """What drives a session, given its context so far."""
         native = Native(store, self.agent)
 
         @cache
@@ -186,29 +131,9 @@ class Wiring:
 
         return lambda before: codex() if self._by_codex(before) else native
 
-    def has_store(self) -> bool:
-        """Whether there is a store, or what is left of one. Opening makes one where there is
-        none."""
-        name = self.where.store.name
-        return any(
-            self.where.store.with_name(name + ending).exists()
-            for ending in ("", "-locks", ".restoring")
-        )
-
-    def adopt(self) -> bool:
-        """Take the store back from another program that wrote to it; whether that was needed."""
-        from steno.store.sqlite.adopt import adopt
-
-        return adopt(self.where.store, self._store_settings())
-
-    def restore(self, backup: Path) -> None:
-        from steno.store.sqlite.restore import restore
-
-        restore(backup, self.where.store)
-
     def asks(self) -> bool:
         """Whether a call that needs approval waits for a decision."""
-        return self._approval == "ask"
+        return self.terms.approval == "ask"
 
     def model_spec(self, before: ContextSet | None = None) -> str:
         """The model of a session that begins now, or with this context goes on. `codex:NAME` is one
@@ -230,7 +155,10 @@ class Wiring:
 
     def _spec(self, before: ContextSet | None) -> str:
         return spec_of(
-            self.config, self._model, self._runtime.name, "" if before is None else before.own_model
+            self.config,
+            self.terms.model,
+            self.terms.runtime,
+            "" if before is None else before.own_model,
         )
 
     def _by_codex(self, before: ContextSet | None) -> bool:
@@ -272,14 +200,14 @@ class Wiring:
                 memories=() if before is None else before.memories,
                 recalled=() if before is None else before.recalled,
             ),
-            approval=self._approval,
+            approval=self.terms.approval,
             policy=self._policy,
             limits=self._limits(""),
             patience=Patience(config.start_s, config.answer_s, config.interrupt_s),
             bounds=OutputBounds(workspace.output_chars_max, workspace.kept_chars_max),
             sandbox=config.sandbox,
-            begin_anew=self._runtime.new_thread,
-            session_tools=None if self._toolbox is None else self._toolbox.of,
+            begin_anew=self.terms.new_thread,
+            session_tools=self._session_tools(workspace),
             with_memories=self._tells_memories(),
             own_tools=frozenset((*builtin(workspace), "delegate")),
         )
@@ -287,17 +215,19 @@ class Wiring:
     def is_demo(self, before: ContextSet | None = None) -> bool:
         """Whether the small local model answers in a session, because nobody chose another."""
         spec = self.model_spec(before)
-        return spec.startswith("local:") and spec not in (self._model, self.config.model.default)
+        return spec.startswith("local:") and spec not in (
+            self.terms.model,
+            self.config.model.default,
+        )
 
-    def wanted(self) -> Wanted | None:
-        """Who was asked for, for whatever is run; None if nobody was."""
-        if self._model is not None:
-            return Wanted(self._model)
-        return None if self._runtime.name is None else Wanted(self.model_spec(), self._runtime.name)
+    def beginning(self, session: str | None) -> Beginning:
+        """What a chat on these terms begins with."""
+        return Beginning(self.model_spec(), session, self._wanted())
 
-    def let_sessions_choose(self) -> None:
-        """From here on model and runtime are the session's own."""
-        self._model, self._runtime = None, replace(self._runtime, name=None)
+    def _wanted(self) -> Wanted | None:
+        if self.terms.model is not None:
+            return Wanted(self.terms.model)
+        return None if self.terms.runtime is None else Wanted(self.model_spec(), self.terms.runtime)
 
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""
@@ -332,27 +262,29 @@ class Wiring:
             raise ConfigError(missing)
         agent = Agent(
             context,
-            self._made(spec),
+            self._model(spec),
             tools,
-            self._approval,
+            self.terms.approval,
             self._limits(spec),
             policy=self._policy,
             with_memories=self._tells_memories(),
             fallback=self._fallback(spec),
         )
-        return (
-            agent
-            if self._toolbox is None or not tools
-            else replace(agent, session_tools=self._toolbox.of)
-        )
+        if not tools:
+            return agent
+        return replace(agent, session_tools=self._session_tools(self._workspace()))
+
+    def _session_tools(self, workspace: Workspace) -> SessionTools | None:
+        if self._parts is None:
+            return None
+        native = Native(self._parts.sessions.store, self._helper)
+        helpers = Dispatch(self._parts.sessions, lambda _: native)
+        return partial(self._parts.toolbox.of, workspace, helpers)
 
     def _tells_memories(self) -> WithMemories | None:
-        recall = self._recall
-        return (
-            recall.tell
-            if recall is not None and self.recalls and self.config.memory.enabled
-            else None
-        )
+        if self._parts is None or not self.terms.memories or not self.config.memory.enabled:
+            return None
+        return self._parts.recall.tell
 
     def distils_unasked(self) -> bool:
         memory = self.config.memory
@@ -370,9 +302,9 @@ class Wiring:
             not by.startswith("scripted:") or by == self.config.memory.model
         )
 
-    def _distiller(self, before: ContextSet | None) -> Distiller:
-        spec = self._model or self._distiller_spec("" if before is None else before.own_model)
-        return Distiller(self._made(spec), self.context_max(spec), self.config.limits.summary_s)
+    def distiller(self, before: ContextSet | None) -> Distiller:
+        spec = self.terms.model or self._distiller_spec("" if before is None else before.own_model)
+        return Distiller(self._model(spec), self.context_max(spec), self.config.limits.summary_s)
 
     def _distiller_spec(self, own: str) -> str:
         """Who distils a session unless told: the model that is set, else the session's own, if that
@@ -416,7 +348,7 @@ class Wiring:
         """Models that may take over from this one."""
         specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
         return tuple(
-            Fallback(self._made(spec), self._limits(spec), not spec.startswith("local:"))
+            Fallback(self._model(spec), self._limits(spec), not spec.startswith("local:"))
             for spec in specs
         )
 
@@ -434,20 +366,18 @@ class Wiring:
             session_tokens_max=limits.session_tokens_max,
         )
 
-    def _made(self, spec: str) -> Model:
-        if spec not in self._models:
-            try:
-                self._models[spec] = make(spec, self._model_settings())
-            except ValueError as error:
-                raise ConfigError(f"{error} ({self._origin(spec)})") from error
-        return self._models[spec]
+    def _model(self, spec: str) -> Model:
+        try:
+            return self._models.get(spec)
+        except ValueError as error:
+            raise ConfigError(f"{error} ({self._origin(spec)})") from error
 
     def _origin(self, spec: str) -> str:
         """Where what is wrong with a spec was set: its address, if it names a model at all."""
         provider = self.provider(spec)
         if provider is not None and spec.partition(":")[2]:
             return f"set by {provider.url_from}"
-        if spec == self._model:
+        if spec == self.terms.model:
             return "set by --model"
         if spec in self.config.model.fallback:
             return f"set by STENO_MODEL_FALLBACK, or fallback under [model] in {self.where.config}"
@@ -457,7 +387,7 @@ class Wiring:
 
     def provider(self, spec: str) -> Provider | None:
         """None for a model that is not behind an address."""
-        settings = self._model_settings()
+        settings = self._models.settings
         match spec.partition(":")[0]:
             case "openai-chat" | "openai-responses":
                 section, url = "openai", settings.openai_base_url
@@ -472,27 +402,16 @@ class Wiring:
             f"{section.upper()}_API_KEY, or key under [{section}] in {self.where.config}",
         )
 
-    def _model_settings(self) -> ModelSettings:
-        config = self.config
-        default = ModelSettings()
-        return ModelSettings(
-            openai_key=config.openai.key,
-            openai_base_url=config.openai.base_url or default.openai_base_url,
-            anthropic_key=config.anthropic.key,
-            anthropic_base_url=config.anthropic.base_url or default.anthropic_base_url,
-            idle_s=config.limits.idle_s,
-            max_tokens=config.model.max_tokens,
-        )
-
     def _workspace(self) -> Workspace:
-        if self.where.folder is None:
+        folder = self.terms.folder or self.where.folder
+        if folder is None:
             raise ConfigError(
                 "the folder you are in was removed; change to another one. Nothing was stored"
             )
         tools = self.config.tools
         tokens = [channel.token_env for channel in self.config.channels.values()]
         return Workspace(
-            self.where.folder,
+            folder,
             tools.time_limit_s,
             tools.output_chars_max,
             tools.kept_chars_max,
@@ -504,37 +423,4 @@ class Wiring:
     def _sandbox(self) -> Sandbox:
         return Sandbox(
             self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,)
-        )
-
-    def _toolbox_settings(self) -> ToolboxSettings:
-        tools = self.config.tools
-        return ToolboxSettings(
-            servers=self._servers() if self.config.mcp else {},
-            search=tools.search,
-            delegate=tools.delegate,
-            delegate_limit_s=tools.delegate_limit_s,
-        )
-
-    def _servers(self) -> "dict[str, ServerSettings]":
-        from steno.tools.mcp import ServerSettings
-
-        return {
-            name: ServerSettings(
-                command=mcp.command,
-                args=mcp.args,
-                env=mcp.env,
-                pass_env=mcp.pass_env,
-                url=mcp.url,
-                headers=mcp.headers,
-                safe=frozenset(mcp.safe),
-                only=frozenset(mcp.only),
-                start_limit_s=mcp.start_limit_s,
-                time_limit_s=mcp.time_limit_s,
-            )
-            for name, mcp in self.config.mcp.items()
-        }
-
-    def _store_settings(self) -> Settings:
-        return Settings(
-            durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms
         )
