@@ -10,7 +10,6 @@ import contextlib
 from pathlib import Path
 
 from steno.agents import Agents
-from steno.cli.output import to_json
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import EXIT
@@ -19,6 +18,7 @@ from steno.frontend.process import LEFT
 from steno.frontend.worker import folder, start_detached
 from steno.journal.facts import Record, TurnEnded, TurnStarted
 from steno.service import Service
+from steno.service.objects import to_json
 from steno.store.protocol import Admitted
 
 DONE, FAILED = 0, 1

@@ -4,12 +4,12 @@ what is decided about its calls."""
 import argparse
 
 from steno.cli import stdio
-from steno.cli.output import to_json
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, show
 from steno.engine.approval import Verdict
 from steno.service import Misused, Service
 from steno.service.approvals import always
+from steno.service.objects import to_json
 
 DONE, FAILED = 0, 1
 

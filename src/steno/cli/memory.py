@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 
 from steno.agents import Agents
-from steno.cli.output import to_json, when
+from steno.cli.output import when
 from steno.cli.signals import Leaving
 from steno.cli.stdio import note, show
 from steno.config import ConfigError
@@ -22,6 +22,7 @@ from steno.frontend.process import heeding
 from steno.runtimes.distil import Distillation
 from steno.service import Misused, Service
 from steno.service.memory import Kept, item_named, name_of
+from steno.service.objects import to_json
 from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Listed
 

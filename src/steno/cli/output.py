@@ -6,19 +6,16 @@ In text, stdout is the stored text of the turn, byte for byte, and one newline w
 with one.
 """
 
-import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 from msgspec import to_builtins
 
 from steno.agents import Provider
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
 from steno.journal.facts import (
-    ApprovalAsked,
     ContextSet,
     PlanUpdated,
     Record,
@@ -29,12 +26,21 @@ from steno.journal.facts import (
     ToolStarted,
     TurnEnded,
 )
-from steno.journal.parts import File, Image, Opaque, ToolCall, text_of
-from steno.journal.transcript import Message, outcome_text
-from steno.journal.usage import UsageTotal
+from steno.journal.parts import Opaque, ToolCall, text_of
+from steno.journal.transcript import outcome_text
 from steno.service import Approval, Delivery, Loaded, Shown, Summary
 from steno.service.approvals import asked_about
-from steno.service.views import approvals_of
+from steno.service.objects import (
+    Objects,
+    approval_object,
+    calls_in,
+    ending_object,
+    listed_object,
+    memories_told,
+    to_json,
+    transcript_object,
+    waiting_approvals,
+)
 from steno.store.protocol import Event, Piece, Report
 
 ARGUMENTS_SHOWN_MAX = 200
@@ -74,6 +80,26 @@ class UntilLost:
             self.lost = True
             see = "" if self._session is None else f", see steno show {self._session}"
             note(f"[nobody reads the output ({error}); the turn goes on{see}]")
+
+
+class NdjsonPrinter:
+    """For programs: one object a line."""
+
+    def __init__(self, session: str, ephemeral: bool = False) -> None:
+        self._session = session
+        self._ephemeral = ephemeral
+        self._objects = Objects()
+
+    def begin(self) -> None:
+        kept = {"ephemeral": True} if self._ephemeral else {}
+        show(to_json({"type": "session", "id": self._session} | kept))
+
+    def event(self, event: Event) -> None:
+        for one in self._objects.of(event):
+            show(to_json(one))
+
+    def ended(self, ending: TurnEnded) -> None:
+        show(to_json(ending_object(ending)))
 
 
 class TextPrinter:
@@ -161,116 +187,6 @@ class TextPrinter:
         note(f"{fresh_line()}[{text}]")
 
 
-class NdjsonPrinter:
-    """For programs: one object a line."""
-
-    def __init__(self, session: str, ephemeral: bool = False) -> None:
-        self._session = session
-        self._ephemeral = ephemeral
-        self._calls: dict[str, ToolCall] = {}
-
-    def begin(self) -> None:
-        self._put(
-            {"type": "session", "id": self._session}
-            | ({"ephemeral": True} if self._ephemeral else {})
-        )
-
-    def event(self, event: Event) -> None:
-        match event:
-            case Piece():
-                kind = {"text": "text", "reasoning": "reasoning", "output": "tool_output"}[
-                    event.stream.kind
-                ]
-                self._put(
-                    {
-                        "type": kind,
-                        "seq": event.stream.started,
-                        "offset": event.offset,
-                        "text": event.text,
-                    }
-                )
-            case Record(fact=TurnEnded() as ending):
-                self.ended(ending)
-            case Record():
-                self._record(event)
-
-    def _record(self, record: Record) -> None:
-        match record.fact:
-            case StepLost() as lost:
-                self._put(
-                    {"type": "lost", "seq": lost.step, "cause": lost.cause, "detail": lost.detail}
-                )
-            case ContextSet(instead_of=own, model=model) if own:
-                self._put(
-                    {"type": "fallback", "seq": record.seq, "model": model, "instead_of": own}
-                )
-            case PlanUpdated() as plan:
-                self._put({"type": "plan", "seq": record.seq} | plan_fields(plan))
-            case StepSealed() as sealed:
-                self._calls.update(calls_in(sealed))
-                for one in sealed.parts:
-                    if isinstance(one, Opaque):
-                        item = {"runtime": one.runtime, "kind": one.kind, "json": one.json}
-                        self._put({"type": "item", "seq": sealed.step, **item})
-                self._put({"type": "sealed", "seq": sealed.step, "ended": sealed.ended})
-            case ApprovalAsked() as asked:
-                called = self._called(asked.call)
-                self._put(
-                    {"type": "approval_asked", "seq": record.seq, **called, "reason": asked.reason}
-                )
-            case ToolStarted() as started:
-                self._put({"type": "tool_started", "seq": record.seq, **self._called(started.call)})
-            case ToolSettled() as settled:
-                outcome = type(settled.outcome).__name__.lower()
-                text = text_of(outcome_text(settled.outcome))
-                self._put(
-                    {
-                        "type": "tool_settled",
-                        "seq": record.seq,
-                        "call": settled.call,
-                        "outcome": outcome,
-                        "text": text,
-                    }
-                )
-            case _:
-                pass
-
-    def ended(self, ending: TurnEnded) -> None:
-        self._put(
-            {
-                "type": "turn_ended",
-                "outcome": ending.outcome,
-                "cause": ending.cause,
-                "detail": ending.detail,
-            }
-        )
-
-    def _called(self, call: str) -> dict[str, str]:
-        found = self._calls.get(call)
-        name, arguments = ("", "") if found is None else (found.name, found.arguments)
-        return {"call": call, "name": name, "arguments": arguments}
-
-    def _put(self, line: dict[str, Any]) -> None:
-        show(to_json(line))
-
-
-def plan_fields(plan: PlanUpdated) -> dict[str, Any]:
-    steps = [{"step": one.step, "status": one.status} for one in plan.steps]
-    return {"explanation": plan.explanation, "steps": steps}
-
-
-def calls_in(sealed: StepSealed) -> dict[str, ToolCall]:
-    return {part.id: part for part in sealed.parts if isinstance(part, ToolCall)}
-
-
-def to_json(value: object) -> str:
-    """JSON in ASCII where the text has lone surrogates, which UTF-8 cannot carry."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return json.dumps(value)
-
-
 def _short(text: str) -> str:
     line = " ".join(text[: ARGUMENTS_SHOWN_MAX * 10].split())
     return line if len(line) <= ARGUMENTS_SHOWN_MAX else line[: ARGUMENTS_SHOWN_MAX - 1] + "…"
@@ -281,7 +197,7 @@ def _short(text: str) -> str:
 
 def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
     if as_json:
-        show(to_json([_listed(one) for one in found]))
+        show(to_json([listed_object(one) for one in found]))
         return 0
     if not found:
         show('no sessions yet; steno run "hello" makes one')
@@ -352,47 +268,11 @@ def _short_count(count: int | None) -> str:
     return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
 
 
-def _listed(one: Summary) -> dict[str, Any]:
-    row = one.listed.row
-    return {
-        "id": one.listed.id,
-        "title": row.title,
-        "name": row.name,
-        "model": row.model,
-        "fallback": row.fallback or None,
-        "platform": row.platform,
-        "messages": row.messages,
-        "turns": row.turns,
-        "last_turn": row.last_turn,
-        "running": one.listed.owner is not None,
-        "ended": row.ended,
-        "waiting": one.waits,
-        "context_tokens": row.context,
-        "usage": None if row.usage is None else _usage(row.usage),
-        "created_ms": row.created_ms,
-        "updated_ms": row.updated_ms,
-        "forked_from": None
-        if row.forked_from is None
-        else {"session": row.forked_from.session, "seq": row.forked_from.seq},
-    }
-
-
-def _usage(usage: UsageTotal) -> dict[str, int | None]:
-    return {
-        "calls": usage.calls,
-        "unreported": usage.unreported,
-        "input": usage.input,
-        "output": usage.output,
-        "cached": usage.cached,
-        "reasoning": usage.reasoning,
-    }
-
-
 def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) -> int:
     """`context_max` is what the model takes; 0 if nobody said."""
     seen, undone = shown.transcript, shown.turns.undone()
     if as_json:
-        show(to_json(_transcript(loaded, shown, context_max)))
+        show(to_json(transcript_object(loaded, shown, context_max)))
         return 0
     show(f"{loaded.id}  {seen.title}")
     if shown.delegated_by:
@@ -422,7 +302,7 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) ->
         show("\n".join((f"\n{seen.plan.title()}", *(f"  {line}" for line in seen.plan.lines()))))
     if loaded.waits():
         show("\nthe last turn waits for approval")
-        for one in _approvals(loaded, shown):
+        for one in waiting_approvals(loaded, shown):
             decided = "" if one.decision is None else f" ({one.decision})"
             show(f"  #{one.seq} {asked_about(one)}{decided}")
     if loaded.state.rules:
@@ -431,7 +311,7 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) ->
             show(f"  {verdict:<5}  {rule}")
     if loaded.state.ended is not None:
         show(f"\nended ({loaded.state.ended.reason})")
-    if (told := _told(loaded)) or shown.distillates:
+    if (told := memories_told(loaded)) or shown.distillates:
         show(
             f"\n{len(told)} memories told, {len(shown.distillates)} distillates: steno memory "
             f"--session {loaded.id}"
@@ -440,52 +320,6 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) ->
         show(f"\nrunning in {loaded.owner}")
     show(f"\n{_spent(shown, context_max)}")
     return 0
-
-
-def _transcript(loaded: Loaded, shown: Shown, context_max: int) -> dict[str, Any]:
-    undone = shown.turns.undone()
-    turns = [
-        {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
-        for turn in shown.transcript.turns
-    ]
-    return {
-        "id": loaded.id,
-        "title": shown.transcript.title,
-        "ended": None if loaded.state.ended is None else loaded.state.ended.reason,
-        "visitors": list(loaded.state.attending.values()),
-        "delegated_by": shown.delegated_by,
-        "goal": loaded.state.goal or None,
-        "plan": None if shown.transcript.plan is None else plan_fields(shown.transcript.plan),
-        "rules": [
-            {"rule": rule, "verdict": verdict} for rule, verdict in loaded.state.rules.items()
-        ],
-        "memories": _told(loaded),
-        "distillates": [
-            {
-                "seq": seq,
-                "after": made.after,
-                "upto": made.upto,
-                "title": made.title,
-                "summary": made.summary,
-            }
-            for seq, made in shown.distillates.items()
-        ],
-        "turns": turns,
-        "messages": [
-            _message(message) | {"model": shown.asked.get(message.seq)}
-            for message in shown.transcript.messages
-        ],
-        "approvals": [
-            _approval(one) | {"decision": one.decision} for one in _approvals(loaded, shown)
-        ],
-        "context": {"tokens": shown.context_tokens(), "max": context_max or None},
-        "usage": _usage(shown.usage),
-    }
-
-
-def _told(loaded: Loaded) -> list[str]:
-    """What the session was told of earlier ones."""
-    return [] if loaded.state.context is None else list(loaded.state.context.memories)
 
 
 def _spent(shown: Shown, context_max: int) -> str:
@@ -508,13 +342,9 @@ def _spent(shown: Shown, context_max: int) -> str:
     )
 
 
-def _approvals(loaded: Loaded, shown: Shown) -> list[Approval]:
-    return approvals_of(loaded.id, loaded.state, shown.asked_ms)
-
-
 def approvals(waiting: list[Approval], as_json: bool) -> int:
     if as_json:
-        show(to_json([{"session": one.session} | _approval(one) for one in waiting]))
+        show(to_json([{"session": one.session} | approval_object(one) for one in waiting]))
         return 0
     if not waiting:
         show("nothing waits for approval")
@@ -526,46 +356,6 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
             "deny refuses it"
         )
     return 0
-
-
-def _approval(one: Approval) -> dict[str, Any]:
-    return {
-        "seq": one.seq,
-        "call": one.call,
-        "tool": one.tool,
-        "arguments": one.arguments,
-        "since_ms": one.since_ms,
-        "reason": one.why,
-    }
-
-
-def _message(message: Message) -> dict[str, Any]:
-    calls = [
-        {"id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.tool_calls
-    ]
-    return {
-        "seq": message.seq,
-        "turn": message.turn,
-        "role": message.role,
-        "text": message.text,
-        "state": message.state,
-        "tool_calls": calls,
-        "attachments": [_attachment(part) for part in message.attachments],
-        "tool_call_id": message.tool_call_id,
-        "hidden": message.hidden,
-    }
-
-
-def _attachment(part: Image | File) -> dict[str, Any]:
-    kind = "image" if isinstance(part, Image) else "file"
-    return {
-        "type": kind,
-        "name": part.name,
-        "media_type": part.media_type,
-        "size": part.size,
-        "hash": part.hash,
-    }
 
 
 def report(found: Report, as_json: bool) -> int:
