@@ -34,7 +34,7 @@ from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
 
 if TYPE_CHECKING:
-    from steno.gateway.outbox import Body, Outbox
+    from steno.delivery.outbox import Body, Outbox
     from steno.plugins.hosting import Hosts
     from steno.tools.mcp import ServerSettings
 
@@ -189,12 +189,12 @@ class Program:
 
         @cache
         def outbox(body: "Body") -> "Outbox":
-            from steno.gateway.channels import channel
-            from steno.gateway.outbox import Outbox
+            from steno.delivery.channels import channel
+            from steno.delivery.outbox import Outbox
 
             return Outbox(store, plugins, lambda name: channel(config, name), body)
 
         def load() -> None:
-            import steno.gateway.webhook  # noqa: F401
+            import steno.delivery.webhook  # noqa: F401
 
         return Sending(outbox, load, bool(config.channels))

@@ -196,8 +196,8 @@ def _load() -> None:
     """What most commands need, and what is long to load."""
     import steno.cli.commands
     import steno.cli.transfer
-    import steno.gateway.channels
-    import steno.gateway.webhook
+    import steno.delivery.channels
+    import steno.delivery.webhook
     import steno.models.anthropic
     import steno.models.http
     import steno.models.openai_chat

@@ -15,7 +15,7 @@ UNUSED = (
     "rich",
     "textual",
     "xllamacpp",
-    "steno.gateway",
+    "steno.delivery",
     "steno.library",
     "steno.models.http",
     "steno.plugins.hosting",

@@ -303,7 +303,7 @@ def _debts(wiring: Agents, names: list[str]) -> tuple[DeliveryOwed, ...]:
     """What is owed to these channels with an input."""
     if not names:
         return ()
-    from steno.gateway.channels import debts
+    from steno.delivery.channels import debts
 
     return debts(wiring.config, wiring.where, names)
 

@@ -34,7 +34,7 @@ from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
 from steno.store.protocol import Glance, Listed
 
 if TYPE_CHECKING:
-    from steno.gateway.outbox import Body, Debt, Outbox
+    from steno.delivery.outbox import Body, Debt, Outbox
 
 LEAVING_S = 0.4
 """For what is due when a front end leaves. What is not settled by then is tried at the next
@@ -185,7 +185,7 @@ class Deliveries:
     # --- what there is to tell
 
     async def _debt(self, session: str, glance: Glance, seq: Seq, one: OwedDelivery) -> "Debt":
-        from steno.gateway.outbox import Debt
+        from steno.delivery.outbox import Debt
 
         turn = one.turn or await self._cut_off(session, glance, one)
         if turn and not one.turn:

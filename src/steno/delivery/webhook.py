@@ -9,7 +9,7 @@ import io
 
 import aiohttp
 
-from steno.gateway.outbox import Answer, Answered, Unanswered, Unreached
+from steno.delivery.outbox import Answer, Answered, Unanswered, Unreached
 from steno.models.http import LOST, trusted
 
 CONNECT_S = 5.0

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from steno.config import Config, ConfigError, Place, channel_token
-from steno.gateway.outbox import Channel
+from steno.delivery.outbox import Channel
 from steno.journal.facts import DeliveryOwed
 
 
@@ -37,6 +37,6 @@ def channel(config: Config, name: str) -> Channel | None:
     token = None if found is None else channel_token(found)
     if found is None or token is None:
         return None
-    from steno.gateway.webhook import Webhook
+    from steno.delivery.webhook import Webhook
 
     return Webhook(found.url, token)

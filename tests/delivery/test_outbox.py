@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from steno.gateway.outbox import (
+from steno.delivery.outbox import (
     Answer,
     Answered,
     Debt,
@@ -22,7 +22,7 @@ from steno.gateway.outbox import (
     pause_s,
     told,
 )
-from steno.gateway.webhook import Webhook
+from steno.delivery.webhook import Webhook
 from steno.journal.debts import OwedDelivery
 from steno.journal.facts import Delivered, DeliveryExpired, DeliveryRefused
 
@@ -108,7 +108,7 @@ def test_what_plugins_hear(came: Any, word: str | None) -> None:
 def test_a_webhook_says_what_it_knows_of_a_place_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("steno.gateway.webhook.TOTAL_S", 1.0)
+    monkeypatch.setattr("steno.delivery.webhook.TOTAL_S", 1.0)
     asyncio.run(silent_and_absent())
 
 
