@@ -15,7 +15,7 @@ from bench.building import warm
 from bench.engine_turns import Shown, admitted, turn
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import percentile
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 
@@ -70,7 +70,7 @@ def serving(pieces: int, per_second: float) -> Iterator[str]:
 
 async def _turns(store: BlockingStore, url: str) -> list[list[Shown]]:
     shared = SqliteStore(store)
-    model = make("openai-chat:bench", ModelSettings(openai_base_url=url))
+    model = make("openai-chat:bench", ModelSettings({"openai": Access(base_url=url)}))
     try:
         said = [await admitted(shared) for _ in range(TURNS)]
         return await asyncio.gather(

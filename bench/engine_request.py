@@ -16,7 +16,7 @@ from bench.timing import percentile, timed_ms
 from steno.engine.request import build as build_request
 from steno.journal.history import History
 from steno.models.protocol import Model
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 from steno.runtimes.loop import payloads_told, written
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
@@ -44,7 +44,9 @@ def run(plan: Plan) -> list[Result]:
 
 
 def _model(spec: str, url: str) -> Model:
-    return make(spec, ModelSettings(openai_base_url=url, anthropic_base_url=url))
+    return make(
+        spec, ModelSettings({"openai": Access(base_url=url), "anthropic": Access(base_url=url)})
+    )
 
 
 def _built(history: History, spec: str, rounds: int) -> Result:

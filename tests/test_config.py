@@ -25,6 +25,7 @@ from steno.config import (
 )
 from steno.journal.listing import ListingRow
 from steno.model_choice import Terms
+from steno.models.specs import VENDORS, Access
 
 FREE: dict[str, dict[str, Any]] = {
     "approvals": {"shell:git status*": "allow"},
@@ -35,9 +36,14 @@ FREE: dict[str, dict[str, Any]] = {
 KEYS = [
     (section.name, key.name)
     for section in msgspec.structs.fields(Config)
-    if section.name not in FREE
+    if section.name not in FREE and section.name != "vendors"
     for key in msgspec.structs.fields(section.type)
-]
+] + [(vendor.name, key.name) for vendor in VENDORS for key in msgspec.structs.fields(Access)]
+
+
+def section_of(config: Config, name: str) -> Any:
+    vendors = {vendor.name: config.vendors.get(vendor.name, Access()) for vendor in VENDORS}
+    return vendors[name] if name in vendors else getattr(config, name)
 
 
 def another(value: Any) -> tuple[str, Any]:
@@ -69,12 +75,12 @@ def another(value: Any) -> tuple[str, Any]:
 def test_every_key_can_be_set_by_a_variable_which_wins_over_the_file(
     tmp_path: Path, section: str, key: str
 ) -> None:
-    default = getattr(getattr(Config(), section), key)
+    default = getattr(section_of(Config(), section), key)
     told, meant = another(default)
     if not isinstance(default, tuple):
         (tmp_path / "config.toml").write_text(f"[{section}]\n{key} = {json.dumps(default)}\n")
     found = load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}_{key.upper()}": told})
-    assert getattr(getattr(found, section), key) == meant
+    assert getattr(section_of(found, section), key) == meant
 
 
 @pytest.mark.parametrize("section", FREE)
@@ -98,6 +104,15 @@ def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_fil
             load(Place(tmp_path, tmp_path), {f"STENO_{section.upper()}": wrong})
 
 
+def test_vendors_is_no_section_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[vendors.openai]\nkey = "sk"\n')
+    with pytest.raises(ConfigError, match="unknown field `vendors`"):
+        load(Place(tmp_path, tmp_path), {})
+    (tmp_path / "config.toml").write_text("[openai]\nkey = [1]\n")
+    with pytest.raises(ConfigError, match=r"at \[openai\] key"):
+        load(Place(tmp_path, tmp_path), {})
+
+
 def test_the_example_is_written_on_first_use_and_changes_nothing(tmp_path: Path) -> None:
     where = Place(tmp_path / "home", tmp_path)
     prepare_home(where)
@@ -111,7 +126,7 @@ def test_the_example_names_every_key_with_its_default(section: str, key: str) ->
         rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", EXAMPLE, re.DOTALL | re.MULTILINE
     )
     (line,) = re.findall(rf"^# ({key} = .*)$", part, re.MULTILINE)
-    default = getattr(getattr(Config(), section), key)
+    default = getattr(section_of(Config(), section), key)
     assert tomllib.loads(line)[key] == (list(default) if isinstance(default, tuple) else default)
 
 

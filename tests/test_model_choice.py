@@ -2,8 +2,9 @@
 
 import pytest
 
-from steno.config import CodexConfig, Config, ModelConfig, ProviderConfig, RuntimeConfig
+from steno.config import CodexConfig, Config, ModelConfig, RuntimeConfig
 from steno.model_choice import Runner, native_default, spec_of
+from steno.models.specs import Access
 
 
 def configured(default: str = "", runtime: Runner = "native", codex: str = "") -> Config:
@@ -11,7 +12,7 @@ def configured(default: str = "", runtime: Runner = "native", codex: str = "") -
         model=ModelConfig(default=default),
         runtime=RuntimeConfig(default=runtime),
         codex=CodexConfig(model=codex),
-        openai=ProviderConfig(key="key"),
+        vendors={"openai": Access(key="key")},
     )
 
 

@@ -15,9 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.config import (
-    DEFAULT_ANTHROPIC,
-    DEFAULT_LOCAL,
-    DEFAULT_OPENAI,
     Config,
     ConfigError,
     Place,
@@ -30,7 +27,7 @@ from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
 from steno.model_choice import Beginning, Terms, Wanted, native_default, runtime_of, spec_of
 from steno.models.protocol import Model
-from steno.models.specs import KINDS, ModelSettings, make
+from steno.models.specs import Access, ModelSettings, kind_of, make, usable
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distil import Distiller
@@ -77,15 +74,7 @@ class Models:
 
 
 def model_settings(config: Config) -> ModelSettings:
-    default = ModelSettings()
-    return ModelSettings(
-        openai_key=config.openai.key,
-        openai_base_url=config.openai.base_url or default.openai_base_url,
-        anthropic_key=config.anthropic.key,
-        anthropic_base_url=config.anthropic.base_url or default.anthropic_base_url,
-        idle_s=config.limits.idle_s,
-        max_tokens=config.model.max_tokens,
-    )
+    return ModelSettings(config.vendors, config.limits.idle_s, config.model.max_tokens)
 
 
 class Parts(Struct, frozen=True):
@@ -213,12 +202,9 @@ class Agents:
         )
 
     def is_demo(self, before: ContextSet | None = None) -> bool:
-        """Whether the small local model answers in a session, because nobody chose another."""
+        """Whether the small local model answers in a session, because no other was chosen."""
         spec = self.model_spec(before)
-        return spec.startswith("local:") and spec not in (
-            self.terms.model,
-            self.config.model.default,
-        )
+        return not _is_able(spec) and spec not in (self.terms.model, self.config.model.default)
 
     def beginning(self, session: str | None) -> Beginning:
         """What a chat on these terms begins with."""
@@ -238,19 +224,13 @@ class Agents:
             *config.model.fallback,
             *config.contexts,
         ]
-        known += [DEFAULT_ANTHROPIC] if config.anthropic.key else []
-        known += [DEFAULT_OPENAI] if config.openai.key else []
-        return list(dict.fromkeys([*known, DEFAULT_LOCAL]))
+        return list(dict.fromkeys([*known, *usable(config.vendors)]))
 
     def agent(self, before: ContextSet | None) -> Agent:
         """Who answers by our own loop."""
         spec = self._spec(before)
         spec = native_default(self.config) if runtime_of(spec) == RUNTIME else spec
-        tools = (
-            builtin(self._workspace())
-            if self.config.tools.enabled and not spec.startswith("local:")
-            else {}
-        )
+        tools = builtin(self._workspace()) if self.config.tools.enabled and _is_able(spec) else {}
         context = ContextSet(
             model=spec,
             system=system_prompt(self.where),
@@ -298,9 +278,10 @@ class Agents:
         ):
             return False
         by = self._distiller_spec(row.model)
-        return not by.startswith("local:") and (
-            not by.startswith("scripted:") or by == self.config.memory.model
-        )
+        kind = kind_of(by)
+        if kind is None:
+            return True
+        return kind.able and (kind.unasked or by == self.config.memory.model)
 
     def distiller(self, before: ContextSet | None) -> Distiller:
         spec = self.terms.model or self._distiller_spec("" if before is None else before.own_model)
@@ -310,8 +291,8 @@ class Agents:
         """Who distils a session unless told: the model that is set, else the session's own, if that
         can be asked from here. Codex cannot, nor can the model of a program that has one of its
         own."""
-        askable = own.partition(":")[0] in KINDS
-        return self.config.memory.model or (own if askable else native_default(self.config))
+        own = native_default(self.config) if kind_of(own) is None else own
+        return self.config.memory.model or own
 
     def _helper(self, before: ContextSet | None) -> Agent:
         """Who answers in a session that was delegated to: nobody is there to ask, and its steps are
@@ -348,8 +329,7 @@ class Agents:
         """Models that may take over from this one."""
         specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
         return tuple(
-            Fallback(self._model(spec), self._limits(spec), not spec.startswith("local:"))
-            for spec in specs
+            Fallback(self._model(spec), self._limits(spec), _is_able(spec)) for spec in specs
         )
 
     def _limits(self, spec: str) -> Limits:
@@ -387,19 +367,16 @@ class Agents:
 
     def provider(self, spec: str) -> Provider | None:
         """None for a model that is not behind an address."""
-        settings = self._models.settings
-        match spec.partition(":")[0]:
-            case "openai-chat" | "openai-responses":
-                section, url = "openai", settings.openai_base_url
-            case "anthropic":
-                section, url = "anthropic", settings.anthropic_base_url
-            case _:
-                return None
+        kind = kind_of(spec)
+        if kind is None or kind.vendor is None:
+            return None
+        vendor, where = kind.vendor, f"under [{kind.vendor.name}] in {self.where.config}"
+        url = self.config.vendors.get(vendor.name, Access()).base_url or vendor.base_url
         scheme, _, rest = url.rpartition("://")
         return Provider(
             f"{scheme}://{rest.rpartition('@')[2]}",
-            f"{section.upper()}_BASE_URL, or base_url under [{section}] in {self.where.config}",
-            f"{section.upper()}_API_KEY, or key under [{section}] in {self.where.config}",
+            f"{vendor.url_variable}, or base_url {where}",
+            f"{vendor.key_variable}, or key {where}",
         )
 
     def _workspace(self) -> Workspace:
@@ -424,3 +401,9 @@ class Agents:
         return Sandbox(
             self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,)
         )
+
+
+def _is_able(spec: str) -> bool:
+    """Whether a model can call tools."""
+    kind = kind_of(spec)
+    return kind is None or kind.able

@@ -15,8 +15,17 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-EXAMPLE = """\
+from steno.models.specs import VENDORS, Access, usable
+
+_VENDOR_EXAMPLE = """\
+[{0.name}]
+# key = ""                   # or {0.key_variable}
+# base_url = ""              # or {0.url_variable}; any server that speaks this format
+
+"""
+_EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
 # Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a list are separated by
 # commas there; [approvals], [contexts], [mcp.NAME] and [channels.NAME] are a JSON object:
@@ -30,14 +39,7 @@ EXAMPLE = """\
 # context_tokens = 0         # what the model takes; older parts of a longer session are summarised. 0: not known, then
                              # that happens when the provider says that a request is too long, or at a million tokens
 
-[openai]
-# key = ""                   # or OPENAI_API_KEY
-# base_url = ""              # or OPENAI_BASE_URL; any server that speaks this format
-
-[anthropic]
-# key = ""                   # or ANTHROPIC_API_KEY
-# base_url = ""              # or ANTHROPIC_BASE_URL
-
+VENDORS
 [runtime]
 # default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session keeps the one it has
 
@@ -119,6 +121,8 @@ EXAMPLE = """\
 """
 
 
+EXAMPLE = _EXAMPLE.replace("VENDORS\n", "".join(map(_VENDOR_EXAMPLE.format, VENDORS)))
+
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
@@ -135,11 +139,6 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     fallback: tuple[str, ...] = ()
     max_tokens: Count = 8192
     context_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
-
-
-class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    key: str = ""
-    base_url: str = ""
 
 
 class RuntimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -270,9 +269,10 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """`vendors` are the sections that are called like a vendor of models."""
+
     model: ModelConfig = ModelConfig()
-    openai: ProviderConfig = ProviderConfig()
-    anthropic: ProviderConfig = ProviderConfig()
+    vendors: dict[str, Access] = {}
     runtime: RuntimeConfig = RuntimeConfig()
     codex: CodexConfig = CodexConfig()
     store: StoreConfig = StoreConfig()
@@ -300,25 +300,19 @@ class Place(Struct, frozen=True):
         return self.home / "config.toml"
 
 
+_VENDORS = frozenset(vendor.name for vendor in VENDORS)
 _KNOWN_VARIABLES = {
-    "OPENAI_API_KEY": ("openai", "key"),
-    "OPENAI_BASE_URL": ("openai", "base_url"),
-    "ANTHROPIC_API_KEY": ("anthropic", "key"),
-    "ANTHROPIC_BASE_URL": ("anthropic", "base_url"),
     "STENO_MODEL": ("model", "default"),
     "STENO_RUNTIME": ("runtime", "default"),
+    **{vendor.key_variable: (vendor.name, "key") for vendor in VENDORS},
+    **{vendor.url_variable: (vendor.name, "base_url") for vendor in VENDORS},
 }
 
+SECTIONS = frozenset(Config.__struct_fields__) - {"vendors"} | _VENDORS
 _FREE = frozenset(("approvals", "contexts", "mcp", "channels"))
 """Sections whose keys are the user's own."""
 
 _LISTS = frozenset((("model", "fallback"), ("tools", "secret_env"), ("tools", "kept_env")))
-
-DEFAULT_ANTHROPIC, DEFAULT_OPENAI, DEFAULT_LOCAL = (
-    "anthropic:claude-sonnet-4-5",
-    "openai-chat:gpt-5",
-    "local:smollm2",
-)
 
 SYSTEM_PROMPT = """\
 You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they
@@ -413,10 +407,19 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
 
 
 def _checked(tables: Mapping[str, object], origin: str) -> Config:
+    vendors: dict[str, Access] = {}
+    vendor = ""
     try:
-        config = msgspec.convert(tables, Config, strict=False)
+        for vendor in _VENDORS.intersection(tables):
+            vendors[vendor] = msgspec.convert(tables[vendor], Access, strict=False)
+        vendor = ""
+        others = {name: table for name, table in tables.items() if name not in _VENDORS}
+        if "vendors" in others:
+            raise msgspec.ValidationError("Object contains unknown field `vendors`")
+        config = replace(msgspec.convert(others, Config, strict=False), vendors=vendors)
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$.")
+        at = f"{vendor}.{at}" if vendor else at
         section, _, key = at.rstrip("`").partition(".")
         place = f", at {f'[{section}] {key}'.rstrip()}" if section else ""
         raise ConfigError(
@@ -451,7 +454,7 @@ def _target(variable: str) -> tuple[str, str]:
         return _KNOWN_VARIABLES[variable]
     if variable.startswith("STENO_"):
         section, _, key = variable.removeprefix("STENO_").lower().partition("_")
-        if section in Config.__struct_fields__ and (key or section in _FREE):
+        if section in SECTIONS and (key or section in _FREE):
             return section, key
     return "", ""
 
@@ -491,10 +494,4 @@ def channel_token(
 
 
 def default_model(config: Config) -> str:
-    if config.model.default:
-        return config.model.default
-    if config.anthropic.key:
-        return DEFAULT_ANTHROPIC
-    if config.openai.key:
-        return DEFAULT_OPENAI
-    return DEFAULT_LOCAL
+    return config.model.default or usable(config.vendors)[0]

@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec.structs import replace
-
 from steno.models.protocol import Model, ModelEvent
 from steno.models.specs import make
-from tests.models.samples import SETTINGS
+from tests.models.samples import settings_at
 
 Act = Callable[["Caller"], Awaitable[None]]
 
@@ -61,12 +59,8 @@ class Server:
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def model(self, spec: str, **changes: Any) -> Model:
-        base = f"http://127.0.0.1:{self.port}"
-        settings = replace(
-            SETTINGS, openai_base_url=f"{base}/v1", anthropic_base_url=base, idle_s=0.4
-        )
-        return make(spec, replace(settings, **changes))
+    def model(self, spec: str, idle_s: float = 0.4, key: str | None = None) -> Model:
+        return make(spec, settings_at(f"http://127.0.0.1:{self.port}/v1", idle_s, key))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -27,9 +27,20 @@ from steno.journal.parts import (
 )
 from steno.models import wording
 from steno.models.protocol import Finished, ModelEvent, ReasoningDelta, TextDelta
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 
-SETTINGS = ModelSettings(openai_key="sk-openai-test", anthropic_key="sk-anthropic-test")
+KEYS = {"openai": "sk-openai-test", "anthropic": "sk-anthropic-test"}
+
+
+def settings_at(base_url: str = "", idle_s: float = 120.0, key: str | None = None) -> ModelSettings:
+    """Every vendor at one address, each with its own key or with this one."""
+    vendors = {
+        vendor: Access(own if key is None else key, base_url) for vendor, own in KEYS.items()
+    }
+    return ModelSettings(vendors, idle_s)
+
+
+SETTINGS = settings_at()
 SPECS = ("openai-chat:gpt-test", "openai-responses:gpt-test", "anthropic:claude-test")
 SHELL = ToolSpec(
     "shell", "Run a command.", '{"type":"object","properties":{"command":{"type":"string"}}}'

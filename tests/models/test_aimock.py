@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from steno.engine.request import Request
 from steno.journal.history import Answered, Entry, Settled
@@ -13,7 +12,7 @@ from steno.journal.parts import Reasoning, Returned, Text, ToolCall, reasoning_o
 from steno.models.protocol import Model, ModelError, ModelEvent
 from steno.models.specs import make
 from tests.models.aimock import Aimock, aimock
-from tests.models.samples import PAYLOADS, SETTINGS, SPECS, last, request, said, shown
+from tests.models.samples import PAYLOADS, SPECS, last, request, said, settings_at, shown
 
 FACES = "Grüße, 世界 🙂🙂🙂 and 🙃🙃"
 LONG = "one two three four five six seven eight nine ten"
@@ -86,12 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
 
 
 def model_at(server: Aimock, spec: str) -> Model:
-    return make(
-        spec,
-        replace(
-            SETTINGS, openai_base_url=f"{server.url}/v1", anthropic_base_url=server.url, idle_s=10.0
-        ),
-    )
+    return make(spec, settings_at(f"{server.url}/v1", idle_s=10.0))
 
 
 def ask(server: Aimock, spec: str, asked: Request) -> list[ModelEvent]:

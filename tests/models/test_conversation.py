@@ -24,6 +24,7 @@ from steno.journal.parts import (
 )
 from steno.models import wording
 from steno.models.conversation import (
+    PICTURE_BYTES_MAX,
     Call,
     FromModel,
     FromTools,
@@ -36,7 +37,6 @@ from steno.models.conversation import (
     Words,
     conversation,
 )
-from steno.models.pictures import BYTES_MAX
 from tests.models.samples import BINARY, PAYLOADS, PICTURE, PIXEL, TABLE, answered, request, said
 
 ID = re.compile(r"[a-z0-9_]{1,40}")
@@ -86,7 +86,7 @@ def test_an_input_shows_its_pictures_and_texts_and_names_the_rest() -> None:
 
 
 @pytest.mark.promise(41)
-@pytest.mark.parametrize("data", [b"no picture", b"", PIXEL + b"." * BYTES_MAX])
+@pytest.mark.parametrize("data", [b"no picture", b"", PIXEL + b"." * PICTURE_BYTES_MAX])
 def test_an_image_that_no_provider_takes_is_named_and_one_with_a_wrong_name_is_called_what_it_is(
     data: bytes,
 ) -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.models import sse
+from steno.models import http
+from steno.models.http import Events
 from steno.models.protocol import ModelError
-from steno.models.sse import Events
 
 WIRE = (
     ": a comment\n\n"
@@ -56,7 +56,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
 
 @pytest.mark.parametrize("piece", [b"x" * 100, b"data: x\n", b": hello\n"])
 def test_an_event_without_end_is_refused(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(http, "EVENT_BYTES_MAX", 1_000)
     events = Events()
     with pytest.raises(ModelError, match="an event has more than"):
         for _ in range(1_001):
@@ -64,5 +64,5 @@ def test_an_event_without_end_is_refused(piece: bytes, monkeypatch: pytest.Monke
 
 
 def test_many_events_are_no_long_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(http, "EVENT_BYTES_MAX", 1_000)
     assert len(read([b"data: x\n\n"] * 1_000)) == 1_000

@@ -16,7 +16,6 @@ from tests.models.rules import check
 from tests.models.samples import (
     EVERYTHING,
     PAYLOADS,
-    SETTINGS,
     SPECS,
     answered,
     body_of,
@@ -24,6 +23,7 @@ from tests.models.samples import (
     request,
     requests,
     said,
+    settings_at,
     wire,
 )
 
@@ -148,7 +148,7 @@ def test_a_blob_comes_back_to_its_provider_after_a_change_of_model() -> None:
         "thinking": "Let me see.",
         "signature": "sig",
     }
-    elsewhere = replace(SETTINGS, anthropic_base_url="http://127.0.0.1:9")
+    elsewhere = settings_at("http://127.0.0.1:9")
     assert b"Let me see." not in make("anthropic:claude-test", elsewhere).to_wire(asked, PAYLOADS)
 
 

@@ -15,7 +15,7 @@ import steno
 from steno.engine.request import build
 from steno.journal.facts import StepStarted, Takes, TurnStarted
 from steno.journal.history import History
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 from steno.runtimes.loop import payloads_told
 from tests.chance import chance_of
 from tests.models.rules import check
@@ -177,8 +177,12 @@ class Play:
     def _check_folded(self, id: str, head: int) -> None:
         """The bytes of each request since are those that a fold of everything before it gives. What
         it says beside that is a note, at its end."""
+        url = self.server.url
         settings = ModelSettings(
-            openai_base_url=self.server.url, anthropic_base_url=self.server.url.removesuffix("/v1")
+            {
+                "openai": Access(base_url=url),
+                "anthropic": Access(base_url=url.removesuffix("/v1")),
+            }
         )
         sent = {sha256(body).hexdigest()[:32]: body for body in self.server.bodies}
         history = History()

@@ -11,7 +11,7 @@ import pytest
 
 from steno.journal.facts import ContextSet, InputAdmitted, SessionStarted
 from steno.journal.parts import Text
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.loop import Agent, Native
 from steno.session.load import Sessions
@@ -116,7 +116,7 @@ def test_two_turns_at_once_on_one_session_in_one_process_are_serial_and_lose_not
 
 async def _two_turns_at_once(path: Path, url: str) -> None:
     async with await SqliteStore.open(path) as store:
-        model = make("openai-chat:test", ModelSettings(openai_base_url=url))
+        model = make("openai-chat:test", ModelSettings({"openai": Access(base_url=url)}))
         native = Native(store, lambda _: Agent(ContextSet(model.spec), model, {}))
         runtime = Dispatch(Sessions(store), lambda _: native)
         session = await store.create(SessionStarted("test"))

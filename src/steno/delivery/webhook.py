@@ -10,7 +10,7 @@ import io
 import aiohttp
 
 from steno.delivery.outbox import Answer, Answered, Unanswered, Unreached
-from steno.models.http import LOST, trusted
+from steno.web import LOST, trusted
 
 CONNECT_S = 5.0
 TOTAL_S = 10.0

@@ -33,11 +33,12 @@ from steno.models.conversation import (
     conversation,
 )
 from steno.models.failures import reported, unreadable
-from steno.models.protocol import ModelError
+from steno.models.protocol import Endpoint, ModelError
+from steno.models.specs import ModelSettings
 from steno.models.wire import decode, encode, schema
 
 PATH = "/v1/messages"
-VERSION = "2023-06-01"
+VERSION = ("anthropic-version", "2023-06-01")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CACHED = {"type": "ephemeral"}
 NO_TOOL = {
@@ -47,19 +48,23 @@ NO_TOOL = {
 }
 
 
-class MessagesFormat(Struct, frozen=True):
-    """`thinking` is empty (off), "adaptive", or a number of tokens."""
+def endpoint(base_url: str) -> Endpoint:
+    url = base_url.rstrip("/").removesuffix("/v1") + PATH
+    return Endpoint(url, key_header="x-api-key", key_prefix="", headers=(VERSION,))
 
+
+def format(name: str, provider: str, settings: ModelSettings) -> "MessagesFormat":
+    return MessagesFormat(name, provider, settings.max_tokens)
+
+
+class MessagesFormat(Struct, frozen=True):
     model: str
     provider: str
     max_tokens: int
-    thinking: str = ""
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         told = conversation(request, payloads, self.provider, CALL_ID)
         body: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "stream": True}
-        if self.thinking:
-            body["thinking"] = _thinking(self.thinking)
         if request.system.strip():
             body["system"] = [{"type": "text", "text": request.system, "cache_control": CACHED}]
         if request.tools:
@@ -170,12 +175,6 @@ def _result(result: Result) -> dict[str, Any]:
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": schema(tool)}
-
-
-def _thinking(thinking: str) -> dict[str, Any]:
-    if thinking.isdecimal():
-        return {"type": "enabled", "budget_tokens": int(thinking)}
-    return {"type": thinking}
 
 
 # --- what comes back ------------------------------------------------------------------------------

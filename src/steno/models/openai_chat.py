@@ -34,12 +34,22 @@ from steno.models.conversation import (
     shown_text,
 )
 from steno.models.failures import reported, unreadable
+from steno.models.protocol import Endpoint
+from steno.models.specs import ModelSettings
 from steno.models.wire import decode, encode, is_object, schema
 
 PATH = "/chat/completions"
 CALL_ID = re.compile(r"[\x21-\x7e]{1,40}")
 CUT_SHORT = frozenset(("length", "max_tokens"))
 NO_END = frozenset(("error", "abort", "network_error", "insufficient_system_resource"))
+
+
+def endpoint(base_url: str) -> Endpoint:
+    return Endpoint(base_url.rstrip("/") + PATH)
+
+
+def format(name: str, provider: str, settings: ModelSettings) -> "ChatFormat":
+    return ChatFormat(name, provider)
 
 
 class ChatFormat(Struct, frozen=True):

@@ -33,7 +33,8 @@ from steno.models.conversation import (
     shown_text,
 )
 from steno.models.failures import reported, unreadable
-from steno.models.protocol import ModelError
+from steno.models.protocol import Endpoint, ModelError
+from steno.models.specs import ModelSettings
 from steno.models.wire import decode, encode, schema
 
 PATH = "/responses"
@@ -41,6 +42,14 @@ CALL_ID = re.compile(r"[\x21-\x7e]{1,64}")
 ENCRYPTED = "reasoning.encrypted_content"
 WITHOUT_REASONING = re.compile(r"(.*/)?(gpt-3\.5|gpt-4|chatgpt-4)")
 """Models that refuse a request which asks for encrypted reasoning."""
+
+
+def endpoint(base_url: str) -> Endpoint:
+    return Endpoint(base_url.rstrip("/") + PATH)
+
+
+def format(name: str, provider: str, settings: ModelSettings) -> "ResponsesFormat":
+    return ResponsesFormat(name, provider)
 
 
 class ResponsesFormat(Struct, frozen=True):

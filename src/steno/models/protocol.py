@@ -1,8 +1,9 @@
 """What the engine asks of a model, and the events that come back.
 
 ModelError         nothing came back; the attempt is lost
-  .cause           rate_limited, overloaded, server_error, unreachable, dropped, timeout: worth another attempt
-                   refused, not_trusted, no_key, no_model, unknown_model, too_long: not
+  .cause           worth another attempt: rate_limited, overloaded, server_error, unreachable,
+                   dropped, timeout
+                   not: refused, not_trusted, no_key, no_model, unknown_model, too_long
   .sent            whether the provider may have received the request
 """
 
@@ -47,6 +48,22 @@ class ModelError(Exception):
     ) -> None:
         super().__init__(detail)
         self.cause, self.detail, self.sent, self.retry_after_s = cause, detail, sent, retry_after_s
+
+
+class Endpoint(Struct, frozen=True):
+    """Where a model is and how to reach it. `key_header` is sent with `key_prefix` and the key, if
+    there is one."""
+
+    url: str
+    key: str = ""
+    key_needed: bool = False
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    headers: tuple[tuple[str, str], ...] = ()
+    idle_s: float = 120.0
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"
 
 
 class Model(Protocol):

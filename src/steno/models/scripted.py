@@ -40,6 +40,7 @@ from steno.journal.facts import StepEnding, Usage
 from steno.journal.history import Answered, Said
 from steno.journal.parts import Content, Hash, Reasoning, Text, ToolCall, text_of
 from steno.models.protocol import Finished, ModelError, ModelEvent, ReasoningDelta, TextDelta
+from steno.models.specs import ModelSettings
 from steno.models.wire import each_text
 
 ECHO_CHARS = 8
@@ -67,6 +68,10 @@ class Reply(Struct, forbid_unknown_fields=True):
     def loses(self) -> bool:
         """Whether nothing of it reaches the history."""
         return self.then not in ("complete", "length") and not self.shows()
+
+
+def make(spec: str, name: str, settings: ModelSettings) -> "ScriptedModel":
+    return ScriptedModel(spec, name)
 
 
 class ScriptedModel:

@@ -1,116 +1,137 @@
-"""Models by name.
+"""Models by name, KIND:NAME, and what the rest of steno must know of each kind.
 
-openai-chat:NAME        Chat Completions at `openai_base_url`: OpenAI, Ollama, vLLM, llama.cpp, OpenRouter …
-openai-responses:NAME   Responses at `openai_base_url`
-anthropic:NAME          Messages at `anthropic_base_url`
-local:NAME              a small model in this process
-scripted:NAME           answers that are known beforehand, for tests
+    anthropic:NAME          Messages
+    openai-chat:NAME        Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, OpenRouter …
+    openai-responses:NAME   Responses
+    local:NAME              a small model in this process
+    scripted:NAME           answers that are known beforehand, for tests
+
+A new kind is a row of `KINDS` and a module. What the JSON of its vendor looks like is known there
+and nowhere else. The module has
+
+    endpoint(base_url), format(name, provider, settings)     if models of it are asked over HTTP
+    make(spec, name, settings)                               if not
 """
 
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from steno.models.protocol import Model
+from steno.models.protocol import Endpoint, Model
 
-KINDS = ("openai-chat", "openai-responses", "anthropic", "local", "scripted")
-OPENAI = "https://api.openai.com/v1"
-ANTHROPIC = "https://api.anthropic.com"
+if TYPE_CHECKING:
+    from steno.models.http import Format
+
+
+class Vendor(Struct, frozen=True):
+    """Whose models are asked at an address. `name` is the section of the configuration that has the
+    address and the key; `base_url` is the vendor's own address."""
+
+    name: str
+    base_url: str
+
+    @property
+    def key_variable(self) -> str:
+        return f"{self.name.upper()}_API_KEY"
+
+    @property
+    def url_variable(self) -> str:
+        return f"{self.name.upper()}_BASE_URL"
+
+
+ANTHROPIC = Vendor("anthropic", "https://api.anthropic.com")
+OPENAI = Vendor("openai", "https://api.openai.com/v1")
+VENDORS = (OPENAI, ANTHROPIC)
+
+
+class Kind(Struct, frozen=True):
+    """`default` is the model that is chosen where none is set and this kind can be used. `able`:
+    it can call tools and write a distillate. `unasked`: it is asked for one without having been
+    chosen for that."""
+
+    name: str
+    module: str
+    vendor: Vendor | None = None
+    default: str = ""
+    able: bool = True
+    unasked: bool = True
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-4-5"),
+        Kind("openai-chat", "openai_chat", OPENAI, "gpt-5"),
+        Kind("openai-responses", "openai_responses", OPENAI),
+        Kind("local", "local", default="smollm2", able=False),
+        Kind("scripted", "scripted", unasked=False),
+    )
+}
+"""The first whose default can be used is the default of steno."""
+
+
+class Access(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the models of a vendor are reached. No `base_url`: at the vendor's own."""
+
+    key: str = ""
+    base_url: str = ""
+
+    def __repr__(self) -> str:
+        return f"Access({self.base_url!r})"
 
 
 class ModelSettings(Struct, frozen=True):
-    """`max_tokens` bounds an answer where the format demands a bound or the model is ours; servers
-    of the OpenAI formats have bounds of their own, and some refuse a request whose bound does not
-    fit their context. `anthropic_thinking` is empty (off), "adaptive", or a number of tokens."""
+    """`vendors` is by their names. `max_tokens` bounds an answer where the format demands a bound
+    or the model is ours; servers of the OpenAI formats have bounds of their own, and some refuse a
+    request whose bound does not fit their context."""
 
-    openai_base_url: str = OPENAI
-    openai_key: str = ""
-    anthropic_base_url: str = ANTHROPIC
-    anthropic_key: str = ""
-    anthropic_thinking: str = ""
-    proxy: str = ""
-    connect_s: float = 10.0
+    vendors: Mapping[str, Access] = {}
     idle_s: float = 120.0
     max_tokens: int = 8192
 
-    def __repr__(self) -> str:
-        return f"ModelSettings({self.openai_base_url!r}, {self.anthropic_base_url!r})"
+
+def kind_of(spec: str) -> Kind | None:
+    return KINDS.get(spec.partition(":")[0])
+
+
+def usable(vendors: Mapping[str, Access]) -> list[str]:
+    """The defaults of the kinds that can be used with these keys, the preferred one first."""
+    return [
+        f"{kind.name}:{kind.default}"
+        for kind in KINDS.values()
+        if kind.default and (kind.vendor is None or vendors.get(kind.vendor.name, Access()).key)
+    ]
 
 
 def make(spec: str, settings: ModelSettings) -> Model:
     """Raises ValueError for a spec that names no kind of model and for an address that is none.
     Loads only what the model needs."""
-    kind, _, name = spec.partition(":")
-    if kind not in KINDS or not name:
+    kind, name = kind_of(spec), spec.partition(":")[2]
+    if kind is None or not name:
         raise ValueError(
             f"unknown model {spec!r}: a model is named KIND:NAME, where KIND is one of "
             f"{', '.join(KINDS)}"
         )
-    match kind:
-        case "openai-chat" | "openai-responses":
-            return _openai(spec, kind, name, settings)
-        case "anthropic":
-            return _anthropic(spec, name, settings)
-        case "local":
-            from steno.models.local import LocalModel
+    module = import_module(f"steno.models.{kind.module}")
+    if kind.vendor is None:
+        made: Model = module.make(spec, name, settings)
+        return made
+    from steno.models.http import HttpModel
 
-            return LocalModel(spec, name, settings.max_tokens)
-        case _:
-            from steno.models.scripted import ScriptedModel
-
-            return ScriptedModel(spec, name)
-
-
-def _openai(spec: str, kind: str, name: str, settings: ModelSettings) -> Model:
-    from steno.models import openai_chat, openai_responses
-    from steno.models.http import Endpoint, Format, HttpModel
-
-    base = settings.openai_base_url
-    provider = _bound_to(kind, base, OPENAI)
-    format: Format
-    if kind == "openai-chat":
-        format, path = openai_chat.ChatFormat(name, provider), openai_chat.PATH
-    else:
-        format, path = openai_responses.ResponsesFormat(name, provider), openai_responses.PATH
-    endpoint = Endpoint(
-        base.rstrip("/") + path,
-        settings.openai_key,
-        key_needed="@" not in provider,
-        proxy=settings.proxy,
-        connect_s=settings.connect_s,
-        idle_s=settings.idle_s,
-    )
+    access = settings.vendors.get(kind.vendor.name, Access())
+    base_url = access.base_url or kind.vendor.base_url
+    own, host = _host(kind.vendor.base_url), _host(base_url)
+    # Blobs are bound to the format they are written in and to the server, which alone can read them.
+    provider = kind.name if host == own else f"{kind.name}@{host}"
+    format: Format = module.format(name, provider, settings)
+    endpoint: Endpoint = module.endpoint(base_url)
+    key_needed = host == own
+    endpoint = replace(endpoint, key=access.key, key_needed=key_needed, idle_s=settings.idle_s)
     return HttpModel(spec, format, endpoint)
-
-
-def _anthropic(spec: str, name: str, settings: ModelSettings) -> Model:
-    from steno.models import anthropic
-    from steno.models.http import Endpoint, HttpModel
-
-    base = settings.anthropic_base_url
-    provider = _bound_to("anthropic", base, ANTHROPIC)
-    endpoint = Endpoint(
-        base.rstrip("/").removesuffix("/v1") + anthropic.PATH,
-        settings.anthropic_key,
-        key_needed="@" not in provider,
-        key_header="x-api-key",
-        key_prefix="",
-        headers=(("anthropic-version", anthropic.VERSION),),
-        proxy=settings.proxy,
-        connect_s=settings.connect_s,
-        idle_s=settings.idle_s,
-    )
-    format = anthropic.MessagesFormat(
-        name, provider, settings.max_tokens, settings.anthropic_thinking
-    )
-    return HttpModel(spec, format, endpoint)
-
-
-def _bound_to(kind: str, base_url: str, own: str) -> str:
-    """Whom blobs are bound to: the format they are written in, and the server, which alone can read
-    them."""
-    host = _host(base_url)
-    return kind if host == _host(own) else f"{kind}@{host}"
 
 
 def _host(base_url: str) -> str:

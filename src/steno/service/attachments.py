@@ -13,8 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steno.journal.parts import File, Image
-from steno.models.conversation import FILE_CHARS_MAX
-from steno.models.pictures import BYTES_MAX, picture_type
+from steno.models.conversation import FILE_CHARS_MAX, PICTURE_BYTES_MAX, picture_type
 from steno.service.misuse import Misused
 
 ATTACHMENTS_MAX = 20
@@ -22,7 +21,7 @@ TOTAL_BYTES_MAX = 20 * 2**20
 NAME_LEN_MAX = 200
 
 _UTF8_BYTES_MAX = 4
-READ_BYTES_MAX = max(BYTES_MAX, FILE_CHARS_MAX * _UTF8_BYTES_MAX) + 1
+READ_BYTES_MAX = max(PICTURE_BYTES_MAX, FILE_CHARS_MAX * _UTF8_BYTES_MAX) + 1
 """Whatever is longer is too long, whatever it is."""
 
 
@@ -53,9 +52,9 @@ def attachment(name: str, data: bytes) -> Attachment:
         raise Misused(f"{name} is empty; nothing was stored")
     hash, short = sha256(data).hexdigest(), name[-NAME_LEN_MAX:]
     if (media_type := picture_type(data)) is not None:
-        if len(data) > BYTES_MAX:
+        if len(data) > PICTURE_BYTES_MAX:
             raise Misused(
-                f"{name} is too large: an image may have {BYTES_MAX} bytes; nothing was stored"
+                f"{name} is too large: an image may have {PICTURE_BYTES_MAX} bytes; nothing was stored"
             )
         return Attachment(Image(hash, media_type, len(data), short), data)
     if (chars := _chars(data)) is None:
