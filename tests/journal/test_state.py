@@ -4,7 +4,7 @@ import pytest
 
 from steno.journal import facts as f
 from steno.journal.debts import OwedHook
-from steno.journal.parts import Refused, Returned, ToolCall
+from steno.journal.parts import Refused, Returned, Text, ToolCall
 from steno.journal.redaction import redact
 from steno.journal.state import OpenCall
 from tests.journal.folding import said, state
@@ -184,6 +184,54 @@ def test_compaction_leaves_model_threads_and_pending_inputs_alone() -> None:
 def test_whoever_left_is_back_with_the_next_input_or_turn() -> None:
     assert state(f.SessionEnded("quit")).ended == f.SessionEnded("quit")
     assert state(f.SessionEnded("quit"), said("hello")).ended is None
+
+
+OUT = f.ToolSettled(3, "a", Returned((Text("out"),)))
+UNSEEN = [
+    *BEGUN,
+    f.StepSealed(3, (A,)),
+    OUT,
+    f.TurnEnded(2, "interrupted", "killed"),
+]
+"""A turn at 2 that was killed with a result that no request told of."""
+
+
+def prompt(at: int, acknowledges: str, *came: f.AnyFact) -> list[f.AnyFact]:
+    """A prompt at a seq, whose request takes up what was cut off, and which is killed then."""
+    step = f.StepStarted("model", acknowledges=acknowledges)
+    ended = f.TurnEnded(at + 1, "interrupted", "killed")
+    return [said("next"), f.TurnStarted(f.Takes(at)), step, *came, ended]
+
+
+def results(*sequence: f.AnyFact) -> tuple[f.ToolSettled, ...]:
+    cut = state(*sequence).cut_off
+    assert cut is not None
+    return cut.results()
+
+
+@pytest.mark.promise(20)
+def test_results_that_a_prompt_told_of_are_unseen_if_nothing_came_back() -> None:
+    took_up = prompt(7, "2:3.a", f.StepLost(9, "killed", "unknown"))
+    assert results(*UNSEEN, *took_up) == (OUT,)
+    shown = f.StepSealed(9, (Text("half"),), "interrupted")
+    assert results(*UNSEEN, *prompt(7, "2:3.a", shown)) == ()
+    never_asked: list[f.AnyFact] = [said("next"), f.TurnStarted(f.Takes(7)), took_up[-1]]
+    assert results(*UNSEEN, *never_asked) == (OUT,)
+
+
+@pytest.mark.promise(20)
+def test_results_that_nothing_comes_back_to_are_told_in_four_turns() -> None:
+    sequence, key = list(UNSEEN), "2:3.a"
+    for told in range(1, 6):
+        at = len(sequence) + 1
+        sequence += prompt(at, key, f.StepLost(at + 2, "killed", "unknown"))
+        key = str(at + 1)
+        assert results(*sequence) == ((OUT,) if told < 4 else ())
+
+
+def test_results_that_a_rewind_took_out_of_view_are_not_told_of() -> None:
+    took_up = prompt(8, "2:3.a", f.StepLost(10, "killed", "unknown"))
+    assert results(*UNSEEN, f.Rewound(2), *took_up) == ()
 
 
 CUT = (

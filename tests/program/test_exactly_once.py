@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -312,6 +313,39 @@ def test_the_note_names_results_that_were_not_seen_and_effects_that_are_unknown(
     assert "It may or may not have had effects, and it was not run again." in sent
     assert (world.work / "log").read_text() == "begun\n", "it ran once"
     assert no_sleeper(world), "what the dead process left running was ended"
+
+
+UNSEEN = "You have not answered to these tool results yet: call_0."
+
+
+@pytest.mark.promise(20)
+@pytest.mark.parametrize("kills", [1, 3, 4])
+@pytest.mark.suite("1", "4")
+def test_results_whose_request_died_unanswered_are_named_again_a_bounded_number_of_times(
+    world: World, server: ModelServer, kills: int
+) -> None:
+    """Killed after the tool, while a request is out; and so is each prompt that comes next."""
+    looked = Reply(("Looking. ",), tools=(("shell", '{"command": "echo seen"}'),))
+    server.replies = [looked, Reply((), then="hang")]
+    for n in range(1 + kills):
+        with world.start("run", f"prompt {n}", "--key", "k", "--yes") as program:
+            wait_until(partial(has_asked, server, n + 2), "a request")
+            program.kill()
+    server.replies = [Reply(("well",))]
+    world.steno("run", "next", "--key", "k", "--yes")
+    world.steno("run", "more", "--key", "k", "--yes")
+    own, *taking_up, answered, later = [
+        UNSEEN in json.dumps(request) for request in server.requests[1:]
+    ]
+    assert not own, "the turn of the tool is not cut off yet"
+    assert taking_up == [True] * kills
+    assert answered == (kills < 4), "in four turns at most"
+    assert not later, "an answer came"
+    assert world.steno("continue", world.only_session(), expect=1) == ""
+
+
+def has_asked(server: ModelServer, times: int) -> bool:
+    return len(server.requests) == times
 
 
 def settled(world: World) -> list[str]:

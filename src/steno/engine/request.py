@@ -57,8 +57,9 @@ def recovery_note(cut: CutOff, continuing: bool) -> str:
     lines = [OPENING, f"The previous turn was cut off ({ending.cause}) before it was finished."]
     if turn.last is not None and turn.last.ended in ("interrupted", "incomplete"):
         lines.append("Your last answer above is only the part that was shown.")
-    unseen = [fact.call for fact in turn.settled if not isinstance(fact.outcome, Unknown)]
-    unknown = [fact.call for fact in turn.settled if isinstance(fact.outcome, Unknown)]
+    results = cut.results()
+    unseen = [fact.call for fact in results if not isinstance(fact.outcome, Unknown)]
+    unknown = [fact.call for fact in results if isinstance(fact.outcome, Unknown)]
     if unseen:
         lines.append(f"You have not answered to these tool results yet: {', '.join(unseen)}.")
     if unknown:

@@ -147,7 +147,8 @@ class CutOff(Struct):
     bound what continues by itself: `withdrawn` are the turns that took it up and got no answer,
     `killed` counts the continuations in a row, this turn the last of them, that showed something
     and were killed. `undone_by` are the standing rewinds that reach into the turn: what a person
-    took out of view is not taken up.
+    took out of view is not taken up. `unseen` are results of an earlier turn that was cut off: the
+    requests of the turns in `tried` told of them, and nothing came back.
 
     A sequence of facts, and what follows from it:
 
@@ -162,6 +163,14 @@ class CutOff(Struct):
 
     If the process is killed after 11 showed something, turn 8 is what is cut off (`killed` is 1).
     A rewind to 3 or 4 undoes turn 4: it does not wait while that rewind stands.
+
+    A prompt takes up what was cut off, too. If it dies unanswered, it is what is cut off, and the
+    results that it told of are unseen as before:
+
+        … 6 tool.settled (a) · kill -9 · 7 turn.ended (4, interrupted, killed)
+        8 input.admitted · 9 turn.started (takes 8) · 10 step.started (acknowledges "4:5.a")
+        kill -9 · 11 step.lost (10) · 12 turn.ended (9, interrupted, killed)
+                                                turn 9 waits, with a unseen, tried in 9
     """
 
     ended: EndedTurn
@@ -172,6 +181,16 @@ class CutOff(Struct):
     later: frozenset[Seq] = frozenset()
     undone_by: frozenset[Seq] = frozenset()
     killed: int = 0
+    unseen: tuple[ToolSettled, ...] = ()
+    tried: frozenset[Seq] = frozenset()
+
+    def results(self) -> tuple[ToolSettled, ...]:
+        """Results of tools that no answer came to, as long as it is worth telling of them."""
+        tried = self.tried | self.withdrawn
+        return (
+            *(self.unseen if len(tried) <= WITHDRAWALS_MAX else ()),
+            *self.ended.turn.settled,
+        )
 
     def waits(self) -> bool:
         """Whether it can still be taken up."""
@@ -323,7 +342,13 @@ class State(Struct):
             killed = cut.killed + (fact.cause == "killed") if cut is not None and continued else 0
             waiting = frozenset(self.pending)
             key = continuation_key(turn)
-            self.cut_off = CutOff(self.last_turn, key, at=self.head, later=waiting, killed=killed)
+            after = CutOff(self.last_turn, key, at=self.head, later=waiting, killed=killed)
+            came_back = turn.last is not None or (
+                cut is not None and cut.acknowledged_by is not None
+            )
+            if cut is not None and not came_back and not cut.undone_by:
+                after.unseen, after.tried = cut.results(), cut.tried | cut.withdrawn
+            self.cut_off = after
         elif cut is not None and cut.is_over(fact):
             self.cut_off = None
 
