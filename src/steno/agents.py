@@ -38,9 +38,8 @@ from steno.runtimes.toolbox import SessionTools, Toolbox
 from steno.session.load import Sessions
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
-from steno.tools.environment import Scrub
 from steno.tools.protocol import Workspace
-from steno.tools.sandbox import Bounds, Sandbox
+from steno.tools.sandbox import Bounds, Sandbox, Scrub
 
 if TYPE_CHECKING:
     from steno.runtimes.codex.runtime import CodexAgent

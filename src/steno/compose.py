@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from steno.agents import Agents, Models, Parts, model_settings
 from steno.config import Config, Place
 from steno.model_choice import Terms
-from steno.plugins.finding import find
+from steno.plugins.discovery import find
 from steno.plugins.protocol import NoPlugins
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distil import Distilling
@@ -35,7 +35,7 @@ from steno.tools.groups import end_all
 
 if TYPE_CHECKING:
     from steno.delivery.outbox import Body, Outbox
-    from steno.plugins.hosting import Hosts
+    from steno.plugins.hosts import Hosts
     from steno.tools.mcp import ServerSettings
 
 CLOSE_S = 0.4
@@ -104,7 +104,7 @@ class Setup:
         found = () if self.ephemeral or not visiting else find(self.where.home)
         if not found:
             return None
-        from steno.plugins.hosting import Hosts
+        from steno.plugins.hosts import Hosts
 
         hosts = Hosts(found, self.where.home / "plugins.log")
         hosts.start()

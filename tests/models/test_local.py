@@ -70,7 +70,7 @@ def test_requests_share_a_prefix_until_half_of_the_context_is_left_out_at_once()
 
 def test_a_model_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match="make chat") as error:
+    with pytest.raises(ModelError, match="pip install xllamacpp") as error:
         ask(request(said(1, "a")), make(SPEC, SETTINGS))
     assert (error.value.cause, error.value.sent) == ("no_model", "no")
 

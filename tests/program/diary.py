@@ -78,7 +78,7 @@ def hosts(world: World) -> list[int]:
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"steno.plugins.host" in words and mark in (entry / "environ").read_bytes().split(
+            if b"steno.plugins.process" in words and mark in (entry / "environ").read_bytes().split(
                 b"\0"
             ):
                 found.append(int(entry.name))

@@ -201,7 +201,7 @@ def _load() -> None:
     import steno.models.anthropic
     import steno.models.http
     import steno.models.openai_chat
-    import steno.plugins.hosting
+    import steno.plugins.hosts
     import steno.runtimes.codex.runtime  # noqa: F401
 
     gc.collect()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.plugins.finding import find
+from steno.plugins.discovery import find
 from tests.program.diary import hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_compact import long_session

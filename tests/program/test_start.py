@@ -18,7 +18,7 @@ UNUSED = (
     "steno.delivery",
     "steno.library",
     "steno.models.http",
-    "steno.plugins.hosting",
+    "steno.plugins.hosts",
     "steno.runtimes.codex.runtime",
     "steno.tools.mcp",
     "steno.transfer",

@@ -28,11 +28,11 @@ from steno.journal.parts import (
     outcome_parts,
 )
 from steno.tools import child
-from steno.tools.environment import Scrub
 from steno.tools.groups import members
 from steno.tools.mcp import ServerSettings
 from steno.tools.mcp_tools import NAME_CHARS_MAX, Servers, schema_text, tool_name
 from steno.tools.protocol import BadArguments, Tool
+from steno.tools.sandbox import Scrub
 from tests.tools.calls import Pieces, alive, comes_true, needs_proc, said
 from tests.tools.mcp_servers import command, free_port, odd, over_http
 

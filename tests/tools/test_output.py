@@ -38,7 +38,6 @@ from steno.tools.output import (
     HEAD_CHARS,
     TAIL_CHARS,
     KeepingTool,
-    ReadOutput,
     excerpt,
     excerpted,
     kept,
@@ -46,6 +45,7 @@ from steno.tools.output import (
     to_bytes,
 )
 from steno.tools.protocol import BadArguments, Workspace
+from steno.tools.read_output import ReadOutput
 from steno.tools.shell import Shell
 from tests.tools.calls import Pieces, said
 

@@ -12,10 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned
-from steno.tools.environment import Scrub
 from steno.tools.groups import until
 from steno.tools.protocol import Workspace
-from steno.tools.sandbox import Bounds, Sandbox
+from steno.tools.sandbox import Bounds, Sandbox, Scrub
 from steno.tools.shell import Shell
 from tests.tools.calls import (
     Pieces,
@@ -170,8 +169,6 @@ def test_a_stop_ends_what_runs_inside(confined: Workspace) -> None:
 def test_what_runs_inside_does_not_outlive_a_kill_of_ours(confined: Workspace) -> None:
     script = """
 from msgspec.structs import replace
-from steno.tools.sandbox import Sandbox
-from steno.tools.shell import Shell
 
 async def main():
     confined = replace(Workspace(folder), sandbox=Sandbox("bwrap"))

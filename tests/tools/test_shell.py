@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from steno.journal.parts import Failed, Interrupted, Returned, Text
 from steno.tools.builtin import builtin
-from steno.tools.environment import Scrub
 from steno.tools.groups import until
 from steno.tools.protocol import BadArguments, Prepared, Workspace
+from steno.tools.sandbox import Scrub
 from steno.tools.shell import Pump
 from tests.tools.calls import (
     Pieces,

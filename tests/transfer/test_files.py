@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steno.transfer import FileExists
-from steno.transfer.files import written_whole
+from steno.transfer.export import written_whole
 
 
 def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from steno.transfer import (
     OtherContent,
     TransferError,
 )
-from steno.transfer.exporting import export
-from steno.transfer.importing import Incoming
+from steno.transfer.export import export
+from steno.transfer.incoming import Incoming
 from tests.journal.author import Journal, journals
 from tests.journal.strategies import any_records
 from tests.store.contract import begin, read_all, said, texts
@@ -338,13 +338,13 @@ async def test_something_else_is_not_an_export() -> None:
 
 
 async def test_a_line_without_end_is_not_read_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steno.transfer.importing.LINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("steno.transfer.incoming.LINE_BYTES_MAX", 1_000)
     with pytest.raises(FileDamaged, match="longer than any line"):
         Incoming(io.BytesIO(b"x" * 10_000))
 
 
 async def test_what_could_not_be_imported_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steno.transfer.exporting.LINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("steno.transfer.export.LINE_BYTES_MAX", 1_000)
     async with a_store() as store:
         running = await begin(store, "x" * 1_000)
         with pytest.raises(TransferError, match="too large"):

@@ -12,8 +12,8 @@ from steno.cli.stdio import complain, show
 from steno.frontend.process import heeding
 from steno.service import Misused, Service
 from steno.store.errors import KeyReused
-from steno.transfer import TransferError
-from steno.transfer.files import written_whole
+from steno.transfer import FileExists, Permits, TransferError
+from steno.transfer.export import written_whole
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -30,7 +30,8 @@ async def export(options: argparse.Namespace, service: Service, id: str) -> int:
             await _write(pieces, Path(options.file), options.force)
             show(f"session {id} is in {options.file}")
     except TransferError as error:
-        complain(str(error))
+        writable = isinstance(error, FileExists) and error.is_file
+        complain(f"{error}; --force writes over it" if writable else str(error))
         return FAILED
     except OSError as error:
         complain(f"{options.file} cannot be written: {error.strerror or error}; it is as it was")
@@ -51,7 +52,8 @@ async def bring(options: argparse.Namespace, service: Service) -> int:
         with heeding({signal.SIGINT: ending}), stdio.source(options.file) as file:
             came = await service.transfers.bring(file, options.trust)
     except (TransferError, KeyReused) as error:
-        complain(f"{options.file}: {error}")
+        advice = f"; import --trust {options.file} takes it as it is, if you trust its source"
+        complain(f"{options.file}: {error}{advice if isinstance(error, Permits) else ''}")
         return FAILED
     if came.first:
         show(f"session {came.session} is here; steno show {came.session} shows it")

@@ -31,8 +31,7 @@ def debts(config: Config, where: Place, names: Sequence[str]) -> tuple[DeliveryO
 
 
 def channel(config: Config, name: str) -> Channel | None:
-    """None if it is not configured here, or its token is not: then it is for somebody else to
-    reach."""
+    """None if it is not configured here, or its token is not: then another process may reach it."""
     found = config.channels.get(name)
     token = None if found is None else channel_token(found)
     if found is None or token is None:

@@ -43,8 +43,8 @@ NOT_TAKEN = LATER | {503}
 
 class Debt(Struct, frozen=True):
     """A delivery as it stands. `turn` is the turn to tell of, once every view shows it as ended;
-    `running`: somebody runs its session; `elsewhere`: it was owed in the store that the session was
-    imported from; `sending`: somebody alive tries."""
+    `running`: a process runs its session; `elsewhere`: it was owed in the store that the session
+    was imported from; `sending`: a process that is alive tries."""
 
     session: str
     seq: Seq
@@ -68,7 +68,7 @@ class Expire(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """It is somebody else's, or nothing can be told yet."""
+    """Another process sends it, or there is nothing to tell yet."""
 
 
 def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
@@ -83,9 +83,8 @@ def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
         return Leave()
     left_s = pause_s(one.tries) - (now_ms - one.tried_ms) / 1_000
     if one.tries and left_s > 0:
-        return Wait(
-            min(left_s, pause_s(one.tries))
-        )  # a clock that was set back must not make it wait for years
+        # A clock that was set back must not make it wait for years.
+        return Wait(min(left_s, pause_s(one.tries)))
     return Send(one.tries + 1)
 
 

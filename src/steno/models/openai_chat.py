@@ -5,7 +5,7 @@ one message. In: a finish_reason is the end marker, with or without [DONE]. Usag
 then it is unknown.
 
 Some servers demand back what they sent beside a call: DeepSeek and Kimi their reasoning, Gemini a
-signature. Both are kept as blobs, so that they go back there and to nobody else.
+signature. Both are kept as blobs, so that they go back there and nowhere else.
 """
 
 import re

@@ -1,8 +1,9 @@
 """Models whose answers are known beforehand. They need no network and no key, and ship for your own
 tests.
 
-    scripted:echo                              says the user's last message back, a few characters at a time
-    scripted:pieces?n=1000&size=4&rate=500     n numbered pieces of `size` characters, `rate` a second; 0: no waiting
+    scripted:echo                              says the user's last message back, in small pieces
+    scripted:pieces?n=1000&size=4&rate=500     n numbered pieces of `size` characters, `rate` a
+                                               second; 0: no waiting
     scripted:PATH.json                         a script, below
 
 A script is a JSON list of replies. Each is an object; every field may be left out:
@@ -10,12 +11,11 @@ A script is a JSON list of replies. Each is an object; every field may be left o
     {"text": "Hello",                          what the model says
      "reasoning": "Hm.",                       what it thinks first
      "tool_calls": [{"name": "shell", "arguments": {"command": "ls"}}],
-     "pieces": 3,                              characters to a piece; without it the text is one piece
+     "pieces": 3,                              characters to a piece; without it all is one piece
      "delay_s": 0.01,                          waited before each piece
      "usage": {"input": 10, "output": 2},      without it the usage is unknown
-     "then": "complete"}                       or "length", or "hang" (for ever), "drop" (break off),
-                                               "error:CAUSE" (rate_limited, overloaded, … : see
-                                               ModelError)
+     "then": "complete"}                       or "length", "hang" (for ever), "drop" (break off),
+                                               "error:CAUSE" (those of ModelError)
 
 A reply is chosen by the number of answers in the request, so a new process goes on where the last
 one stopped. A reply that shows nothing and then hangs, drops or fails leaves no answer in the

@@ -125,7 +125,7 @@ def make(spec: str, settings: ModelSettings) -> Model:
     access = settings.vendors.get(kind.vendor.name, Access())
     base_url = access.base_url or kind.vendor.base_url
     own, host = _host(kind.vendor.base_url), _host(base_url)
-    # Blobs are bound to the format they are written in and to the server, which alone can read them.
+    # Blobs are bound to the format they are written in, and to the server that can read them.
     provider = kind.name if host == own else f"{kind.name}@{host}"
     format: Format = module.format(name, provider, settings)
     endpoint: Endpoint = module.endpoint(base_url)

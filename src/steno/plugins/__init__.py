@@ -1,7 +1,7 @@
 """Plugins: code of others that is told what happens, and may add a note to a request or deny a
 tool.
 
-Each runs in a process of its own, so that one which raises, hangs, prints or dies harms nobody. In
+Each runs in a process of its own, so that one which raises, hangs, prints or dies does no harm. In
 a plugin:
 
     from steno.plugins import hookimpl

@@ -21,8 +21,9 @@ from steno.session.load import Sessions
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.delegate import PLATFORM, Delegate
-from steno.tools.output import KeepingTool, ReadOutput, excerpt, excerpted, outputs_of, to_text
+from steno.tools.output import KeepingTool, excerpt, excerpted, outputs_of, to_text
 from steno.tools.protocol import Tool, Workspace
+from steno.tools.read_output import ReadOutput
 from steno.tools.search import SearchSessions
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from steno.journal.parts import Seq
 from steno.service.views import Views
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Store
-from steno.transfer.comparing import facts_since
-from steno.transfer.exporting import export
-from steno.transfer.importing import Incoming, permitting_nothing
+from steno.transfer.export import export
+from steno.transfer.incoming import Incoming, facts_since, permitting_nothing
 from steno.transfer.markdown import to_markdown
 
 

@@ -1,4 +1,4 @@
-"""A program of somebody else as a child process: lines on its standard input and output.
+"""Another program as a child process: lines on its standard input and output.
 
 What must be true:
 
@@ -33,7 +33,9 @@ _WATCHED = f"""\
 life=$1 {groups.MARK}="$$$2"
 export {groups.MARK}
 shift 2
-(read -r end < "/dev/fd/$life"; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0) </dev/null >/dev/null 2>&1 &
+(
+  read -r end < "/dev/fd/$life"; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0
+) </dev/null >/dev/null 2>&1 &
 exec "$@"
 """
 
@@ -119,7 +121,7 @@ class Child:
             yield line
 
     async def send(self, line: bytes) -> None:
-        """Raises ConnectionError if nobody reads."""
+        """Raises ConnectionError if it does not read."""
         if self._process.stdin is None:
             raise AssertionError("it was asked for as a pipe")
         self._process.stdin.write(line)
@@ -130,14 +132,14 @@ class Child:
         if self._process.stdin is None:
             raise AssertionError("it was asked for as a pipe")
         if self._process.stdin.is_closing():
-            raise ConnectionResetError("nobody reads")
+            raise ConnectionResetError("its input is closed")
         if self._process.stdin.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
             self._complaint[:] = b"it does not read what it is told"
-            raise Unread("nobody reads")
+            raise Unread("it does not read")
         self._process.stdin.write(line)
 
     async def exited(self) -> None:
-        """Returns when it has ended, also if somebody whom it started holds its output open."""
+        """Returns when it has ended, also if a process that it started holds its output open."""
         while self._process.returncode is None:  # noqa: ASYNC110 - asyncio tells of it with the end of the pipes
             await asyncio.sleep(_LOOK_S)
 
@@ -167,7 +169,7 @@ class Child:
             transport.close()
 
     async def _exits(self, limit_s: float) -> bool:
-        """Looks at the return code: waiting would also wait for whoever else holds the pipes."""
+        """Looks at the return code: waiting would also wait for others that hold the pipes."""
         return await groups.until(lambda: self._process.returncode is not None, limit_s)
 
     async def _listen(self) -> None:

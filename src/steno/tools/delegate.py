@@ -17,8 +17,7 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import InputAdmitted, ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
-from steno.tools.files import decode_arguments
-from steno.tools.protocol import Output, Prepared
+from steno.tools.protocol import Output, Prepared, decode_arguments
 
 PLATFORM = "delegate"
 PROMPT_CHARS_MAX = 100_000
@@ -30,13 +29,13 @@ DELEGATE_SPEC = ToolSpec(
     name="delegate",
     description=(
         "Give a task to a helper with a session of its own, and get its last answer. The helper "
-        "knows only the prompt: "
-        "put everything it needs into it. It has the same tools, except this one, and nobody to "
-        "ask for approval."
+        "knows only the prompt: put everything it needs into it. It has the same tools, except "
+        "this one, and cannot ask for approval."
     ),
     schema=(
         '{"type":"object","properties":{'
-        '"prompt":{"type":"string","minLength":1,"description":"The whole task, in words that stand by themselves."}'
+        '"prompt":{"type":"string","minLength":1,'
+        '"description":"The whole task, in words that stand by themselves."}'
         '},"required":["prompt"],"additionalProperties":false}'
     ),
 )
@@ -74,7 +73,7 @@ def parent_in(said: InputAdmitted) -> str | None:
 
 
 class Children(Protocol):
-    """What delegating needs of whoever runs sessions."""
+    """What delegating needs of the part that runs sessions."""
 
     async def begin(self, parent: str, prompt: str) -> str:
         """Make a session linked to its parent and admit the prompt. Its id, once all of that is
@@ -103,8 +102,8 @@ class Delegate:
 
 
 class _Queued:
-    """A call that waits for its place. Whoever stops it stops those before it too, so that it does
-    not wait long."""
+    """A call that waits for its place. A stop reaches those before it too, so that it does not wait
+    long."""
 
     def __init__(self, call: "DelegateCall", places: asyncio.Semaphore) -> None:
         self.group: int | None = None

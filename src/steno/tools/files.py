@@ -23,12 +23,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
-from steno.tools.protocol import BadArguments, Output, Prepared, Workspace
+from steno.tools.protocol import (
+    BadArguments,
+    Output,
+    Prepared,
+    Unusable,
+    Workspace,
+    decode_arguments,
+)
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 FILE_BYTES_MAX = 10 * 1024 * 1024
@@ -43,7 +49,8 @@ READ_SPEC = ToolSpec(
     schema=(
         '{"type":"object","properties":{'
         '"path":{"type":"string","description":"Relative to the workspace folder."},'
-        '"offset":{"type":"integer","minimum":1,"description":"The first line to read; 1 if absent."},'
+        '"offset":{"type":"integer","minimum":1,'
+        '"description":"The first line to read; 1 if absent."},'
         '"limit":{"type":"integer","minimum":1,"description":"How many lines at most."}'
         '},"required":["path"],"additionalProperties":false}'
     ),
@@ -71,7 +78,8 @@ EDIT_SPEC = ToolSpec(
     schema=(
         '{"type":"object","properties":{'
         '"path":{"type":"string","description":"Relative to the workspace folder."},'
-        '"old":{"type":"string","minLength":1,"description":"The text to replace, exactly as in the file."},'
+        '"old":{"type":"string","minLength":1,'
+        '"description":"The text to replace, exactly as in the file."},'
         '"new":{"type":"string","description":"What stands there afterwards."},'
         '"all":{"type":"boolean","description":"Replace every occurrence; false if absent."}'
         '},"required":["path","old","new"],"additionalProperties":false}'
@@ -102,19 +110,7 @@ class EditArguments(FileArguments, frozen=True):
             raise ValueError("`old` and `new` are the same")
 
 
-Arguments = TypeVar("Arguments", bound=Struct)
 Asked = TypeVar("Asked", bound=FileArguments)
-
-
-def decode_arguments(arguments: str, into: type[Arguments]) -> Arguments:
-    try:
-        return msgspec.json.decode(arguments, type=into)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:  # The latter: a lone surrogate.
-        raise BadArguments(f"the arguments cannot be used: {error}") from error
-
-
-class Unusable(Exception):
-    """The file is not as the call needs it. The message goes back to the model."""
 
 
 class FileTool(Generic[Asked]):

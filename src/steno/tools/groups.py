@@ -7,7 +7,8 @@ command carries a mark in its environment, and what it starts inherits it:
 
 A group may be ended at recovery if a process in it carries a mark with the group's own number, and
 the process that the mark names is dead. While that one lives it looks after its calls itself.
-Nobody can join a group from outside its session, so one marked process vouches for its whole group.
+No process can join a group from outside its session, so one marked process vouches for its whole
+group.
 
 Marks are read from /proc. Where there is none (macOS), nothing can be verified and nothing is ended
 at recovery.
@@ -64,7 +65,7 @@ def over(group: int) -> None:
 
 
 def end_all() -> None:
-    """End what this process runs, at once: for one who leaves and waits for nobody."""
+    """End what this process runs, at once: when it leaves without waiting."""
     for group in tuple(_running):
         signal_group(group, signal.SIGKILL)
 
@@ -92,7 +93,7 @@ async def terminate(group: int, grace_s: float = GRACE_S) -> None:
     seen = members(group)
 
     def over() -> bool:
-        """Also if all of it ended between two looks: then whoever has the number is a stranger."""
+        """Also if all of it ended between two looks: then the number is another group's."""
         nonlocal seen
         before, seen = seen, members(group)
         if not _HAS_PROC:
@@ -121,7 +122,7 @@ async def until(condition: Callable[[], bool], limit_s: float) -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> bool:
-    """Whether there was anyone to signal. 0 and 1 would mean our own group and everybody:
+    """Whether there was a process to signal. 0 and 1 would mean our own group and all processes:
     refused."""
     if group <= 1:
         raise ValueError(f"{group} is not a process group of ours")
@@ -159,7 +160,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process started; None if it has ended, though nobody may have waited for it yet."""
+    """When a process started; None if it has ended, though it may not have been waited for yet."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:

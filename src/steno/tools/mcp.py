@@ -1,12 +1,13 @@
 """MCP servers: started when a session needs their tools, started again after they died, ended with
 us.
 
-ServerFailed   a server cannot be started, reached or understood; its tools cannot be used at the moment
+ServerFailed   a server cannot be started, reached or understood; its tools cannot be used at the
+               moment
 
 What must be true:
 
-- A connection belongs to one task, which opens and closes it: the SDK's scopes must be left by
-  whoever entered them.
+- A connection belongs to one task, which opens and closes it: the SDK's scopes must be left by the
+  task that entered them.
 - Nothing here repeats a call. A server is started again for the next call, never for one that was
   under way.
 - Every wait has a limit, and everything a server says has a bound.
@@ -25,7 +26,7 @@ from msgspec import Struct
 
 from steno.tools import mcp_http, mcp_stdio
 from steno.tools.child import Child, Command
-from steno.tools.environment import Scrub
+from steno.tools.sandbox import Scrub
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -99,8 +100,8 @@ class Connection:
             self._keeper.cancel()
 
     async def _keep(self) -> None:
-        """The task that owns the connection. Whatever goes wrong in it is told to whoever waits for
-        the client."""
+        """The task that owns the connection. Whatever goes wrong in it is raised where the client
+        is waited for."""
         try:
             await self._live()
         except Exception as error:  # noqa: BLE001 the SDK raises groups of whatever its transports raise
@@ -171,7 +172,7 @@ class Connection:
             self._opened.set_exception(
                 ServerFailed(f"the MCP server {self._name!r} cannot be used: {what}{self._said()}")
             )
-            self._opened.exception()  # Nobody may be left to look at it.
+            self._opened.exception()  # Looked at, in case no task waits for it.
 
     def _said(self) -> str:
         complaint = "" if self._child is None else self._child.complaint()

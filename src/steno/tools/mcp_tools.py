@@ -35,9 +35,9 @@ from steno.journal.parts import (
     Text,
     Unknown,
 )
-from steno.tools.environment import Scrub
 from steno.tools.mcp import Connection, Server, ServerFailed, ServerSettings, warn
 from steno.tools.protocol import BadArguments, Output, Prepared, Tool
+from steno.tools.sandbox import Scrub
 
 if TYPE_CHECKING:
     from mcp.client import Client

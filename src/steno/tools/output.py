@@ -1,49 +1,31 @@
-"""Output that is too long for a request: stored whole, once, under its hash; a model is told its
-head and its tail.
+"""Output that is too long for a request: stored whole, once, under its hash. A model is told its
+head and its tail, a person is shown all of it.
 
 The fact names the payload and repeats none of it, so that the same output stored a thousand times
 costs one copy. Head and tail are cut when a request is built. The cut depends on the bytes alone,
 so every process builds the same.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Literal, Protocol, TypeGuard
+from typing import TypeGuard
 
-from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from steno.engine.request import Request
 from steno.engine.tokens import OUTPUT_CHARS_MAX
-from steno.journal.facts import Record, ToolSettled, ToolSpec
 from steno.journal.history import Entry, Settled
-from steno.journal.parts import Content, File, Hash, Outcome, Refused, Seq, Text, outcome_parts
+from steno.journal.parts import Content, File, Hash, Outcome, Refused, Text, outcome_parts
 from steno.journal.transcript import Message
-from steno.tools.files import Unusable, decode_arguments
 from steno.tools.protocol import Output, Prepared, Tool
-from steno.tools.reading import Reading
 
 HEAD_CHARS = 6_000
 TAIL_CHARS = OUTPUT_CHARS_MAX - HEAD_CHARS
-READ_CHARS_MAX = 20_000
 SHOWN_BYTES_MAX = 50_000_000
-PREFIX_CHARS_MIN = 8
-FACTS_MAX = 200_000
 MEDIA_TYPE = "text/plain"
-_PAGE = 1_000
 _LINE_CHARS = 200
 """How far a cut may move to the end of a line."""
 
-_HEX = re.compile(r"[0-9a-f]{8,64}")
-
 Keep = Callable[[bytes], Awaitable[Hash]]
-
-
-class Outputs(Protocol):
-    """What reading an output needs of a store."""
-
-    async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
-    async def get(self, payload: Hash) -> bytes: ...
 
 
 def to_bytes(text: str) -> bytes:
@@ -112,11 +94,11 @@ def outputs_of(entries: Iterable[Entry]) -> set[Hash]:
     """The payloads that stand for the output of tools."""
     settled = (entry for entry in entries if isinstance(entry, Settled))
     return {
-        part.hash for entry in settled for part in outcome_parts(entry.outcome) if _is_output(part)
+        part.hash for entry in settled for part in outcome_parts(entry.outcome) if is_output(part)
     }
 
 
-def _is_output(part: Content) -> TypeGuard[File]:
+def is_output(part: Content) -> TypeGuard[File]:
     return isinstance(part, File) and part.media_type == MEDIA_TYPE
 
 
@@ -133,10 +115,10 @@ def _with_excerpt(entry: Entry, excerpts: Mapping[Hash, str]) -> Entry:
     if not isinstance(entry, Settled) or isinstance(entry.outcome, Refused):
         return entry
     parts = entry.outcome.parts
-    if not any(_is_output(part) for part in parts):
+    if not any(is_output(part) for part in parts):
         return entry
     shown = (
-        Text(excerpts[part.hash]) if _is_output(part) and part.hash in excerpts else part
+        Text(excerpts[part.hash]) if is_output(part) and part.hash in excerpts else part
         for part in parts
     )
     return replace(entry, outcome=replace(entry.outcome, parts=tuple(shown)))
@@ -173,11 +155,11 @@ async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[by
     where they are."""
     room = SHOWN_BYTES_MAX
     for message in messages:
-        if message.role != "tool" or not any(_is_output(part) for part in message.parts):
+        if message.role != "tool" or not any(is_output(part) for part in message.parts):
             continue
         parts: list[Content] = []
         for part in message.parts:
-            if not _is_output(part):
+            if not is_output(part):
                 parts.append(part)
             elif part.size <= room:
                 room -= part.size
@@ -189,91 +171,3 @@ async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[by
                     )
                 )
         message.parts = tuple(parts)
-
-
-# --- reading it back ------------------------------------------------------------------------------
-
-READ_OUTPUT_SPEC = ToolSpec(
-    name="read_output",
-    description=(
-        "Read a part of a tool's output in this session that was too long to be shown whole. The "
-        "last line in "
-        "brackets says which characters these are."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"output":{"type":"string","description":"The first characters of its hash, as given where it was left out; '
-        'or the number of the message that it is the outcome of."},'
-        '"offset":{"type":"integer","minimum":0,"description":"The first character to read; 0 if absent."},'
-        '"length":{"type":"integer","minimum":1,"description":"How many characters at most."}'
-        '},"required":["output"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
-
-
-class ReadOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    output: str
-    offset: Annotated[int, Meta(ge=0)] = 0
-    length: Annotated[int, Meta(ge=1)] | None = None
-
-
-class ReadOutput:
-    """Reads outputs of one session, and of no other."""
-
-    spec: ToolSpec = READ_OUTPUT_SPEC
-    approval: Literal["none", "ask"] = "none"
-
-    def __init__(self, store: Outputs, session: str, chars_max: int) -> None:
-        self._store = store
-        self._session = session
-        self._chars_max = min(chars_max, READ_CHARS_MAX)
-
-    async def prepare(self, arguments: str) -> Prepared:
-        asked = decode_arguments(arguments, ReadOutputArguments)
-        return Reading(lambda: self._read(asked))
-
-    async def _read(self, asked: ReadOutputArguments) -> str:
-        text = to_text(await self._store.get(await self._found(asked.output)))
-        if asked.offset >= len(text):
-            raise Unusable(f"`offset` is {asked.offset}, but the output has {len(text)} characters")
-        end = min(asked.offset + min(asked.length or self._chars_max, self._chars_max), len(text))
-        shown = text[asked.offset : end]
-        more = f"; go on with offset {end}" if end < len(text) else ""
-        between = "" if shown.endswith("\n") else "\n"
-        return f"{shown}{between}[characters {asked.offset} to {end} of {len(text)}{more}]"
-
-    async def _found(self, output: str) -> Hash:
-        wanted = output.strip().lower()
-        number = int(wanted) if wanted.isdecimal() and len(wanted) < PREFIX_CHARS_MIN else None
-        if number is None and _HEX.fullmatch(wanted) is None:
-            raise Unusable(
-                f"`output` must be {PREFIX_CHARS_MIN} or more characters of a hash, or a "
-                "message's number"
-            )
-        found: set[Hash] = set()
-        after = 0
-        while (page := await self._store.read(self._session, after, _PAGE)) and after < FACTS_MAX:
-            found |= {hash for record in page for hash in _named(record, number, wanted)}
-            after = page[-1].seq
-        if len(found) != 1:
-            how = "no output" if not found else "more than one output"
-            raise Unusable(f"this session has {how} that {output!r} stands for")
-        return found.pop()
-
-
-def _named(record: Record, number: int | None, prefix: str) -> Iterable[Hash]:
-    """The outputs in a fact that are meant by a message's number, or else by the beginning of a
-    hash."""
-    fact = record.fact
-    if not isinstance(fact, ToolSettled):
-        return
-    for part in outcome_parts(fact.outcome):
-        if _is_output(part):
-            meant = (
-                part.hash.startswith(prefix)
-                if number is None
-                else number in (fact.started, record.seq)
-            )
-            if meant:
-                yield part.hash

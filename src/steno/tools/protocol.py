@@ -2,22 +2,26 @@
 
 A call goes through two stages, so that its start can be stored before it has any effect:
 
-    prepare   parse the arguments and get ready (a child process is spawned but waits); has no effect on the world
+    prepare   parse the arguments and get ready (a child process is spawned but waits); has no
+              effect on the world
     run       do it, handing output on as it comes; the outcome is a value, never an exception
 
 If our process dies between the two, the waiting child ends by itself and nothing has happened.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from steno.journal.facts import ToolSpec
-from steno.journal.parts import Outcome
-from steno.tools.environment import Scrub
-from steno.tools.sandbox import Bounds, Sandbox
+from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
+from steno.tools.sandbox import Bounds, Sandbox, Scrub
+
+Arguments = TypeVar("Arguments", bound=Struct)
 
 Output = Callable[[str], Awaitable[None]]
 """Takes a piece of output; returns when it is durable."""
@@ -63,3 +67,44 @@ class Tool(Protocol):
     async def prepare(self, arguments: str) -> Prepared:
         """`arguments` is the JSON text the model wrote. Raises `BadArguments`."""
         ...
+
+
+def decode_arguments(arguments: str, into: type[Arguments]) -> Arguments:
+    try:
+        return msgspec.json.decode(arguments, type=into)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:  # The latter: a lone surrogate.
+        raise BadArguments(f"the arguments cannot be used: {error}") from error
+
+
+class Unusable(Exception):
+    """The call cannot do what it was asked for. The message goes back to the model."""
+
+
+class Reading:
+    """A call that only looks at what is stored: it has no process, and can be cut off at any
+    moment."""
+
+    def __init__(self, look: Callable[[], Awaitable[str]]) -> None:
+        self.group: int | None = None
+        self._look = look
+        self._stopped = asyncio.Event()
+
+    async def run(self, output: Output) -> Outcome:
+        looking = asyncio.ensure_future(self._look())
+        stop = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({looking, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return self._outcome(looking) if looking.done() else Interrupted()
+        finally:
+            for task in (looking, stop):
+                task.cancel()
+            await asyncio.gather(looking, stop, return_exceptions=True)
+
+    async def stop(self) -> None:
+        self._stopped.set()
+
+    def _outcome(self, looking: "asyncio.Future[str]") -> Outcome:
+        try:
+            return Returned((Text(looking.result()),))
+        except Unusable as error:
+            return Failed((Text(str(error)),))

@@ -1,14 +1,17 @@
 """What a command may use and see, as far as the system gives it without root.
 
+    Scrub     variables that it does not get. It keeps a secret from getting into a transcript by
+              accident; it does not confine a command
     Bounds    limits that the system itself enforces on each process of a command
-    bwrap     bubblewrap, where it is installed and asked for: all but the workspace is read-only, steno's own folder
-              is not there, and there is no network unless it is allowed
+    bwrap     bubblewrap, where it is installed and asked for: all but the workspace is read-only,
+              steno's own folder is not there, and there is no network unless it is allowed
 
 A sandbox that was asked for and cannot be had is an error, never a command that runs without it.
 """
 
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +22,29 @@ MISSING = (
     '(Debian: apt install bubblewrap), or set sandbox = "none"'
 )
 _BLOCK_BYTES = 512
+_SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(_|$)"
+    r"|_(PASS|PWD|PAT|DSN)$"
+    r"|^(AWS|AZURE|OPENAI|ANTHROPIC)_",
+    re.IGNORECASE,
+)
+
+
+class Scrub(Struct, frozen=True):
+    """What of our environment a child process gets: everything but what looks like a secret, by
+    name only. `secret` are names beside those that look like one, `kept` those that a child gets
+    all the same."""
+
+    secret: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+    def clean(self, environment: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in environment.items() if not self._hides(name)}
+
+    def _hides(self, name: str) -> bool:
+        if name in self.kept:
+            return False
+        return name in self.secret or _SECRET_NAME.search(name) is not None
 
 
 class Bounds(Struct, frozen=True):

@@ -6,8 +6,8 @@ What must be true:
 - Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A
   message that was hidden or redacted is not found.
 - Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat
-  sees itself. A helper sees and is seen as the session that delegated to it: nobody gets at more by
-  delegating.
+  sees itself. A helper sees and is seen as the session that delegated to it: delegating gives
+  access to nothing more.
 - The scan is bounded in time, sessions and results, and says what it left out.
 """
 
@@ -31,9 +31,7 @@ from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
-from steno.tools.files import Unusable, decode_arguments
-from steno.tools.protocol import Prepared
-from steno.tools.reading import Reading
+from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
 
 LOCAL = frozenset(("cli", "chat"))
 """Platforms of the one person who owns the store."""
@@ -57,7 +55,8 @@ SEARCH_SPEC = ToolSpec(
     schema=(
         '{"type":"object","properties":{'
         '"query":{"type":"string","minLength":1,"description":"The text to look for."},'
-        '"limit":{"type":"integer","minimum":1,"maximum":50,"description":"How many messages at most; 20 if absent."}'
+        '"limit":{"type":"integer","minimum":1,"maximum":50,'
+        '"description":"How many messages at most; 20 if absent."}'
         '},"required":["query"],"additionalProperties":false}'
     ),
     repeat="safe",
@@ -156,15 +155,14 @@ class SearchSessions:
         after = 0
         while page := await self._store.read(listed.id, after, _PAGE):
             for record in page:
-                match record.fact:
-                    case MessageHidden(target=target, hidden=is_hidden):
-                        (hidden.add if is_hidden else hidden.discard)(target)
-                    case InputAdmitted(parts=parts):
-                        hits += _hit(listed, record, record.seq, "user", text_of(parts), wanted)
-                    case StepSealed(step=step, parts=parts):
-                        hits += _hit(listed, record, step, "assistant", text_of(parts), wanted)
-                    case _:
-                        pass
+                fact = record.fact
+                if isinstance(fact, MessageHidden):
+                    (hidden.add if fact.hidden else hidden.discard)(fact.target)
+                elif isinstance(fact, InputAdmitted):
+                    hits += _hit(listed, record, record.seq, "user", text_of(fact.parts), wanted)
+                elif isinstance(fact, StepSealed):
+                    said = text_of(fact.parts)
+                    hits += _hit(listed, record, fact.step, "assistant", said, wanted)
             after = page[-1].seq
         return [hit for hit in reversed(hits) if hit.seq not in hidden]
 

@@ -26,23 +26,21 @@ from msgspec import Meta, Struct
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Content, Failed, Interrupted, Outcome, Returned, Text
 from steno.tools import groups
-from steno.tools.files import decode_arguments
-from steno.tools.protocol import BadArguments, Output, Workspace
+from steno.tools.protocol import BadArguments, Output, Workspace, decode_arguments
 
 SHELL_SPEC = ToolSpec(
     name="shell",
     description=(
         "Run a command with /bin/sh in the workspace folder and return its output (standard "
-        "output and error). "
-        "There is no standard input and no terminal. Each call is a fresh shell. Processes left "
-        "in the background are "
-        "ended when the command ends; start one with setsid, its output redirected, to leave it "
-        "running."
+        "output and error). There is no standard input and no terminal. Each call is a fresh "
+        "shell. Processes left in the background are ended when the command ends; start one with "
+        "setsid, its output redirected, to leave it running."
     ),
     schema=(
         '{"type":"object","properties":{'
         '"command":{"type":"string","description":"The command, as text for sh -c."},'
-        '"timeout_s":{"type":"number","exclusiveMinimum":0,"description":"End the command after this many seconds. '
+        '"timeout_s":{"type":"number","exclusiveMinimum":0,'
+        '"description":"End the command after this many seconds. '
         'It can shorten the default limit, not extend it."}'
         '},"required":["command"],"additionalProperties":false}'
     ),
@@ -170,7 +168,7 @@ class ShellCall:
             await self._reap()
 
     def _open_gate(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # Somebody ended the gate; its exit says how.
+        with contextlib.suppress(BrokenPipeError):  # The gate was ended; its exit says how.
             self._gate.go.write(groups.mark(self._process.pid).encode() + b"\n")
         self._gate.go.close()
 
@@ -178,9 +176,8 @@ class ShellCall:
         """End what still runs in the group; how many processes that were."""
         if in_time:
             await asyncio.wait({pumping}, timeout=_LINGER_S)
-            if (
-                self._workspace.sandbox.kind != "none"
-            ):  # Its own processes end a moment after the command.
+            if self._workspace.sandbox.kind != "none":
+                # The processes of a sandbox end a moment after the command.
                 await groups.until(lambda: not groups.members(self._process.pid), _LINGER_S)
         left = len(groups.members(self._process.pid))
         if left or not pumping.done():
@@ -198,7 +195,7 @@ class ShellCall:
         try:
             found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            self._exit = "[exit status unknown: somebody else waited for the process]"
+            self._exit = "[exit status unknown: another process waited for it]"
         else:
             if found is not None:
                 status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
@@ -324,7 +321,7 @@ def _resolve(future: "asyncio.Future[None] | None") -> None:
 
 
 def _broke_off(pumping: "asyncio.Task[None]") -> bool:
-    """Whether `output` raised: then there is nobody to run for."""
+    """Whether `output` raised: then the outcome has no reader."""
     return pumping.done() and not pumping.cancelled() and pumping.exception() is not None
 
 
@@ -332,7 +329,7 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # Raised to the caller already, or of no use to one who is being cancelled.
+        task.exception()  # raised already, or of no use to a caller that is being cancelled
 
 
 def _exit_line(status: int) -> str:

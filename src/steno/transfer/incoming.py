@@ -1,17 +1,22 @@
-"""A file as a session that can be brought into a store. Nothing in it is trusted: a line that is
-not ours, a payload that does not match its hash, a count or a sum that differs end the reading,
-with the number of the line.
+"""A file as a session that can be imported into a store, and whether the store has it already.
+
+Nothing in the file is trusted: a line that is not ours, a payload that does not match its hash, a
+count or a sum that differs end the reading, with the number of the line.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import BinaryIO
 
 from steno.journal import codec
+from steno.journal.drafts import Draft
 from steno.journal.facts import InputAdmitted, Record
+from steno.journal.parts import Seq
 from steno.journal.state import State
-from steno.store.protocol import Carried, Payload
-from steno.transfer import FileDamaged, FileTooNew, NotAnExport, Permits
+from steno.store.protocol import Carried, Keyed, Payload, Store
+from steno.transfer import FileDamaged, FileTooNew, NotAnExport, OtherContent, Permits
 from steno.transfer.lines import (
     LINE_BYTES_MAX,
     VERSION,
@@ -28,6 +33,8 @@ from steno.transfer.lines import (
     to_record,
 )
 
+PAGE = 100
+
 
 class Incoming:
     """An export that is read once, from its header on. `header` says which session it is."""
@@ -40,7 +47,7 @@ class Incoming:
         self.header = self._header()
 
     def carried(self) -> Iterator[Carried]:
-        """What the session is made of. Only who reads to the end knows that all of it is as it was
+        """What the session is made of. Only at the end it is known that all of it is as it was
         written."""
         while True:
             raw = self._raw()
@@ -115,26 +122,54 @@ class Incoming:
 
 
 def permitting_nothing(carried: Iterator[Carried]) -> Iterator[Carried]:
-    """The same, refused at its end if it would let calls run here that nobody here has allowed: by
-    a rule of the session, or because a call that has not begun was allowed where the session
-    was."""
+    """The same, refused at its end if it would let calls run that were not allowed here: by a rule
+    of the session, or because a call that has not begun was allowed where the session was."""
     state = State()
     for one in carried:
-        if isinstance(one, Record) and not isinstance(
-            one.fact, InputAdmitted
-        ):  # however many wait, none is held
+        # However many inputs wait, none is held in memory.
+        if isinstance(one, Record) and not isinstance(one.fact, InputAdmitted):
             state.apply(one)
         yield one
     if permitted := permissions(state):
-        raise Permits(
-            f"the session lets calls run unasked: {', '.join(permitted)}; import --trust FILE "
-            "takes it as it is, if it "
-            "comes from somebody you trust; nothing was stored"
-        )
+        raise Permits(permitted)
 
 
 def permissions(state: State) -> list[str]:
-    """What may run without anybody being asked again, as far as the session says."""
+    """What may run without another question, as far as the session says."""
     calls = () if state.turn is None else state.turn.calls.values()
     given = [call.call.name for call in calls if call.decision == "allow" and call.started is None]
     return [rule for rule, verdict in state.rules.items() if verdict == "allow"] + given
+
+
+async def facts_since(store: Store, incoming: Incoming) -> Seq:
+    """How many facts the session has here beyond those in the file. `OtherContent` if they are not
+    the same up to there. The file is read to its end in any case: a damaged one says so."""
+    session = incoming.header.session
+    glance = await store.glance(session)
+    origin = glance.row.forked_from
+    same = incoming.header.base == (0 if origin is None else origin.seq)
+    after, drafts = 0, list[Draft]()
+    # The same hash is the same payload.
+    carried = (one for one in incoming.carried() if not isinstance(one, Payload))
+    while some := await asyncio.to_thread(_take, carried):
+        records = [one for one in some if isinstance(one, Record)]
+        drafts += [one for one in some if isinstance(one, Draft)]
+        same = same and await _has(store, session, after, records)
+        after = records[-1].seq if records else after
+    if after == glance.head:
+        same = same and {(one.stream, one.text) for one in drafts} == {
+            (one.stream, one.text) for one in glance.drafts
+        }
+    if not same:
+        raise OtherContent(
+            f"there is a session {session!r} already, and it is another one; nothing was changed"
+        )
+    return glance.head - after
+
+
+def _take(carried: Iterator[Record | Draft | Keyed]) -> list[Record | Draft | Keyed]:
+    return list(islice(carried, PAGE))
+
+
+async def _has(store: Store, session: str, after: Seq, records: list[Record]) -> bool:
+    return not records or await store.read(session, after, len(records)) == records

@@ -2,18 +2,24 @@
 
 Facts up to the head of that moment, and the text that was being streamed then: a session that is
 being run is exported as if its process had been killed, with every character that was shown. Text
-can be removed from facts while they are read. So they are read twice and must be the same: whoever
-redacts before the second time finds no export with the text.
+can be removed from facts while they are read. So they are read twice and must be the same: after a
+redaction before the second reading there is no export with the text.
 """
 
+import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 from steno.journal.facts import Record, payloads_of
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import UnknownPayload
 from steno.store.protocol import Glance, Store
-from steno.transfer import ChangedMeanwhile, TransferError
+from steno.transfer import ChangedMeanwhile, FileExists, TransferError
 from steno.transfer.lines import (
     LINE_BYTES_MAX,
     VERSION,
@@ -98,3 +104,44 @@ async def _records(store: Store, session: str, upto: Seq) -> AsyncIterator[Recor
         for record in page:
             yield record
         after = page[-1].seq
+
+
+@contextlib.contextmanager
+def written_whole(to: Path, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file that is there whole or not at all, for its owner alone: it gets its name when all was
+    written to it. A kill leaves a file with another name beside it."""
+    _check(to, overwrite)
+    handle, partial = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".partial", dir=to.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _name(Path(partial), to, overwrite)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(partial).unlink()
+    if sys.platform != "win32":
+        folder = os.open(to.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _check(to: Path, overwrite: bool) -> None:
+    if to.exists() and (not overwrite or not to.is_file()):
+        raise FileExists(to)
+
+
+def _name(partial: Path, to: Path, overwrite: bool) -> None:
+    if overwrite:
+        partial.replace(to)
+        return
+    try:
+        os.link(partial, to)  # refuses a name that was taken meanwhile
+    except FileExistsError:
+        raise FileExists(to) from None
+    except OSError:  # no hard links here
+        _check(to, overwrite)
+        partial.replace(to)

@@ -1,8 +1,8 @@
 """The hook points. A plugin has those that it wants, with those of their arguments that it wants.
 
 Arguments are plain values, and more may be added: an older plugin works on. Only `on_session_end`
-is owed: it comes at least once for each end, whatever is killed when. The others are told as things
-happen, by the process in which they happen, and nobody is told again.
+is owed: it comes at least once for each end, whatever is killed when. The others are called as
+things happen, once, by the process in which they happen.
 """
 
 from pluggy import HookspecMarker
@@ -55,7 +55,7 @@ class Specs:
         input_tokens: int | None,
         output_tokens: int | None,
     ) -> None:
-        """`ended`: complete, length, incomplete, interrupted or lost. Tokens that nobody counted
+        """`ended`: complete, length, incomplete, interrupted or lost. Tokens that were not counted
         are None."""
 
     @hookspec

@@ -1,5 +1,5 @@
-"""Our side of plugins: starts a process for each, tells it what happens, and waits for no one
-longer than was said.
+"""Our side of plugins: starts a process for each, calls it, and waits for none longer than was
+said.
 
 A plugin that does not answer in time is not waited for again until it has answered. What went wrong
 with it is written to the log once, under its name, beside what it prints itself.
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steno.plugins.finding import Found
+from steno.plugins.discovery import Found
 from steno.plugins.protocol import Told, Untold
 
 BEFORE_S = 1.0
@@ -136,7 +136,7 @@ class Host:
         except TimeoutError:
             self.silent = True
             self._complain(
-                f"did not answer {hook} in {limit_s:g} s; nobody waits for it until it answers"
+                f"did not answer {hook} in {limit_s:g} s; it is not waited for until it answers"
             )
             return Untold(f"no answer in {limit_s:g} s", asked=self.hooks is not None)
         return answer if "gone" not in answer else Untold(self._why, asked=True)
@@ -160,9 +160,8 @@ class Host:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         if self._output is not None:
-            await asyncio.wait(
-                {self._output}, timeout=OUTPUT_PAUSE_S
-            )  # its end is there, but for children that left
+            # Its end is there, but for children that left the group.
+            await asyncio.wait({self._output}, timeout=OUTPUT_PAUSE_S)
             self._output.cancel()
         self._gone("ended")
 
@@ -214,7 +213,7 @@ class Host:
     def _spawn(self, theirs: socket.socket, prints: int) -> "subprocess.Popen[bytes]":
         """Without a terminal: in a session of its own, its handles to us."""
         with theirs, os.fdopen(prints, "wb") as log:
-            words = [sys.executable, "-m", "steno.plugins.host", str(theirs.fileno())]
+            words = [sys.executable, "-m", "steno.plugins.process", str(theirs.fileno())]
             return subprocess.Popen(  # noqa: S603 - our own program
                 [*words, self._found.kind, self._found.name, self._found.target],
                 stdin=subprocess.DEVNULL,
@@ -243,7 +242,7 @@ class Host:
             self._why = str(said.get("error", ""))
 
     def _gone(self, why: str) -> None:
-        """Nobody waits for it any more."""
+        """End every wait for it."""
         self.hooks, self._why = None, self._why or why
         self.begun.set()
         for answer in self.waiting.values():

@@ -1,4 +1,4 @@
-"""The process that a plugin lives in: `python -m steno.plugins.host HANDLE KIND NAME TARGET`.
+"""The process that a plugin lives in: `python -m steno.plugins.process HANDLE KIND NAME TARGET`.
 
 It is told what happens as lines of JSON on a socket, and answers each with one. Its standard
 handles are not the terminal's: what the plugin prints goes into the log. When its parent dies,
@@ -19,7 +19,7 @@ from typing import Any
 import pluggy
 
 from steno.plugins import PROJECT
-from steno.plugins.specs import Specs
+from steno.plugins.hooks import Specs
 
 RESULT_CHARS_MAX = 20_000
 ERROR_CHARS_MAX = 1_000
