@@ -27,7 +27,7 @@ from steno.journal.transcript import Transcript
 from steno.store.protocol import Piece
 from steno.tui.blocks import Answer, Block, Call, Notice, Said
 from steno.tui.to_blocks import Folded, earlier_blocks
-from tests.journal.author import journals
+from tests.journal.author import Journal, journals
 from tests.journal.folding import in_place, said
 from tests.service.test_pages import paged
 
@@ -202,3 +202,51 @@ def _spoken(found: list[Block]) -> list[tuple[object, ...]]:
         for block in found
         if isinstance(block, Said | Answer)
     ]
+
+
+def test_a_piece_replaces_one_block_and_leaves_the_others_as_they_were() -> None:
+    started = [*CALLED, ToolStarted(3, "a")]
+    for facts, stream, shown in (
+        ([*started], Stream(5, "output"), "output"),
+        (
+            [*started, ToolSettled(3, "a", Unknown(), 5), StepStarted("m")],
+            Stream(7, "text"),
+            "text",
+        ),
+    ):
+        folded = Folded.empty()
+        folded.take(in_place(facts))
+        folded.piece(Piece(stream, 0, "so"))
+        before = list(folded.blocks())
+        folded.piece(Piece(stream, 2, " it"))
+        folded.piece(Piece(stream, 5, " goes"))
+        after = folded.blocks()
+        changed = [new for old, new in zip(before, after, strict=True) if old is not new]
+        assert [getattr(block, shown) for block in changed] == ["so it goes"]
+
+
+@given(journals(), st.data())
+def test_blocks_that_are_kept_are_those_of_a_fold_from_the_beginning(
+    journal: Journal, data: st.DataObject
+) -> None:
+    kept = Folded.empty()
+    told: list[Record | Piece] = []
+    for record in journal.records:
+        told.append(record)
+        kept.apply(record)
+        if data.draw(st.booleans()):
+            kept.blocks()
+        if isinstance(record.fact, StepStarted | ToolStarted):
+            step = isinstance(record.fact, StepStarted)
+            stream = Stream(record.seq, "text" if step else "output")
+            for at in range(data.draw(st.integers(0, 3))):
+                piece = Piece(stream, at, "x")
+                told.append(piece)
+                kept.piece(piece)
+                if data.draw(st.booleans()):
+                    kept.blocks()
+    fresh = Folded.empty()
+    for one in told:
+        (fresh.apply if isinstance(one, Record) else fresh.piece)(one)  # type: ignore[arg-type]
+    assert kept.blocks() == fresh.blocks()
+    assert kept.asked() == fresh.asked()

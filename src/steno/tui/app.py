@@ -177,9 +177,7 @@ class Chat(App[int]):
         files = tuple(status_line.attached(one) for one in self.attached)
         self.query_one(Waiting).show(waiting, files)
         self.query_one(Composer).takes_back = bool(waiting)
-        self._paint_question(
-            [block for block in blocks if isinstance(block, Call) and block.state == "asked"]
-        )
+        self._paint_question(self.watched.asked())
         self._paint_hint()
         self._paint_state()
         self._cost_s = time.perf_counter() - before_s

@@ -25,7 +25,6 @@ class Said(Struct, frozen=True, tag=True):
     state: MessageState
     at_ms: int = 0
     files: tuple[str, ...] = ()
-    author: str = ""
     hidden: bool = False
     undone: bool = False
     steers: bool = False

@@ -2,6 +2,7 @@
 own."""
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,28 +10,45 @@ from msgspec.structs import replace
 from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
     CUT_OFF,
+    AnyFact,
     ApprovalAsked,
     ApprovalDecided,
+    ApprovalFact,
     Compacted,
+    ContextFact,
     ContextSet,
     Continues,
+    EditFact,
+    ForkPoint,
+    GoalSet,
     HelperEnded,
-    HelperStarted,
+    HelperFact,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    OutputLate,
+    OutsideFact,
     PlanUpdated,
     Record,
+    RuleSet,
+    SessionRenamed,
     SessionStarted,
+    StepFact,
     StepLost,
     StepSealed,
     StepStarted,
     Takes,
+    ThreadBound,
     ThreadCompacted,
+    ThreadFact,
+    ToolFact,
     ToolSettled,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import (
-    Content,
     Failed,
     File,
     Image,
@@ -50,9 +68,7 @@ from steno.journal.turns import Turns
 from steno.service import Page, Tail
 from steno.store.protocol import Piece
 from steno.tui import wording
-from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said
-
-BROKE_OFF = "the answer broke off"
+from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
 
 
 class _Call(Struct):
@@ -69,7 +85,11 @@ class _Call(Struct):
 
 
 class Folded(Struct):
-    """A stretch of a session, folded for the screen."""
+    """A stretch of a session, folded for the screen.
+
+    A fact may change any block, so the blocks are made anew when they are asked for next. A piece
+    changes the one block that its stream is shown in, and only that one is replaced.
+    """
 
     transcript: Transcript
     state: State
@@ -77,11 +97,18 @@ class Folded(Struct):
     _calls: dict[tuple[Seq, str], _Call] = {}
     _streams: dict[Stream, list[str]] = {}
     _notices: list[Notice] = []
+    _noticed: AnyFact | None = None
+    """What the last notice is about."""
     _models: list[str] = []
     _taken: dict[Seq, Seq] = {}
     """The turn that took an input first: where it stands, also if another turn runs it again."""
     _cut: Seq | None = None
     """The answer that was cut off last, while its turn goes on."""
+    _blocks: list[Block] | None = None
+    _live: dict[Stream, int] = {}
+    """In which block a stream is shown."""
+    _grown: set[Stream] = set()
+    """Streams that have got pieces since the blocks were made."""
 
     @classmethod
     def empty(cls) -> "Folded":
@@ -104,6 +131,8 @@ class Folded(Struct):
     def apply(self, record: Record) -> None:
         for fold in (self.transcript, self.state, self.turns):
             fold.apply(record)
+        self._blocks = None
+        self._tell(record)
         fact, seq = record.fact, record.seq
         match fact:
             case TurnStarted(origin=Takes(input=input)):
@@ -113,11 +142,8 @@ class Folded(Struct):
                 call.started, call.began_ms = seq, record.at_ms
             case ToolSettled():
                 call = self._call(fact.step, fact.call)
-                call.settled, call.ended_ms, call.outcome = (
-                    fact.started or seq,
-                    record.at_ms,
-                    fact.outcome,
-                )
+                call.settled, call.ended_ms = fact.started or seq, record.at_ms
+                call.outcome = fact.outcome
                 self._forget(fact.started)
             case ApprovalAsked():
                 call = self._call(fact.step, fact.call)
@@ -127,34 +153,34 @@ class Folded(Struct):
                     call.decided = call.decided or call.asked == fact.asked
             case StepSealed() | StepLost():
                 self._forget(fact.step)
-                self._cut = (
-                    fact.step
-                    if isinstance(fact, StepSealed) and fact.ended == "interrupted"
-                    else None
-                )
-            case StepStarted() if self._notices and self._notices[-1].text == BROKE_OFF:
-                self._notices[-1] = replace(
-                    self._notices[-1], text=f"{BROKE_OFF}; the model is asked to go on"
-                )
+                cut = isinstance(fact, StepSealed) and fact.ended == "interrupted"
+                self._cut = fact.step if cut else None
             case TurnEnded():
                 self._cut = None
-            case _:
+            case TurnStarted() | StepStarted() | InterruptAsked() | RuleSet() | OutputLate():
                 pass
-        if (notice := self._notice(record)) is not None:
-            if (
-                isinstance(fact, TurnEnded)
-                and self._notices
-                and self._notices[-1].text == wording.lost(fact)
+            case (
+                SessionStarted()
+                | SessionRenamed()
+                | InputFact()
+                | EditFact()
+                | ContextFact()
+                | UsageReported()
             ):
-                self._notices.pop()  # why the turn failed is not said twice
-            self._notices.append(notice)
+                pass
+            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def piece(self, piece: Piece) -> None:
         """Text that was just stored."""
         self._streams.setdefault(piece.stream, []).append(piece.text)
+        self._grown.add(piece.stream)
 
     def stream(self, draft: Draft) -> None:
         self._streams[draft.stream] = [draft.text]
+        self._blocks = None
 
     def streaming(self, stream: Stream) -> str:
         pieces = self._streams.get(stream, [])
@@ -163,6 +189,25 @@ class Folded(Struct):
         return pieces[0] if pieces else ""
 
     def blocks(self) -> list[Block]:
+        if self._blocks is None or not self._grown <= self._live.keys():
+            self._live = {}
+            self._blocks = self._made()
+        else:
+            for stream in self._grown:
+                at = self._live[stream]
+                self._blocks[at] = self._with(self._blocks[at], stream)
+        self._grown.clear()
+        return self._blocks
+
+    def _with(self, block: Block, stream: Stream) -> Block:
+        """A block with what its stream says now."""
+        text = self.streaming(stream)
+        if isinstance(block, Call):
+            return replace(block, output=text)
+        field = "text" if stream.kind == "text" else "reasoning"
+        return replace(block, **{field: text})
+
+    def _made(self) -> list[Block]:
         undone = self.turns.undone()
         found: list[Block] = []
         notices = list(self._notices)
@@ -172,58 +217,54 @@ class Folded(Struct):
                 continue
             place = max(message.seq, self._taken.get(message.seq, message.turn or 0))
             if step is not None and step < place:
-                found += self._open(step, notices)
+                self._add_open(found, step, notices)
                 step = None
             while notices and notices[0].seq < place:
                 found.append(notices.pop(0))
-            found += self._message(message, message.turn in undone)
-        found += [] if step is None else self._open(step, notices)
+            self._add(found, message, message.turn in undone)
+        if step is not None:
+            self._add_open(found, step, notices)
         return found + notices
 
     def waiting(self) -> list[Said]:
-        """The inputs that nobody has taken yet, the oldest first."""
+        """The inputs that no turn has taken yet, the oldest first."""
         waiting = [message for message in self.transcript.messages if message.state == "pending"]
         steering = {seq for seq, input in self.state.pending.items() if input.mode == "steer"}
         return [
             replace(_said(message, False), steers=message.seq in steering) for message in waiting
         ]
 
+    def asks(self) -> bool:
+        """Whether there is a call that a person must decide about."""
+        turn = self.state.turn
+        return turn is not None and any(
+            call.asked and call.decision is None and call.started is None
+            for call in turn.calls.values()
+        )
+
     def asked(self) -> list[Call]:
         """The calls that a person must decide about."""
+        if not self.asks():
+            return []
         return [
             block for block in self.blocks() if isinstance(block, Call) and block.state == "asked"
         ]
 
-    def _message(self, message: Message, undone: bool) -> list[Block]:
+    def _add(self, found: list[Block], message: Message, undone: bool) -> None:
         match message.role:
             case "user":
-                return [_said(message, undone)]
-            case "tool":
-                return []
-            case "assistant" if message.state == "lost":
-                return []
-            case "assistant":
-                found: list[Block] = []
-                reasoning = reasoning_of(message.parts)
-                if (
-                    message.text
-                    or reasoning
-                    or message.state != "complete"
-                    or not message.tool_calls
-                ):
-                    found.append(
-                        Answer(
-                            f"a{message.seq}",
-                            message.seq,
-                            message.text,
-                            message.state,
-                            message.at_ms,
-                            reasoning,
-                            message.hidden,
-                            undone,
-                        )
-                    )
-                return found + [self._card(message, call, undone) for call in message.tool_calls]
+                found.append(_said(message, undone))
+            case "assistant" if message.state != "lost":
+                if (answer := _answer(message, undone)) is not None:
+                    found.append(answer)
+                for call in message.tool_calls:
+                    found.append(card := self._card(message, call, undone))
+                    if card.state == "running":
+                        self._live[Stream(card.seq, "output")] = len(found) - 1
+            case "assistant" | "tool":  # nothing came; or it stands in the card of its call
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def _card(self, message: Message, call: ToolCall, undone: bool) -> Call:
         known = self._calls.get((message.seq, call.id), _Call())
@@ -256,16 +297,15 @@ class Folded(Struct):
             known.why,
         )
 
-    def _open(self, step: Seq, notices: list[Notice]) -> list[Block]:
+    def _add_open(self, found: list[Block], step: Seq, notices: list[Notice]) -> None:
         """What is being streamed at this moment, and the notices before it."""
-        text = self.streaming(Stream(step, "text"))
-        reasoning = self.streaming(Stream(step, "reasoning"))
-        found: list[Block] = []
         while notices and notices[0].seq < step:
             found.append(notices.pop(0))
+        text = self.streaming(Stream(step, "text"))
+        reasoning = self.streaming(Stream(step, "reasoning"))
         if text or reasoning:
+            self._live[Stream(step, "text")] = self._live[Stream(step, "reasoning")] = len(found)
             found.append(Answer(f"a{step}", step, text, "streaming", 0, reasoning))
-        return found
 
     def _call(self, step: Seq, call: str) -> _Call:
         return self._calls.setdefault((step, call), _Call())
@@ -274,73 +314,84 @@ class Folded(Struct):
         for kind in ("text", "reasoning", "output"):
             self._streams.pop(Stream(started or 0, kind), None)
 
-    def _notice(self, record: Record) -> Notice | None:
-        key, seq, fact = f"n{record.seq}", record.seq, record.fact
-        match fact:
-            case TurnEnded(outcome="interrupted" | "failed"):
-                by_codex = bool(self._models) and self._models[-1].startswith("codex:")
-                return Notice(key, *wording.ending(fact, by_codex), seq)
-            case StepLost() if fact.cause not in CUT_OFF | {"stopped"}:
-                return Notice(key, wording.lost(fact), "warn", seq)
-            case StepSealed(ended="incomplete"):
-                return Notice(key, BROKE_OFF, "warn", seq)
-            case StepSealed(ended="length"):
-                return Notice(
-                    key,
-                    "the answer was cut at the length limit; what there is of it is kept",
-                    "warn",
-                    seq,
-                )
-            case StepStarted() if fact.takes and self._cut is not None:
-                return Notice(
-                    key, "cut off by the next message; what was shown is kept", "quiet", self._cut
-                )
-            case TurnStarted(origin=Continues()):
-                return Notice(key, "taken up where it was cut off", "quiet", seq)
-            case Compacted():
-                return Notice(
-                    key, "summarised: the model is told a summary of everything above", "quiet", seq
-                )
-            case ThreadCompacted(runtime=runtime):
-                return Notice(
-                    key,
-                    f"{runtime} made its own thread shorter; only {runtime} knows what it says",
-                    "quiet",
-                    seq,
-                )
-            case HelperStarted(purpose="summary"):
-                return None
-            case HelperEnded(outcome="failed"):
-                return Notice(
-                    key,
-                    f"a summary could not be made: {fact.detail or 'no reason given'}",
-                    "warn",
-                    seq,
-                )
-            case PlanUpdated():
-                return Notice(key, "\n".join((fact.title(), *fact.lines())), "quiet", seq)
-            case SessionStarted(forked_from=point) if point is not None:
-                return Notice(key, f"forked from {point.session} at {point.seq}", "quiet", seq)
-            case ContextSet():
-                return self._model_changed(key, seq, fact)
-            case _:
-                return None
+    def _tell(self, record: Record) -> None:
+        """Add the notice of a fact, if it has one."""
+        before, fact = self._noticed, record.fact
+        if isinstance(fact, StepStarted) and _broke_off(before):
+            self._notices[-1] = replace(
+                self._notices[-1], text="the answer broke off; the model is asked to go on"
+            )
+        if (said := self._notice(fact)) is None:
+            return
+        if isinstance(fact, TurnEnded) and _is_cause(before, fact):
+            self._notices.pop()  # why the turn failed is not said twice
+        seq = record.seq
+        if isinstance(fact, StepStarted) and self._cut is not None:
+            seq = self._cut
+        self._notices.append(Notice(f"n{record.seq}", *said, seq))
+        self._noticed = fact
 
-    def _model_changed(self, key: str, seq: Seq, context: ContextSet) -> Notice | None:
+    def _notice(self, fact: AnyFact) -> tuple[str, Tone] | None:
+        match fact:
+            case TurnEnded() if fact.outcome != "done":
+                by_codex = bool(self._models) and self._models[-1].startswith("codex:")
+                return wording.ending(fact, by_codex)
+            case StepLost() if fact.cause not in CUT_OFF | {"stopped"}:
+                return wording.lost(fact), "warn"
+            case StepSealed(ended="incomplete"):
+                return "the answer broke off", "warn"
+            case StepSealed(ended="length"):
+                return "the answer was cut at the length limit; what there is of it is kept", "warn"
+            case StepStarted() if fact.takes and self._cut is not None:
+                return "cut off by the next message; what was shown is kept", "quiet"
+            case TurnStarted(origin=Continues()):
+                return "taken up where it was cut off", "quiet"
+            case Compacted():
+                return "summarised: the model is told a summary of everything above", "quiet"
+            case ThreadCompacted(runtime=runtime):
+                told = f"{runtime} made its own thread shorter; only {runtime} knows what it says"
+                return told, "quiet"
+            case HelperEnded(outcome="failed"):
+                return f"a summary could not be made: {fact.detail or 'no reason given'}", "warn"
+            case PlanUpdated():
+                return "\n".join((fact.title(), *fact.lines())), "quiet"
+            case SessionStarted(forked_from=ForkPoint() as point):
+                return f"forked from {point.session} at {point.seq}", "quiet"
+            case ContextSet():
+                return self._model_changed(fact)
+            case TurnStarted() | TurnEnded() | StepFact() | InterruptAsked():
+                return None
+            case (
+                SessionStarted()
+                | SessionRenamed()
+                | InputFact()
+                | EditFact()
+                | GoalSet()
+                | ThreadBound()
+            ):
+                return None
+            case ToolFact() | ApprovalFact() | HelperFact() | MemoryFact() | OutsideFact():
+                return None
+            case unreachable:
+                assert_never(unreachable)
+
+    def _model_changed(self, context: ContextSet) -> tuple[str, Tone] | None:
         before, model = self._models[-1] if self._models else "", context.model
         self._models.append(model)
         if context.instead_of and before != model:
-            return Notice(
-                key,
-                f"{model} answers the rest of this turn instead of {context.instead_of}",
-                "warn",
-                seq,
-            )
-        return (
-            Notice(key, f"{model} answers from here on", "quiet", seq)
-            if before and before != model
-            else None
-        )
+            return f"{model} answers the rest of this turn instead of {context.instead_of}", "warn"
+        if before and before != model:
+            return f"{model} answers from here on", "quiet"
+        return None
+
+
+def _broke_off(fact: AnyFact | None) -> bool:
+    return isinstance(fact, StepSealed) and fact.ended == "incomplete"
+
+
+def _is_cause(lost: AnyFact | None, ended: TurnEnded) -> bool:
+    """Whether a turn ended for the reason for which its last request was lost."""
+    return isinstance(lost, StepLost) and (lost.cause, lost.detail) == (ended.cause, ended.detail)
 
 
 def earlier_blocks(page: Page, later: Iterable[Record], shown_later: frozenset[Seq]) -> list[Block]:
@@ -355,6 +406,23 @@ def earlier_blocks(page: Page, later: Iterable[Record], shown_later: frozenset[S
     return folded.blocks()
 
 
+def _answer(message: Message, undone: bool) -> Answer | None:
+    """None if it is nothing but calls."""
+    reasoning = reasoning_of(message.parts)
+    if message.state == "complete" and message.tool_calls and not (message.text or reasoning):
+        return None
+    return Answer(
+        f"a{message.seq}",
+        message.seq,
+        message.text,
+        message.state,
+        message.at_ms,
+        reasoning,
+        message.hidden,
+        undone,
+    )
+
+
 def _said(message: Message, undone: bool) -> Said:
     return Said(
         f"s{message.seq}",
@@ -362,16 +430,13 @@ def _said(message: Message, undone: bool) -> Said:
         message.text,
         message.state,
         message.at_ms,
-        tuple(_file(part) for part in message.parts if isinstance(part, Image | File)),
-        "",
+        tuple(_file(part) for part in message.attachments),
         message.hidden,
         undone,
     )
 
 
-def _file(part: Content) -> str:
-    if not isinstance(part, Image | File):
-        return ""
+def _file(part: Image | File) -> str:
     kind = "image" if isinstance(part, Image) else "file"
     return f"{part.name or kind} ({wording.size(part.size)})"
 

@@ -218,7 +218,7 @@ class Watched:
             or self._provisional
             or (self.owner is not None and not is_ours(self.owner))
         )
-        self._alone = 0 if run or self.turn() is None or self.asked() else self._alone + 1
+        self._alone = 0 if run or self.turn() is None or self.folded.asks() else self._alone + 1
         if self._alone == LOOKS_ALONE:
             self._left_behind.set()
             self._changed()
@@ -286,7 +286,7 @@ class Watched:
         turn = self.turn()
         if self.id is None or turn is None or self._provisional:
             return False
-        if self.owner is None and not self.driving and not self.asked():
+        if self.owner is None and not self.driving and not self.folded.asks():
             return False
         return await self._service.turns.interrupt(self.id, turn=turn) is not None
 
