@@ -14,6 +14,8 @@ from tests.chance import SEED
 
 AT_ONCE_MAX = 8
 
+pytest.register_assert_rewrite("tests.world")
+
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, max_examples=15
 )

@@ -6,8 +6,10 @@ and another one goes on.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.engine.action import Limits
-from steno.engine.recover import recover
+from steno.engine.recover import recover, waits_for_approval
 from steno.engine.request import Request
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
@@ -34,7 +36,7 @@ from steno.journal.parts import Reasoning, Text, outcome_parts, text_of
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.models.specs import Access, ModelSettings, make
-from steno.store.protocol import Piece
+from steno.store.protocol import Event
 from tests.models.rules import check
 from tests.world.model import Reply
 from tests.world.store import Kill
@@ -50,16 +52,54 @@ NOW = "and now?"
 THEN = "after it"
 
 Prepare = Callable[[World], Awaitable[None]]
-Check = Callable[[World, "Stands"], Awaitable[None]]
+GoOn = Callable[[World, str, "Stands"], Awaitable[None]]
+
+
+async def nothing(_: World) -> None: ...
+
+
+async def go_on(world: World, id: str, before: "Stands") -> None:
+    """Another process says something: what waited is answered first, and what the dead process left
+    open is closed once."""
+    world.model.choose = lambda _: Reply((THEN,))
+    next = world.process()
+    assert await next.run(lambda process: process.ask(NOW, session=id)) == THEN
+    after = Stands(next, id)
+    assert after.closing == ()
+    assert after.records[: len(before.records)] == before.records
+    new = [record.fact for record in after.records[len(before.records) :]]
+    ended = [fact for fact in before.closing if isinstance(fact, TurnEnded)]
+    assert [one.outcome for one in ended] in ([], ["interrupted"])
+    assert {one.cause for one in ended} <= {"killed", "user"}
+    for fact in before.closing:
+        assert new.count(fact) == 1, "the correction is stored once, as it was shown"
+    assert after.texts() == [*before.texts(waiting=False), *_answered(before), NOW, THEN]
+    another = world.process()
+    assert await another.run(lambda process: process.ask(NOW, session=id)) == THEN
+    last = [record.fact for record in another.facts(id)[len(after.records) :]]
+    assert [type(fact) for fact in last if not isinstance(fact, VISITS)] == PLAIN
+
+
+def _answered(before: "Stands") -> list[str]:
+    """What waited, each with an answer; what steers joins the turn that is open by then."""
+    said: list[str] = []
+    waiting = [before.state.pending[seq] for seq in sorted(before.state.pending)]
+    for text, input in zip(before.texts(waiting=True), waiting, strict=True):
+        if said and input.mode == "steer":
+            said.pop()
+        said += [text, THEN]
+    return said
 
 
 class Scenario(Struct, frozen=True):
-    """What a process does until it is killed. `prepare` comes before it, and is not killed; `check`
-    says what else must be true when the others have looked and gone on."""
+    """What a process does until it is killed. `prepare` comes before it, and is not killed; `go_on`
+    is how others go on in each session, and what is true then. `repeats`: the next request begins
+    with what the last one said; a summary is an exception."""
 
     act: Act[Any]
-    prepare: Prepare | None = None
-    check: Check | None = None
+    prepare: Prepare = nothing
+    go_on: GoOn = go_on
+    repeats: bool = True
 
 
 class Stored(Struct, frozen=True):
@@ -86,14 +126,29 @@ class Stands:
         self.transcript.apply(record)
         self.state.apply(record)
 
-    def texts(self, role: str | None = None) -> list[str]:
+    def texts(self, waiting: bool | None = None) -> list[str]:
+        """What a person reads: everything, or what waits to be answered, or the rest."""
         messages = self.transcript.messages
-        return [message.text for message in messages if role in (None, message.role)]
+        return [
+            message.text for message in messages if waiting in (None, message.state == "pending")
+        ]
 
-    def sealed(self) -> bool:
-        """Whether anything of an answer is stored: what nobody answered is not told again."""
-        facts = (*(record.fact for record in self.records), *self.closing)
-        return any(isinstance(fact, StepSealed) for fact in facts)
+    def answered(self, requests: Sequence[Request]) -> list[Request]:
+        """Of these requests, those of this session that something came back for."""
+        facts = [*self.records, *(Record(0, 0, fact) for fact in self.closing)]
+        sealed = {one.fact.step for one in facts if isinstance(one.fact, StepSealed)}
+        steps = (one for one in facts if isinstance(one.fact, StepStarted) and one.seq in sealed)
+        digests = {one.fact.digest for one in steps if isinstance(one.fact, StepStarted)}
+        return [one for one in requests if digest(one) in digests]
+
+    def holds(self, shown: Event) -> bool:
+        if isinstance(shown, Record):
+            return shown in self.records
+        text = self.streamed().get((shown.stream.started, shown.stream.kind), "")
+        return text[shown.offset :].startswith(shown.text)
+
+    def waits(self) -> bool:
+        return self.state.turn is not None and waits_for_approval(self.state.turn)
 
     def streamed(self) -> dict[tuple[int, str], str]:
         """What each stream came to."""
@@ -115,8 +170,7 @@ def at_every_boundary(scenario: Scenario, *replies: Reply) -> list[str]:
     whole: dict[Kill, Stored] = {}
 
     async def to_the_end(world: World) -> tuple[list[str], list[str]]:
-        if scenario.prepare is not None:
-            await scenario.prepare(world)
+        await scenario.prepare(world)
         process = world.process()
         process.on_boundary = lambda kill: whole.update({kill: stored(process)})
         await process.run(scenario.act)
@@ -141,8 +195,7 @@ def saying(where: str) -> Iterator[None]:
 
 def _killed(scenario: Scenario, kill: Kill, left: Stored) -> Callable[[World], Awaitable[None]]:
     async def test(world: World) -> None:
-        if scenario.prepare is not None:
-            await scenario.prepare(world)
+        await scenario.prepare(world)
         process, seen = world.process(kill), []
         process.on_boundary = lambda at: seen.append(stored(process)) if at == kill else None
         await process.run(scenario.act)
@@ -150,79 +203,60 @@ def _killed(scenario: Scenario, kill: Kill, left: Stored) -> Callable[[World], A
         assert seen == [left], "exactly the finished prefix"
         for other in world.processes:
             await other.kill()
-        await check_after(world, process, scenario.check)
+        await check_after(world, process, scenario)
 
     return test
 
 
 def stored(process: Process) -> Stored:
-    sessions = process.sessions()
+    owners = {one.store.owner for one in process.world.processes}
     return Stored(
-        {id: [(one.seq, _same(one.fact)) for one in process.facts(id)] for id in sessions},
-        {id: process.drafts(id) for id in sessions},
+        {
+            id: [(one.seq, _same(one.fact, owners)) for one in process.facts(id)]
+            for id in process.sessions()
+        },
+        {id: process.drafts(id) for id in process.sessions()},
     )
 
 
-def _same(fact: Any) -> Any:
+def _same(fact: Any, owners: set[str]) -> Any:
     """Without the name of a process, which is never the same."""
-    return replace(fact, by="") if isinstance(fact, SessionAttended) else fact
+    return replace(fact, by="") if getattr(fact, "by", "") in owners else fact
 
 
-async def check_after(world: World, dead: Process, also: Check | None = None) -> None:
-    """Looking stores nothing; what was shown is stored; the next turn is as it must be, and what the
-    dead process left open is closed once."""
+async def check_after(world: World, dead: Process, scenario: Scenario) -> None:
+    """Looking stores nothing, what was shown is stored, no tool runs twice, and the next requests
+    are valid."""
     looker = world.process()
     before = stored(looker)
     stands = {id: Stands(looker, id) for id in looker.sessions()}
     assert stored(looker) == before
     for one in dead.shown:
-        if isinstance(one, Piece):
-            at = (one.stream.started, one.stream.kind)
-            texts = [stand.streamed().get(at) for stand in stands.values()]
-            assert any(
-                text is not None and text[one.offset :].startswith(one.text) for text in texts
-            )
-        else:
-            assert any(one in stand.records for stand in stands.values())
-    ran = list(world.runs)
-    assert len(set(ran)) == len(ran), "no tool ran twice"
+        assert any(stand.holds(one) for stand in stands.values()), "shown, so it is stored"
+    began = Counter(world.runs)
     asked = list(world.model.requests)
     world.limits = Limits()
     for id, stand in stands.items():
-        await _go_on(world, id, stand)
-    assert world.runs == ran, "what had begun is not run again"
+        await scenario.go_on(world, id, stand)
+    assert max([0, *Counter(world.runs).values()]) <= 1, "no tool ran twice"
+    assert began <= Counter(world.runs)
     for request in world.model.requests[len(asked) :]:
         check_valid(request)
-    if asked and any(stand.sealed() for stand in stands.values()):
-        check_repeats(asked[-1], world.model.requests[-1])
-    assert world.process().verify() == ()
-    if also is not None:
-        for stand in stands.values():
-            await also(world, stand)
-
-
-async def _go_on(world: World, id: str, before: Stands) -> None:
-    waiting = len(before.state.pending)
-    world.model.choose = lambda _: Reply((THEN,))
-    next = world.process()
-    assert await next.run(lambda process: process.ask(NOW, session=id)) == THEN
-    after = Stands(next, id)
-    assert after.closing == ()
-    assert after.records[: len(before.records)] == before.records
-    new = [record.fact for record in after.records[len(before.records) :]]
-    for fact in before.closing:
-        assert new.count(fact) == 1, "the correction is stored once, as it was shown"
-    expected = [*before.texts(), *[THEN] * waiting, NOW, THEN]
-    assert after.texts() == expected
-    another = world.process()
-    assert await another.run(lambda process: process.ask(NOW, session=id)) == THEN
-    last = [record.fact for record in another.facts(id)[len(after.records) :]]
-    assert [type(fact) for fact in last if not isinstance(fact, VISITS)] == PLAIN
+    for id, stand in stands.items():
+        if scenario.repeats and (earlier := stand.answered(asked)):
+            later = Stands(looker, id).answered(world.model.requests)
+            check_repeats(earlier[-1], later[-1])
+    assert looker.verify() == ()
 
 
 def check_valid(request: Request) -> None:
     for kind in FORMATS:
         check(kind, wire(kind, request))
+
+
+def digest(request: Request) -> str:
+    """As a step that sent it names it."""
+    return sha256(msgspec.json.encode(request)).hexdigest()[:32]
 
 
 def wire(kind: str, request: Request) -> dict[str, Any]:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class FakeTool:
-    """Says `pieces`, one by one, then returns, or hangs until it is stopped."""
+    """Says `pieces`, one by one, each followed by a pause, then returns, or hangs until it is
+    stopped."""
 
     def __init__(
         self,
@@ -21,11 +22,12 @@ class FakeTool:
         pieces: tuple[str, ...] = ("out ", "put"),
         approval: Literal["none", "ask"] = "none",
         hangs: bool = False,
+        pause_s: float = 0.0,
         repeat: Literal["never", "safe"] = "never",
     ) -> None:
         self.spec = ToolSpec(name, f"does {name}", '{"type":"object"}', repeat)
         self.approval: Literal["none", "ask"] = approval
-        self.pieces, self.hangs = pieces, hangs
+        self.pieces, self.hangs, self.pause_s = pieces, hangs, pause_s
         self._process = process
 
     async def prepare(self, arguments: str) -> "_Prepared":
@@ -45,6 +47,7 @@ class _Prepared:
         self._process.world.runs.append(f"{self._tool.spec.name} {self._arguments}")
         for piece in self._tool.pieces:
             await output(piece)
+            await asyncio.sleep(self._tool.pause_s)
         if self._tool.hangs:
             await self._stopped.wait()
         text = (Text("".join(self._tool.pieces)),)

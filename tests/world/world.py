@@ -17,21 +17,31 @@ import contextvars
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar, cast
+from unittest.mock import patch
 
 import apsw
 
+from steno.delivery.outbox import Body, Outbox
 from steno.engine.action import Limits
 from steno.journal.drafts import Draft
-from steno.journal.facts import ContextSet, Record
+from steno.journal.facts import ContextSet, DeliveryOwed, Record
 from steno.journal.parts import Seq
+from steno.plugins.protocol import NoPlugins
+from steno.runtimes.delegated import ChildSessions
 from steno.runtimes.dispatch import Dispatch
+from steno.runtimes.distil import Distiller, Distilling
 from steno.runtimes.loop import Agent, Fallback, Native
+from steno.service import Service
+from steno.service.deliveries import Deliveries, Sending
+from steno.service.memory import Memories
+from steno.service.visits import Visits
 from steno.session.load import Sessions
 from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.places import Memory
+from steno.tools.delegate import Delegate
 from steno.tools.protocol import Tool
-from tests.session.rooms import service_on
+from tests.world.listeners import Ear, Inbox
 from tests.world.loop import SkippingLoop
 from tests.world.model import FakeModel, Reply, in_order
 from tests.world.store import Dead, Handle, Kill
@@ -57,10 +67,11 @@ def play(test: Callable[["World"], Awaitable[T]], *replies: Reply) -> T:
 
 async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, ...]) -> T:
     world = World(*replies)
-    try:
-        return await test(world)
-    finally:
-        await world.close()
+    with patch("time.time", lambda: world.now_ms() / 1000):
+        try:
+            return await test(world)
+        finally:
+            await world.close()
 
 
 class World:
@@ -72,6 +83,9 @@ class World:
         self.tools: list[dict[str, Any]] = [{"name": "look"}]
         self.limits = Limits()
         self.fallback: tuple[FakeModel, ...] = ()
+        self.delegates = False
+        self.ear: Ear | None = None
+        self.inbox: Inbox | None = None
         self.approval: Literal["allow", "refuse", "ask"] = "allow"
         self.runs: list[str] = []
         self.version = 0
@@ -92,11 +106,12 @@ class World:
         return process
 
     def open_store(self) -> BlockingStore:
-        settings = Settings(
-            now_ms=lambda: BEGAN_MS + round(self._loop.time() * 1000),
-            new_id=lambda: f"session-{next(self._ids)}",
-        )
+        new_id = (f"session-{n}" for n in self._ids)
+        settings = Settings(now_ms=self.now_ms, new_id=lambda: next(new_id))
         return BlockingStore(self._memory, settings)
+
+    def now_ms(self) -> int:
+        return BEGAN_MS + round(self._loop.time() * 1000)
 
     def changed(self) -> None:
         self.version += 1
@@ -148,10 +163,21 @@ class Process:
         self.store = cast(Store, Handle(self, self._blocking))
         tools = [FakeTool(self, **tool) for tool in world.tools]
         self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
-        sessions = Sessions(self.store)
+        sessions = Sessions(self.store, plugins=world.ear or NoPlugins())
         native = Native(self.store, self._agent)
         runtime = Dispatch(sessions, lambda _: native)
-        self.service = service_on(sessions, runtime, PLATFORM, world.model)
+        self._children = ChildSessions(sessions, runtime, world.model.spec)
+        self.service = Service(
+            sessions,
+            runtime,
+            PLATFORM,
+            Visits(self.store, sessions.plugins, PLATFORM),
+            Deliveries(sessions, Sending(self._outbox, lambda: None, world.inbox is not None)),
+            Memories(self.store, Distilling(sessions, lambda _: Distiller(world.model))),
+        )
+
+    def _outbox(self, body: Body) -> Outbox:
+        return Outbox(self.store, NoPlugins(), lambda _: self.world.inbox, body)
 
     def _agent(self, _: ContextSet | None) -> Agent:
         specs = tuple(tool.spec for tool in self.tools.values())
@@ -163,7 +189,14 @@ class Process:
             world.approval,
             world.limits,
             fallback=tuple(Fallback(one, world.limits) for one in world.fallback),
+            session_tools=self._tools_of,
         )
+
+    async def _tools_of(self, session: str, _: ContextSet | None) -> dict[str, Tool]:
+        own = self.tools
+        if self.world.delegates:
+            return own | {"delegate": Delegate(self._children, session, 60.0)}
+        return own
 
     async def run(self, act: Act[T]) -> T | None:
         """Do something in this process, to its end or to the process's; None if it was killed."""
@@ -220,12 +253,16 @@ class Process:
     # --- what a client does
 
     async def say(
-        self, text: str, session: str | None = None, mode: Literal["queue", "steer"] = "queue"
+        self,
+        text: str,
+        session: str | None = None,
+        mode: Literal["queue", "steer"] = "queue",
+        owes: tuple[DeliveryOwed, ...] = (),
     ) -> Admitted:
         """In a session, or in the one that is called k."""
         name = "k" if session is None else None
         model = self.world.model.spec
-        return await self.service.admit(text, session, name, None, model, mode)
+        return await self.service.admit(text, session, name, None, model, mode, owes=owes)
 
     async def answer(self, admitted: Admitted) -> list[Event]:
         """Run the turn of an input, or watch it; everything of it that was shown."""
@@ -234,6 +271,17 @@ class Process:
             seen.append(event)
             self.shown.append(event)
         return seen
+
+    async def run_all(self, admitted: Admitted) -> None:
+        """Run a session until it rests."""
+        await self.service.turns.run_pending(admitted.session, asyncio.Event())
+
+    async def run_again(self, how: str, session: str = FIRST) -> None:
+        """Continue or retry its last turn."""
+        turns = self.service.turns
+        due = turns.due_continuation if how == "continue" else turns.failed_prompt
+        async for event in turns.resume(session, await due(session), asyncio.Event()):
+            self.shown.append(event)
 
     async def ask(self, text: str, session: str | None = None) -> str:
         """Say something and read the answer."""
