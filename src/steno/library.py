@@ -18,11 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from steno.engine.recover import close, recover
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
-    Record,
     SessionRenamed,
     SessionStarted,
     StepEnding,
@@ -31,21 +29,23 @@ from steno.journal.facts import (
     StepStarted,
     Takes,
     TurnEnded,
-    TurnFact,
     TurnOutcome,
     TurnStarted,
 )
 from steno.journal.parts import File, Seq, Text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
+from steno.session.load import Sessions
+from steno.session.writer import Writer
 from steno.store.errors import (
     NotAllowed,
     NotPending,
     OutcomeUnknown,
     SessionBusy,
     StoreUnwritable,
+    UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Lease, Left, Listed, Settings, Store
+from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, Store
 from steno.store.sqlite.blocking import BlockingStore
 
 if TYPE_CHECKING:
@@ -64,13 +64,11 @@ __all__ = [
 ]
 
 SOURCE = "library"
-PAGE = 1_000
 OUTPUT_CHARS_MAX = 10_000
 """Of a tool's long output in `messages`: so much of its beginning and its end together."""
 OUTPUTS_BYTES_MAX = 32 << 20
 """What `messages` reads of long outputs, the latest first. Of older ones it says how long they
 are."""
-_REMEMBERED_MAX = 10_000
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 
@@ -155,7 +153,7 @@ class AsyncSession:
             None if key is None else _str("key", key),
             None if author is None else _str("author", author),
         )
-        await self._means.check(self.id)
+        await self._means.sessions.check(self.id)
         return await self._store.admit(Admission(input=said, session=self.id))
 
     def reply(
@@ -204,17 +202,8 @@ class AsyncSession:
     async def transcript(self) -> Transcript:
         """The view for people. What a dead process left open is shown as the next one will close
         it."""
-        view, state = Transcript(), State()
-        glance = await self._store.glance(self.id)
-        async for record in _read_all(self._store, self.id, upto=glance.head):
-            view.apply(record)
-            state.apply(record)
-        if glance.owner is not None:
-            view.show_drafts(glance.drafts)
-        else:
-            cause = glance.cause(None if state.turn is None else state.turn.seq)
-            for i, fact in enumerate(recover(state, glance.drafts, cause), start=1):
-                view.apply(Record(state.head + i, 0, fact))
+        view = Transcript()
+        await self._means.sessions.whole(self.id, view)
         return view
 
 
@@ -231,13 +220,10 @@ class AsyncReply:
         self._model = model
         self._to = to
         self._wait_s = wait_s
-        self._state = State()
-        self._said: dict[Seq, Record] = {}
+        self._writer: Writer | None = None
         self._input: Message | None = None
-        self._pieces: list[str] = []
-        self._lease: Lease | None = None
-        self._step: Seq = 0
         self._stream = Stream(0, "text")
+        self._pieces: list[str] = []
 
     @property
     def text(self) -> str:
@@ -262,47 +248,53 @@ class AsyncReply:
         """Store a piece of the answer; returned when it is durable and may be shown."""
         if type(piece) is not str:
             piece = _str("piece", piece)
-        await self._store.draft(self._held(), self._stream, piece)
+        await (self._writer or self._held()).draft(self._stream, piece)
         self._pieces.append(piece)
         return piece
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        writer, self._writer = self._held(), None
         try:
-            if error is None:
-                await self._end("complete", self._ended("done", "", ""))
-            elif isinstance(error, StoreUnwritable | OutcomeUnknown):
-                await self._end("interrupted", self._ended("interrupted", error.cause, ""))
-            elif isinstance(error, Exception):
-                failed = self._ended("failed", type(error).__name__, str(error))
-                await self._end("incomplete", failed)
-            else:
-                cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
-                await self._end("interrupted", self._ended("interrupted", cause, ""))
+            match error:
+                case None:
+                    await self._end(writer, "complete", "done", "", "")
+                case StoreUnwritable() | OutcomeUnknown():
+                    await self._end(writer, "interrupted", "interrupted", error.cause, "")
+                case Exception():
+                    cause, detail = type(error).__name__, str(error)
+                    await self._end(writer, "incomplete", "failed", cause, detail)
+                case _:
+                    cause = "user" if isinstance(error, KeyboardInterrupt) else "left"
+                    await self._end(writer, "interrupted", "interrupted", cause, "")
+            while not await writer.release():
+                pass
+        except UnknownSession:
+            await writer.release()  # says that the lease went with the session
+            raise
         except (StoreUnwritable, OutcomeUnknown) as unwritable:
-            lease, self._lease = self._held(), None
-            await self._store.abandon(lease, Left(self._turn(), unwritable.cause))
+            writer.cut_off_by(unwritable.cause)
             raise
         finally:
-            if self._lease is not None:
-                await self._release()
+            await writer.leave()
 
     async def _try(self, last: bool) -> bool:
         """Begin, if it is our turn. The last time it is, unless another reply is under way."""
         if not last and not await self._is_due():
             return False
         try:
-            self._lease = await self._store.acquire(self._session)
+            writer = await Writer.open(self._means.sessions, self._session)
         except SessionBusy:
             if last:
                 raise
             return False
         try:
-            await self._begin()
+            await self._begin(writer)
         except BaseException:
-            await self._release()
+            await writer.give_up()
             raise
+        self._writer = writer
         return True
 
     async def _is_due(self) -> bool:
@@ -319,34 +311,23 @@ class AsyncReply:
                 return False
         return True
 
-    async def _begin(self) -> None:
-        async for record in _read_all(self._store, self._session):
-            self._take_in(record)
-        glance = await self._store.glance(self._session)
-        turn = None if self._state.turn is None else self._state.turn.seq
-        closing = close(self._state, glance.drafts, glance.cause(turn))
-        if closing:
-            await self._record(*closing)
-        taken = await self._taken()
-        await self._record(TurnStarted(Takes(taken)))
-        await self._record(StepStarted(self._model))
-        self._step = self._state.head
-        self._stream = Stream(self._step, "text")
-        said = self._said[taken]
+    async def _begin(self, writer: Writer) -> None:
+        taken = await self._taken(writer.state)
+        [said] = await self._store.read(self._session, taken - 1, 1)
+        turn = await writer.append([TurnStarted(Takes(taken)), StepStarted(self._model)])
         parts = cast(InputAdmitted, said.fact).parts
-        self._input = Message(
-            said.seq, said.seq, said.at_ms, "user", parts, "complete", self._turn()
-        )
+        self._stream = Stream(turn + 1, "text")
+        self._input = Message(taken, taken, said.at_ms, "user", parts, "complete", turn)
 
-    async def _taken(self) -> Seq:
+    async def _taken(self, state: State) -> Seq:
         """The input that is to be answered."""
-        if self._to in self._state.pending:
+        if self._to in state.pending:
             return self._to
         if self._to is not None:
             raise await self._refusal(self._to)
-        if not self._state.pending:
+        if not state.pending:
             raise NotAllowed(f"session {self._session!r} has no input to answer")
-        return min(self._state.pending)
+        return min(state.pending)
 
     async def _refusal(self, input: Seq) -> NotAllowed | NotPending:
         """Why an input cannot be answered."""
@@ -361,63 +342,32 @@ class AsyncReply:
         how = "was answered" if turn.outcome == "done" else f"was taken and {turn.outcome}"
         return NotPending(f"{of} {how} in turn {turn.seq}; nothing was stored")
 
-    async def _end(self, how: StepEnding, ending: TurnEnded) -> None:
+    async def _end(
+        self, writer: Writer, how: StepEnding, outcome: TurnOutcome, cause: str, detail: str
+    ) -> None:
         """Seal what is stored, not what we remember: a Ctrl-C may have struck between the two."""
+        step = self._stream.started
         drafts = await self._store.drafts(self._session)
-        text = "".join(draft.text for draft in drafts if draft.stream.started == self._step)
+        text = "".join(draft.text for draft in drafts if draft.stream.started == step)
+        ending = TurnEnded(step - 1, outcome, cause, detail)
         if text or how == "complete":
-            await self._record(StepSealed(self._step, (Text(text),) if text else (), how), ending)
+            await writer.append([StepSealed(step, (Text(text),) if text else (), how), ending])
         else:
-            await self._record(StepLost(self._step, ending.cause, sent="unknown"), ending)
+            await writer.append([StepLost(step, cause, sent="unknown"), ending])
 
-    def _ended(self, outcome: TurnOutcome, cause: str, detail: str) -> TurnEnded:
-        return TurnEnded(self._turn(), outcome, cause, detail)
-
-    def _turn(self) -> Seq:
-        if self._state.turn is None:
-            raise NotAllowed("this reply has not begun")
-        return self._state.turn.seq
-
-    async def _record(self, *facts: TurnFact) -> None:
-        """Store facts and take them in, with whatever others added before them."""
-        added = await self._store.append(self._held(), facts, self._state.head)
-        for record in added.foreign:
-            self._take_in(record)
-        for seq, fact in enumerate(facts, start=added.first):
-            self._take_in(Record(seq, added.at_ms, fact))
-
-    def _take_in(self, record: Record) -> None:
-        self._state.apply(record)
-        if isinstance(record.fact, InputAdmitted):
-            self._said[record.seq] = record
-
-    async def _release(self) -> None:
-        """Let go, whatever happens: a store that cannot be written must not keep the session from
-        the next reply."""
-        lease, self._lease = self._held(), None
-        try:
-            while not (answer := await self._store.release(lease, self._state.head)).released:
-                for record in answer.foreign:
-                    self._state.apply(record)
-        finally:
-            await self._store.abandon(lease)
-
-    def _held(self) -> Lease:
-        if self._lease is None:
+    def _held(self) -> Writer:
+        if self._writer is None:
             raise NotAllowed("this reply is over; begin another one")
-        return self._lease
+        return self._writer
 
 
 class _Means:
-    """What every session of a library uses: the store, a way to wait, and which facts were read.
-
-    An input is not accepted to a session that cannot be read. A reply is built from everything, so
-    that is read, once; from then on what is new."""
+    """What every session of a library uses: the store, its sessions, and a way to wait."""
 
     def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]]) -> None:
         self.store = store
+        self.sessions = Sessions(store)
         self.pause = pause
-        self._read: dict[str, Seq] = {}
 
     async def ensure(self, name: str) -> str:
         name = _str("name", name)
@@ -428,27 +378,6 @@ class _Means:
         id = _str("id", id)
         await self.store.read(id, limit=1)
         return id
-
-    async def check(self, session: str) -> None:
-        upto = self._read.get(session, 0)
-        async for record in _read_all(self.store, session, upto):
-            upto = record.seq
-        if len(self._read) >= _REMEMBERED_MAX:
-            self._read.clear()
-        self._read[session] = upto
-
-
-async def _read_all(
-    store: Store, session: str, after: Seq = 0, upto: Seq | None = None
-) -> AsyncIterator[Record]:
-    while upto is None or after < upto:
-        limit = PAGE if upto is None else min(PAGE, upto - after)
-        page = await store.read(session, after, limit)
-        for record in page:
-            yield record
-        if len(page) < limit:
-            return
-        after = page[-1].seq
 
 
 def _outputs(message: Message) -> list[File]:
@@ -597,9 +526,10 @@ async def _sleep(seconds: float) -> None:
 
 
 def _now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends."""
+    """Run a coroutine that waits for nothing. Where it would give way to other tasks, it goes on."""
     try:
-        coroutine.send(None)
+        while coroutine.send(None) is None:
+            pass
     except StopIteration as done:
         return cast(T, done.value)
     coroutine.close()

@@ -17,8 +17,8 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Text
-from steno.session.lease import HeldSession
 from steno.session.load import Sessions
+from steno.session.writer import Writer, folded
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
@@ -79,18 +79,12 @@ async def test_a_runners_memory_is_the_fold_of_what_is_stored(place: Place) -> N
     ticks = count(1_000, 1_000)
     async with place.open(Settings(now_ms=lambda: next(ticks))) as store:
         admitted = await admit(store, "hello")
-        held = await HeldSession.open(Sessions(store), admitted.session)
-        taken: list[Record] = []
-        apply = held._take_in
-
-        def take(record: Record) -> None:
-            taken.append(record)
-            apply(record)
-
-        held._take_in = take  # type: ignore[method-assign]
-        await held.record(TurnStarted(Takes(admitted.seq)))
-        await held.record(StepStarted("m"))
+        sessions, taken = Sessions(store), list[Record]()
+        lease = await store.acquire(admitted.session)
+        writer = Writer(sessions, lease, await folded(sessions, lease), taken.append)
+        await writer.append([TurnStarted(Takes(admitted.seq))])
+        await writer.append([StepStarted("m")])
         await admit(store, "and this", admitted.session)
-        await held.record(StepSealed(4, (Text("hi"),)), TurnEnded(3, "done"))
-        await held.leave()
+        await writer.append([StepSealed(4, (Text("hi"),)), TurnEnded(3, "done")])
+        await writer.leave()
         assert taken == (await read_all(store, admitted.session))[admitted.seq :]

@@ -1,11 +1,9 @@
-"""A session under its lease: folded, recovered, and the one way to add turn facts to it.
+"""A session while this process runs it: its writer, and whatever asks the running turn to stop.
 
 What must be true:
 
-- A fact is taken into memory after it is committed, and after what others had stored before it. So
-  memory is the fold of the journal, and can be thrown away at any moment.
-- The lease is ours from before the first read until after the last write. If it is lost, the turn
-  stops: nothing more can be stored.
+- Facts are added one call after the other: each is built on what is in memory by then.
+- The lease is renewed while we live. If it is lost, the turn stops: nothing more can be stored.
 - Whatever asks the running turn to stop sets `stopped`, and one place decides that:
   `_look_at_stops`.
 
@@ -21,7 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
 from steno.engine.action import finish
-from steno.engine.recover import close, recover, waits_for_approval
+from steno.engine.recover import waits_for_approval
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     ApprovalDecided,
@@ -43,6 +41,7 @@ from steno.journal.history import Entry, Weighed
 from steno.journal.parts import Seq
 from steno.session.load import Folds, Sessions, to_carry, with_text
 from steno.session.plugin_hooks import Hooks
+from steno.session.writer import Writer, folded
 from steno.store.errors import (
     NotAllowed,
     NotPending,
@@ -51,8 +50,7 @@ from steno.store.errors import (
     StoreError,
     StoreUnwritable,
 )
-from steno.store.paging import read_all
-from steno.store.protocol import Cursor, Lease, Left, Store
+from steno.store.protocol import Cursor, Lease, Store
 from steno.tools.groups import end_group
 
 TICK_S = 0.25
@@ -107,13 +105,9 @@ class HeldSession:
         self.lost: StoreError | None = None
         self.leaving = False
         self.overdue = False
-        self._sessions = sessions
         self._store = sessions.store
+        self._writer = Writer(sessions, lease, folds, self._taken_in)
         self._hooks = Hooks(sessions.plugins, self.id)
-        self._lease = lease
-        self._folds = folds
-        self._left = False
-        self._cut_off: Left | None = None
         self._recording = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -125,16 +119,11 @@ class HeldSession:
         turn that waits for approval is ended, too: nothing may be edited while a turn is open."""
         store = sessions.store
         lease = await (_acquire(store, id) if insist else store.acquire(id))
-        try:
-            held = cls(sessions, lease, await sessions.take(id))
-        except BaseException:
-            await _give_up(store, lease)
-            raise
+        held = cls(sessions, lease, await folded(sessions, lease))
         try:
             await held._recover(to_run)
         except BaseException:
-            await _give_up(store, lease)
-            await held.leave()
+            await held._writer.give_up()
             raise
         held._tasks.append(asyncio.create_task(held._watch()))
         held._tasks.append(asyncio.create_task(held._renew(sessions.lease_ms)))
@@ -144,23 +133,15 @@ class HeldSession:
 
     async def record(self, *facts: TurnFact) -> Seq:
         """Store facts, then take them in and tell plugins. The seq of the first."""
-        return await self._record(facts, tell=True)
-
-    async def _record(self, facts: Sequence[TurnFact], tell: bool) -> Seq:
         async with self._recording:
-            added = await self._store.append(self._lease, facts, self.state.head)
-            for record in added.foreign:
-                self._take_in(record)
-            for seq, fact in enumerate(facts, start=added.first):
-                record = Record(seq, added.at_ms, fact)
-                if tell:
-                    self._hooks.tell(self.state, record)
-                self._take_in(record)
-            return added.first
+            return await self._writer.append(facts, self._tell)
+
+    def _tell(self, record: Record) -> None:
+        self._hooks.tell(self.state, record)
 
     async def draft(self, stream: Stream, text: str) -> int:
         """Make text durable; it may be shown when this returns. The new end of the stream."""
-        return await self._store.draft(self._lease, stream, text)
+        return await self._writer.draft(stream, text)
 
     async def consult(self, hook: str, arguments: dict[str, object]) -> list[tuple[str, str]]:
         """What plugins have to say before something happens. A turn that stops waits for none."""
@@ -169,24 +150,19 @@ class HeldSession:
     async def _recover(self, to_run: bool) -> None:
         """Plugins are not told: what is closed here was under way in another process."""
         turn = self.state.turn
-        if turn is None and not self.state.helpers:
-            return
-        glance = await self._store.glance(self.id)
-        cause = glance.cause(None if turn is None else turn.seq)
-        facts = (recover if to_run else close)(self.state, glance.drafts, cause)
+        facts = await self._writer.left_open(to_run)
         if not facts:
             return
         groups = () if turn is None else [call.group for call in turn.calls.values()]
         await asyncio.gather(*(end_group(group) for group in groups if group is not None))
-        await self._record(facts, tell=False)
+        await self._writer.append(facts)
 
     # --- reading
 
     async def catch_up(self) -> None:
         """Take in what others added."""
         async with self._recording:
-            async for record in read_all(self._store, self.id, self.state.head):
-                self._take_in(record)
+            await self._writer.catch_up()
 
     def with_text(self, entries: Sequence[Weighed | T]) -> AsyncIterator[Entry | T]:
         """Entries with the text that memory has let go, one by one."""
@@ -204,8 +180,7 @@ class HeldSession:
         """What a summary up to a seq must carry over it."""
         return await to_carry(self._store, self.id, upto)
 
-    def _take_in(self, record: Record) -> None:
-        self._folds.apply(record)
+    def _taken_in(self, record: Record) -> None:
         self.redacted |= isinstance(record.fact, MessageRedacted)
         if isinstance(record.fact, TurnEnded):
             self.overdue = False
@@ -276,7 +251,7 @@ class HeldSession:
         while True:
             await asyncio.sleep(lease_ms / 3000)
             try:
-                await self._store.renew(self._lease)
+                await self._writer.renew()
             except StoreError as error:
                 self.lost = error
                 self._go()
@@ -287,12 +262,10 @@ class HeldSession:
     async def release(self) -> bool:
         """Let go, unless something came that we have not seen: then take it in, and go on."""
         async with self._recording:
-            answer = await self._store.release(self._lease, self.state.head)
-            for record in answer.foreign:
-                self._take_in(record)
-        if answer.released:
+            released = await self._writer.release()
+        if released:
             await self.leave()
-        return answer.released
+        return released
 
     async def close(self) -> None:
         """Let go, whatever came meanwhile."""
@@ -305,15 +278,12 @@ class HeldSession:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        if not self._left:
-            self._left = True
-            self._sessions.give_back(self.id, self._folds)
-            await self._store.abandon(self._lease, self._cut_off)
+        await self._writer.leave()
 
     def cut_off_by(self, cause: str) -> None:
-        """The end of the running turn cannot be stored. The next runner stores it, with this cause."""
-        if self.state.turn is not None:
-            self._cut_off = Left(self.state.turn.seq, cause)
+        """The end of the running turn cannot be stored. The next runner stores it, with this
+        cause."""
+        self._writer.cut_off_by(cause)
 
 
 # --- turns of a session that is held --------------------------------------------------------------
@@ -421,10 +391,3 @@ async def _ask_to_give_way(store: Store, id: str) -> bool:
         return False
     await store.add(id, [InterruptAsked(open, by="runner")], key=f"interrupt:{open}")
     return True
-
-
-async def _give_up(store: Store, lease: Lease) -> None:
-    """Release a session that could not be opened."""
-    with contextlib.suppress(StoreError):
-        await store.release(lease, (await store.glance(lease.session)).head)
-    await store.abandon(lease)

@@ -55,6 +55,8 @@ TEXT_CHARS_MAX = 2_000_000
 models; of what is older only the weight is kept, and the text is read again where it is needed."""
 RECENT_MAX = 4
 """Sessions that stay folded in memory while this process does not run them."""
+READ_MAX = 10_000
+"""Sessions of which this process remembers how much it has read."""
 TAIL = 16
 NO_PLUGINS = NoPlugins()
 
@@ -153,6 +155,7 @@ class Sessions:
         self.plugins = plugins
         self._recent: OrderedDict[str, Folds] = OrderedDict()
         self._taken: set[str] = set()
+        self._read: dict[str, Seq] = {}
 
     async def load(self, id: str) -> Loaded:
         glance, killed = await look(self.store, id)
@@ -178,9 +181,16 @@ class Sessions:
 
     async def check(self, id: str) -> None:
         """Raises what reading raises, of all that a runner of the session would read. What this
-        process runs it has read."""
-        if id not in self._taken:
-            self._keep(id, await self._folded(id, await self.store.glance(id)))
+        process has read it does not read again."""
+        if id in self._taken:
+            return
+        upto = self._read.get(id)
+        if upto is None:
+            folds = await self._folded(id, await self.store.glance(id))
+            self._keep(id, folds)
+            return
+        async for record in read_all(self.store, id, upto):
+            self._read[id] = record.seq
 
     async def take(self, id: str) -> Folds:
         """The session folded, to its last fact, for who holds its lease."""
@@ -195,8 +205,12 @@ class Sessions:
     def forget(self, id: str) -> None:
         """Keep nothing of a session in memory."""
         self._recent.pop(id, None)
+        self._read.pop(id, None)
 
     def _keep(self, id: str, folds: Folds) -> None:
+        if len(self._read) >= READ_MAX:
+            self._read.clear()
+        self._read[id] = folds.state.head
         self._recent[id] = folds
         self._recent.move_to_end(id)
         if len(self._recent) > RECENT_MAX:
