@@ -39,6 +39,10 @@ async def record(store: SqliteStore, id: str, *facts: TurnFact) -> None:
         pass
 
 
+async def retry(service: Service, id: str) -> TurnStarted:
+    return await service.turns.retry(await service.views.load(id))
+
+
 async def begin(service: Service, id: str, opening: TurnStarted) -> list[str]:
     events = service.turns.resume(id, opening, asyncio.Event())
     return [type(getattr(event, "fact", None)).__name__ async for event in events]
@@ -60,7 +64,7 @@ def run(test: Callable[[Service, SqliteStore, str], Awaitable[None]], folder: Pa
 def test_a_prompt_that_was_answered_meanwhile_is_not_run_again(tmp_path: Path) -> None:
     async def test(service: Service, store: SqliteStore, id: str) -> None:
         await record(store, id, TurnStarted(Takes(2)), TurnEnded(3, "failed", "refused"))
-        one, other = await service.turns.failed_prompt(id), await service.turns.failed_prompt(id)
+        one, other = await retry(service, id), await retry(service, id)
         assert (await begin(service, id, one))[-1] == "TurnEnded"
         with pytest.raises(NotAllowed, match="answered meanwhile"):
             await begin(service, id, other)
@@ -71,12 +75,12 @@ def test_a_prompt_that_was_answered_meanwhile_is_not_run_again(tmp_path: Path) -
 def test_a_prompt_is_not_run_again_after_another_turn(tmp_path: Path) -> None:
     async def test(service: Service, store: SqliteStore, id: str) -> None:
         await record(store, id, TurnStarted(Takes(2)), TurnEnded(3, "failed", "refused"))
-        retry = await service.turns.failed_prompt(id)
+        again = await retry(service, id)
         admitted = await service.admit("more", id, None, None, "scripted:echo")
         turn = TurnStarted(Takes(admitted.seq))
         await record(store, id, turn, TurnEnded(admitted.seq + 1, "failed", "refused"))
         with pytest.raises(NotAllowed, match="another turn"):
-            await begin(service, id, retry)
+            await begin(service, id, again)
 
     run(test, tmp_path)
 
@@ -93,7 +97,7 @@ def test_an_input_that_waits_is_not_run_as_a_retry(tmp_path: Path) -> None:
 def test_a_turn_that_was_undone_meanwhile_is_not_continued(tmp_path: Path) -> None:
     async def test(service: Service, store: SqliteStore, id: str) -> None:
         await record(store, id, TurnStarted(Takes(2)), TurnEnded(3, "interrupted", "killed"))
-        due = await service.turns.due_continuation(id)
+        due = service.turns.continuation(await service.views.load(id))
         assert due == TurnStarted(Continues(3))
         await record(store, id, Rewound(3))
         with pytest.raises(NotAllowed, match="not waiting"):

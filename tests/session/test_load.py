@@ -71,7 +71,7 @@ def test_continuing_a_turn_that_was_killed_folds_the_session_once() -> None:
         head = (await here.store.glance(session)).head
         late = Room(here.store)
         with folds_counted() as counted:
-            opening = await late.service.turns.due_continuation(session)
+            opening = late.service.turns.continuation(await late.sessions.load(session))
             assert opening == TurnStarted(Continues(turn))
             events = late.service.turns.resume(session, opening, asyncio.Event())
             facts = [getattr(event, "fact", None) async for event in events]

@@ -229,7 +229,7 @@ async def follow(
             if len(events) == count:
                 break
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
     return events, cursor
 
 

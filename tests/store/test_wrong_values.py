@@ -174,7 +174,7 @@ class World:
             except TimeoutError:
                 pass  # there is nothing after that cursor
             finally:
-                await events.aclose()  # type: ignore[attr-defined]
+                await events.aclose()
         else:
             await getattr(self.store, name)(*arguments)
 

@@ -97,9 +97,7 @@ class Person:
         def rests() -> bool:
             chat, watched = self.chat, self.chat.watched
             under_way = chat._jobs and len(chat.screen_stack) == 1
-            return "ready" in self.status() and not (
-                under_way or watched.driving or watched._wake.is_set()
-            )
+            return "ready" in self.status() and not (under_way or watched.driving)
 
         await self.until(rests, "rest")
 

@@ -279,8 +279,10 @@ class Process:
     async def run_again(self, how: str, session: str = FIRST) -> None:
         """Continue or retry its last turn."""
         turns = self.service.turns
-        due = turns.due_continuation if how == "continue" else turns.failed_prompt
-        async for event in turns.resume(session, await due(session), asyncio.Event()):
+        loaded = await self.service.views.load(session)
+        continues = how == "continue"
+        opening = turns.continuation(loaded) if continues else await turns.retry(loaded)
+        async for event in turns.resume(session, opening, asyncio.Event()):
             self.shown.append(event)
 
     async def ask(self, text: str, session: str | None = None) -> str:

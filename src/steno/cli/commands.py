@@ -327,12 +327,9 @@ async def _resume(options: argparse.Namespace, wiring: Agents, service: Service,
             return await _carry_on(options, wiring, service, id, state.turn.seq)
         if state.pending and (state.cut_off is None or not state.cut_off.waits()):
             return await _answer_pending(options, wiring, service, id, sorted(state.pending))
-    again = (
-        service.turns.due_continuation
-        if options.verb == "continue"
-        else service.turns.failed_prompt
-    )
-    opening = await again(id)
+    turns = service.turns
+    continues = options.verb == "continue"
+    opening = turns.continuation(loaded) if continues else await turns.retry(loaded)
     await service.visits.attend(id)
     with Leaving(service, id) as leaving:
         events = service.turns.resume(id, opening, leaving.event)

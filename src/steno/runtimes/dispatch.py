@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from steno.journal.facts import ContextSet, TurnStarted
 from steno.runtimes.compact import Compaction
-from steno.runtimes.protocol import Driver, Enough
+from steno.runtimes.protocol import Driver
 from steno.session.lease import hold, open_turn, refuse_waiting
+from steno.session.live import Enough
 from steno.session.load import Sessions, context_of
 
 

@@ -32,11 +32,12 @@ from steno.journal.history import Answered, Entry, Said, Settled
 from steno.journal.parts import Content, File, Hash, Image, Reasoning, Seq, Text, outcome_parts
 from steno.models.protocol import Model, ModelError
 from steno.runtimes.compact import Compaction, compact, room
-from steno.runtimes.protocol import Enough, WithMemories
+from steno.runtimes.protocol import WithMemories
 from steno.runtimes.stream import Kind, Streamed, stream_to
 from steno.runtimes.tool_calls import Calls
 from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
 from steno.session.lease import HeldSession, begin, let_go
+from steno.session.live import Enough
 from steno.session.load import context_of
 from steno.store.errors import NotAllowed, NotPending
 from steno.store.protocol import Store

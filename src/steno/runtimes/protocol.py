@@ -11,34 +11,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from steno.journal.facts import ContextSet, TurnStarted
-from steno.journal.state import State
+from steno.journal.facts import ContextSet
 from steno.runtimes.compact import Compaction
 from steno.session.lease import HeldSession
+from steno.session.live import Enough, Runner
 
-Enough = Callable[[State], bool]
 WithMemories = Callable[[HeldSession, ContextSet], Awaitable[ContextSet]]
 """Adds what a new session is told of earlier ones."""
 
 
-class Runtime(Protocol):
-    async def run(
-        self,
-        session: str,
-        enough: Enough,
-        leaving: asyncio.Event,
-        opening: TurnStarted | None = None,
-    ) -> None:
-        """Run a session until it rests, or until no turn is open and it is `enough`. Raises
-        `SessionBusy` if somebody else runs it.
-
-        `opening` is a turn to begin with: one that continues or retries. `leaving`, when set, ends
-        the running turn as terminated and lets go.
-        """
-        ...
-
+class Runtime(Runner, Protocol):
     async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
-        """Have the older part of a session at rest summarised, by whoever answers in it."""
+        """Have the older part of a session at rest summarised, by the model that answers in it."""
         ...
 
 

@@ -28,10 +28,10 @@ from steno.service.attachments import Attachment, check_together
 from steno.service.deliveries import Deliveries, Delivery
 from steno.service.editing import Edits
 from steno.service.memory import Memories
-from steno.service.misuse import Misused
-from steno.service.turns import Running
 from steno.service.views import Approval, Shown, Summary, Views
 from steno.service.visits import Visits
+from steno.session.errors import Misused
+from steno.session.live import Live
 from steno.session.load import Loaded, Sessions
 from steno.session.page import Page, Tail
 from steno.store.errors import UnknownSession
@@ -73,7 +73,7 @@ class Service:
         self.visits = visits
         self.deliveries = deliveries
         self.memories = memories
-        self.turns = Running(sessions, runtime)
+        self.turns = Live(sessions, runtime)
         self.approvals = Approvals(sessions.store, self.views)
         self.edits = Edits(sessions, runtime, platform)
         self._sessions = sessions

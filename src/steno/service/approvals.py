@@ -10,8 +10,8 @@ from typing import Literal
 from steno.engine.approval import Verdict, rule_for
 from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
 from steno.journal.parts import Seq, ToolCall
-from steno.service.misuse import Misused
 from steno.service.views import Approval, Views
+from steno.session.errors import Misused
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
 from steno.store.protocol import Store
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from steno.journal.parts import File, Image
 from steno.models.conversation import FILE_CHARS_MAX, PICTURE_BYTES_MAX, picture_type
-from steno.service.misuse import Misused
+from steno.session.errors import Misused
 
 ATTACHMENTS_MAX = 20
 TOTAL_BYTES_MAX = 20 * 2**20

@@ -23,7 +23,7 @@ from steno.journal.turns import Turns
 from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Runtime
 from steno.service.copies import Copy, Redaction, Texts
-from steno.service.misuse import Misused
+from steno.session.errors import Misused
 from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy

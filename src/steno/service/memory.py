@@ -9,7 +9,7 @@ from steno.journal.facts import ItemAt, MemoryRemoved
 from steno.journal.listing import ListingRow
 from steno.runtimes.distil import Distillation, Distilling
 from steno.runtimes.recall import Remembered, items_of
-from steno.service.misuse import Misused
+from steno.session.errors import Misused
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
 

@@ -23,7 +23,7 @@ from steno.tui.composer import Composer
 from steno.tui.dialogs import Finder, Help, Row, Sure, Typed
 from steno.tui.markdown import one_line
 from steno.tui.palette import PALETTES
-from steno.tui.watching import Watched
+from steno.tui.watched import Watched
 
 if TYPE_CHECKING:
     from steno.tui.app import Chat
@@ -82,7 +82,9 @@ class Acts:
             case "continue":
                 await self.go_on(session)
             case "retry":
-                self._chat.watched.run(await self._chat.service.turns.failed_prompt(session))
+                service = self._chat.service
+                loaded = await service.views.load(session)
+                self._chat.watched.run(await service.turns.retry(loaded))
             case "stop":
                 if not await self._chat.watched.stop():
                     self._chat.tell("nothing runs")
@@ -125,12 +127,14 @@ class Acts:
             chat = self._chat
             await chat.watched.open(session)
             chat.begin()
-            owner = chat.watched.owner
-            for text, tone in status_line.left_open(chat.watched.folded, chat.watched.row, owner):
+            elsewhere = chat.watched.elsewhere()
+            for text, tone in status_line.left_open(
+                chat.watched.folded, chat.watched.row, elsewhere
+            ):
                 chat.tell(
                     text,
                     tone,
-                    while_run_by=None if owner is None or status_line.is_ours(owner) else owner,
+                    while_run_by=elsewhere,
                 )
 
     async def new(self) -> None:
@@ -268,7 +272,8 @@ class Acts:
             raise NotAllowed("a tool call waits for your answer")
         cut = watched.folded.state.cut_off
         if cut is not None and cut.waits():
-            watched.run(await self._chat.service.turns.due_continuation(session))
+            loaded = await self._chat.service.views.load(session)
+            watched.run(self._chat.service.turns.continuation(loaded))
         elif watched.waiting() or watched.turn() is not None:
             watched.run()
         else:

@@ -34,7 +34,7 @@ from steno.tui.composer import Completions, Composer, known, nearest, parse
 from steno.tui.palette import PALETTES, Shade, theme
 from steno.tui.scroll import Scroll
 from steno.tui.terminal import Terminal
-from steno.tui.watching import Watched
+from steno.tui.watched import Watched
 
 Answer = TypeVar("Answer")
 
@@ -203,10 +203,10 @@ class Chat(App[int]):
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
         state = status_line.state(
-            watched.folded.state, watched.owner, watched.driving, self.compacting is not None
+            watched.folded.state, watched.elsewhere(), watched.driving, self.compacting is not None
         )
-        if watched.deleted or watched.left_behind():
-            state = status_line.DELETED if watched.deleted else status_line.LEFT_BEHIND
+        if watched.deleted:
+            state = status_line.DELETED
         if (busy := (state.busy, watched.turn())) != self._busy:
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         status.state, status.busy = state.word, state.busy

@@ -1,6 +1,5 @@
 """What goes on in a session, for the lines around it: in few words."""
 
-import os
 import time
 
 from msgspec import Struct
@@ -35,27 +34,26 @@ class Doing(Struct, frozen=True):
 
 
 DELETED = Doing("deleted")
-LEFT_BEHIND = Doing("cut off", hint="/continue takes it up")
 
 
-def state(state: State, owner: str | None, driving: bool, compacting: bool) -> Doing:
+def state(state: State, elsewhere: str | None, driving: bool, compacting: bool) -> Doing:
     if compacting:
         return Doing("summarising", True, "Ctrl-C stops")
     turn = state.turn
-    elsewhere = "" if owner is None or is_ours(owner) else f" in {runner(owner)}"
+    where = "" if elsewhere is None else f" in {runner(elsewhere)}"
     if turn is None:
         return (
             Doing("starting", True)
             if driving and state.pending
-            else Doing("ready", hint=_to_go_on(state, owner))
+            else Doing("ready", hint=_to_go_on(state, elsewhere))
         )
     if waits_for_you(state):
         return Doing("waits for your answer", False, "Ctrl-C stops the turn")
     if turn.interrupted is not None:
-        return Doing(f"stopping{elsewhere}", True)
+        return Doing(f"stopping{where}", True)
     running = [call.call.name for call in turn.calls.values() if call.started is not None]
     word = f"running {', '.join(sorted(set(running)))}" if running else "answering"
-    return Doing(word + elsewhere, True, "Ctrl-C stops")
+    return Doing(word + where, True, "Ctrl-C stops")
 
 
 def meaning(answer: Answer | None) -> str:
@@ -68,11 +66,11 @@ def meaning(answer: Answer | None) -> str:
     return "Enter denies it and tells the model why" if answer.reason else "Enter denies it"
 
 
-def _to_go_on(state: State, owner: str | None) -> str:
+def _to_go_on(state: State, elsewhere: str | None) -> str:
     """What a person can do about what rests and is not over."""
     if state.cut_off is not None and state.cut_off.waits():
         return "/continue takes it up"
-    return "/continue runs what waits" if state.pending and owner is None else ""
+    return "/continue runs what waits" if state.pending and elsewhere is None else ""
 
 
 def answering(state: State) -> str:
@@ -90,25 +88,21 @@ def waits_for_you(state: State) -> bool:
     )
 
 
-def is_ours(owner: str) -> bool:
-    return owner.split(".")[-2:-1] == [str(os.getpid())]
-
-
 def runner(owner: str) -> str:
     """Who runs a session, as a person would look for it."""
     host, _, rest = owner.rpartition(".")[0].rpartition(".")
     return f"process {rest} on {host}" if rest.isdigit() else owner
 
 
-def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[str, Tone]]:
+def left_open(folded: Folded, row: ListingRow, elsewhere: str | None) -> list[tuple[str, Tone]]:
     """What whoever resumes a session must know."""
     found: list[tuple[str, Tone]] = []
     state = folded.state
-    if owner is not None and not is_ours(owner):
+    if elsewhere is not None:
         found.append(
             (
                 (
-                    f"{runner(owner)} runs this session; you follow it live, and what you say "
+                    f"{runner(elsewhere)} runs this session; you follow it live, and what you say "
                     "goes there"
                 ),
                 "warn",
@@ -126,7 +120,7 @@ def left_open(folded: Folded, row: ListingRow, owner: str | None) -> list[tuple[
                 "warn",
             )
         )
-    if row.pending and owner is None:
+    if row.pending and elsewhere is None:
         many = "an input waits" if len(row.pending) == 1 else f"{len(row.pending)} inputs wait"
         found.append(
             (f"{many} unanswered: /continue runs what waits, ↑ takes the last one back", "warn")

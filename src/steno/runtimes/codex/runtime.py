@@ -65,10 +65,11 @@ from steno.runtimes.codex.turn import Ending, RunningTurn
 from steno.runtimes.codex.wording import edits_in
 from steno.runtimes.compact import Compaction
 from steno.runtimes.loop import payloads_told
-from steno.runtimes.protocol import Enough, WithMemories
+from steno.runtimes.protocol import WithMemories
 from steno.runtimes.tool_calls import Calls
 from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
 from steno.session.lease import HeldSession, begin, end_turn, let_go
+from steno.session.live import Enough
 from steno.session.load import context_of
 from steno.store.protocol import Store
 from steno.tools.child import Command

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -266,7 +266,7 @@ class SqliteStore:
 
     async def follow(
         self, session: str, cursor: Cursor | None = None, drafts: bool = True
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """What is new, and then what comes, for ever; without `drafts`, facts only. Close the
         iterator to leave."""
         cursor = cursor or Cursor()
