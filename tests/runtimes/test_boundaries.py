@@ -188,11 +188,6 @@ def test_inputs_of_others_during_a_turn(mode: Literal["queue", "steer"]) -> None
 # --- approval -------------------------------------------------------------------------------------
 
 
-async def decide(process: Process, decision: Literal["allow", "deny"]) -> None:
-    asked = await process.wait_for(ApprovalAsked)
-    await process.store.add(FIRST, [ApprovalDecided(asked, decision, "user")], key="decided")
-
-
 async def ask_approval(world: World) -> None:
     world.approval = "ask"
     world.tools = [{"name": "look", "approval": "ask"}]
@@ -202,7 +197,7 @@ async def ask_approval(world: World) -> None:
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 def test_a_call_that_waits_for_approval(decision: Literal["allow", "deny"]) -> None:
     async def act(process: Process) -> None:
-        process.world.process().start(lambda other: decide(other, decision))
+        process.world.process().start(lambda other: other.decide(decision))
         await process.ask("hello")
 
     async def decided(world: World, id: str, before: Stands) -> None:
@@ -216,7 +211,7 @@ def test_a_call_that_waits_for_approval(decision: Literal["allow", "deny"]) -> N
         assert world.runs == []
         world.model.choose = lambda _: Reply((THEN,))
         if not any(isinstance(record.fact, ApprovalDecided) for record in before.records):
-            world.process().start(lambda other: decide(other, decision))
+            world.process().start(lambda other: other.decide(decision))
         next = world.process()
         assert await next.run(lambda process: process.ask(NOW, session=id)) == THEN
         after = Stands(next, id)

@@ -52,7 +52,8 @@ class FakeModel:
         self.spec = spec
         self.choose = choose
         self.requests: list[Request] = []
-        self.asked = asyncio.Event()
+        self.most_at_once = 0
+        self._at_once = 0
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         return msgspec.json.encode(request)
@@ -61,26 +62,35 @@ class FakeModel:
         request = msgspec.json.decode(body, type=Request)
         reply = self.choose(request)
         self.requests.append(request)
-        self.asked.set()
-        if reply.fails:
-            raise ModelError(reply.fails, "told to fail", "yes", reply.retry_after_s)
-        if reply.thought:
-            yield ReasoningDelta(reply.thought)
-        for piece in reply.pieces:
-            await asyncio.sleep(reply.pause_s)
-            yield TextDelta(piece)
-            await asyncio.sleep(0)
-        if reply.then == "hang":
-            await asyncio.Event().wait()
-        if reply.then == "close":
-            if not reply.pieces:
-                raise ModelError("dropped", "told to break off", "yes")
-            yield Finished(_parts(replace(reply, tools=()), request), "incomplete", None)
-            return
-        yield Finished(_parts(reply, request), "complete", reply.usage)
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            async for event in _play(reply, request):
+                yield event
+        finally:
+            self._at_once -= 1
 
     async def close(self) -> None:
         pass
+
+
+async def _play(reply: Reply, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    if reply.fails:
+        raise ModelError(reply.fails, "told to fail", "yes", reply.retry_after_s)
+    if reply.thought:
+        yield ReasoningDelta(reply.thought)
+    for piece in reply.pieces:
+        await asyncio.sleep(reply.pause_s)
+        yield TextDelta(piece)
+        await asyncio.sleep(0)
+    if reply.then == "hang":
+        await asyncio.Event().wait()
+    if reply.then == "close":
+        if not reply.pieces:
+            raise ModelError("dropped", "told to break off", "yes")
+        yield Finished(_parts(replace(reply, tools=()), request), "incomplete", None)
+        return
+    yield Finished(_parts(reply, request), "complete", reply.usage)
 
 
 def _parts(reply: Reply, request: Request) -> tuple[Content, ...]:

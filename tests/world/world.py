@@ -24,7 +24,13 @@ import apsw
 from steno.delivery.outbox import Body, Outbox
 from steno.engine.action import Limits
 from steno.journal.drafts import Draft
-from steno.journal.facts import ContextSet, DeliveryOwed, Record
+from steno.journal.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    ContextSet,
+    DeliveryOwed,
+    Record,
+)
 from steno.journal.parts import Seq
 from steno.plugins.protocol import NoPlugins
 from steno.runtimes.delegated import ChildSessions
@@ -158,7 +164,7 @@ class Process:
         self.commits: list[str] = []
         self.shown: list[Event] = []
         self.on_boundary: Callable[[Kill], None] = lambda _: None
-        self._died = asyncio.Event()
+        self.died = asyncio.Event()
         self._blocking = world.open_store()
         self.store = cast(Store, Handle(self, self._blocking))
         tools = [FakeTool(self, **tool) for tool in world.tools]
@@ -201,10 +207,10 @@ class Process:
     async def run(self, act: Act[T]) -> T | None:
         """Do something in this process, to its end or to the process's; None if it was killed."""
         task = self.start(act)
-        died = asyncio.ensure_future(self._died.wait())
+        died = asyncio.ensure_future(self.died.wait())
         await asyncio.wait({task, died}, return_when=asyncio.FIRST_COMPLETED)
         died.cancel()
-        if not self._died.is_set():
+        if not self.died.is_set():
             return task.result()
         await self.kill()
         return None
@@ -230,7 +236,7 @@ class Process:
 
     def _die(self) -> None:
         self.dead = True
-        self._died.set()
+        self.died.set()
 
     def check_alive(self) -> None:
         if self.dead:
@@ -299,6 +305,12 @@ class Process:
                 if times == 0:
                     return event.seq
         raise AssertionError("a store is followed for ever")
+
+    async def decide(self, decision: Literal["allow", "deny"], session: str = FIRST) -> None:
+        """About the first call that is asked about."""
+        asked = await self.wait_for(ApprovalAsked, session=session)
+        fact = ApprovalDecided(asked, decision, "user")
+        await self.store.add(session, [fact], key=f"decided:{asked}")
 
     # --- what another process would see
 
