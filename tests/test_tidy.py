@@ -6,14 +6,25 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from steno.journal import facts
+from steno.journal.history import Entry
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 800
 BROAD_EXCEPTS_PER_1000_LINES_MAX = 2
 PROMISE_MAX = 78
+
+FACTS = {
+    kind.__name__
+    for kind in (*vars(facts).values(), *get_args(Entry))
+    if isinstance(kind, type) and (issubclass(kind, facts.Fact) or kind in get_args(Entry))
+}
+"""Facts, their groups, and the entries that a model is told."""
 
 # Spelled in pieces, so that this file passes its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r")\b")
@@ -107,6 +118,33 @@ def test_modules_are_short() -> None:
     assert [
         place(file) for file in python_files("src") if line_count(file) > MODULE_LINES_MAX
     ] == []
+
+
+def test_each_match_over_facts_names_what_it_ignores() -> None:
+    """Then the type checker names each that has not decided about a new fact."""
+    open_ended = [
+        f"{place(file)}:{node.lineno}"
+        for file in python_files("src")
+        for node in nodes(file)
+        if isinstance(node, ast.Match)
+        and any(FACTS.intersection(classes_in(case.pattern)) for case in node.cases)
+        and takes_everything(node.cases[-1])
+    ]
+    assert open_ended == []
+
+
+def classes_in(pattern: ast.pattern) -> set[str]:
+    return {
+        ast.unparse(node.cls).rpartition(".")[2]
+        for node in ast.walk(pattern)
+        if isinstance(node, ast.MatchClass)
+    }
+
+
+def takes_everything(case: ast.match_case) -> bool:
+    if not isinstance(case.pattern, ast.MatchAs) or case.pattern.pattern is not None:
+        return False
+    return not ast.unparse(case.body[0]).startswith("assert_never(")
 
 
 def test_broad_excepts_are_rare() -> None:

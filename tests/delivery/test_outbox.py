@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from steno.delivery.outbox import (
     Answer,
-    Answered,
     Debt,
     Expire,
     Leave,
+    Replied,
     Send,
     Unanswered,
     Unreached,
@@ -70,17 +70,17 @@ def test_the_waits_between_tries_grow_and_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("answer", "meaning"),
     [
-        *((Answered(status), Delivered(f"status {status}")) for status in (200, 201, 202, 204)),
+        *((Replied(status), Delivered(f"status {status}")) for status in (200, 201, 202, 204)),
         *(
-            (Answered(status), DeliveryRefused(f"status {status}", final=True))
+            (Replied(status), DeliveryRefused(f"status {status}", final=True))
             for status in (400, 401, 404, 410, 422)
         ),
         *(
-            (Answered(status), DeliveryRefused(f"status {status}"))
+            (Replied(status), DeliveryRefused(f"status {status}"))
             for status in (301, 302, 408, 425, 429, 503)
         ),
         *(
-            (Answered(status), DeliveryRefused(f"status {status}", unknown=True))
+            (Replied(status), DeliveryRefused(f"status {status}", unknown=True))
             for status in (500, 502, 504)
         ),
         (Unreached("unreachable"), DeliveryRefused("unreachable")),

@@ -13,8 +13,8 @@ from steno.engine.distillation import (
     MESSAGE_CHARS,
     SUMMARY_CHARS_MAX,
     TITLE_CHARS_MAX,
+    BadDistillate,
     Source,
-    Unusable,
 )
 from steno.journal.codec import encode
 from steno.journal.facts import (
@@ -178,7 +178,7 @@ def test_text_is_cut_to_size() -> None:
     ],
 )
 def test_an_answer_that_is_not_as_asked_is_refused(answer: str) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(BadDistillate):
         taken(answer)
 
 
@@ -190,7 +190,7 @@ def test_any_answer_is_taken_or_refused(answer: str) -> None:
     ):
         try:
             made = taken(whole)
-        except Unusable:
+        except BadDistillate:
             continue
         assert len(made.title) <= TITLE_CHARS_MAX
         assert "\n" not in made.title

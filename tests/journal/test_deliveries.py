@@ -2,7 +2,7 @@
 
 from steno.journal import facts as f
 from steno.journal.codec import decode_listing, encode
-from steno.journal.debts import SETTLED_MAX, Deliveries, OwedDelivery
+from steno.journal.debts import SETTLED_MAX, OwedDeliveries, OwedDelivery
 from steno.journal.listing import ListingRow
 from tests.journal.folding import fold, in_place, said
 
@@ -16,7 +16,7 @@ def row(*sequence: f.AnyFact) -> ListingRow:
     return fold(ListingRow(), in_place(sequence))
 
 
-def folded(*sequence: f.AnyFact) -> Deliveries:
+def folded(*sequence: f.AnyFact) -> OwedDeliveries:
     return row(*sequence).deliveries
 
 
@@ -83,8 +83,8 @@ def test_a_try_that_failed_leaves_it_owed_and_says_why() -> None:
 
 def test_it_is_owed_until_it_arrived_expired_was_refused_or_taken_back() -> None:
     for outcome in (f.Delivered("r"), f.DeliveryExpired(), f.DeliveryRefused("gone", final=True)):
-        assert folded(*ENDED, f.DeliverySettled(3, outcome)) == Deliveries(settled=[(3, 6)])
-    assert folded(*ACCEPTED, f.InputWithdrawn(2)) == Deliveries(settled=[(3, 4)])
+        assert folded(*ENDED, f.DeliverySettled(3, outcome)) == OwedDeliveries(settled=[(3, 6)])
+    assert folded(*ACCEPTED, f.InputWithdrawn(2)) == OwedDeliveries(settled=[(3, 4)])
     assert not row(*ACCEPTED, f.InputWithdrawn(2)).owes()
 
 
@@ -97,7 +97,9 @@ def test_of_those_that_are_settled_the_last_few_are_remembered() -> None:
 
 
 def test_a_fork_owes_nothing_of_it() -> None:
-    assert folded(*ENDED, f.SessionStarted("cli", forked_from=f.ForkPoint("s", 5))) == Deliveries()
+    assert (
+        folded(*ENDED, f.SessionStarted("cli", forked_from=f.ForkPoint("s", 5))) == OwedDeliveries()
+    )
 
 
 def test_the_row_with_it_is_read_as_it_was_written() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from steno.delivery.outbox import Answer, Answered
+from steno.delivery.outbox import Answer, Replied
 from steno.plugins.protocol import NoPlugins, Told, Untold
 
 
@@ -41,4 +41,4 @@ class Inbox:
     async def send(self, body: bytes, key: str) -> Answer:
         await asyncio.sleep(0)
         self.got.append((key, json.loads(body)))
-        return Answered(200)
+        return Replied(200)

@@ -67,13 +67,12 @@ async def carry(options: argparse.Namespace, wiring: Agents, service: Service, i
     await service.visits.attend(id)
     with Leaving(service, id, options.input) as leaving:
         async for event in service.turns.answer(Admitted(id, options.input, False), leaving.event):
-            match event:
-                case Record(fact=TurnStarted()):
-                    leaving.turn = event.seq
-                case Record(fact=TurnEnded() as ending):
-                    status = EXIT[ending.outcome]
-                case _:
-                    pass
+            if not isinstance(event, Record):
+                continue
+            if isinstance(event.fact, TurnStarted):
+                leaving.turn = event.seq
+            elif isinstance(event.fact, TurnEnded):
+                status = EXIT[event.fact.outcome]
     log = _log(wiring.where, id, options.input)
     with contextlib.suppress(OSError):
         if log.stat().st_size == 0:

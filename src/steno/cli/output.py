@@ -8,7 +8,7 @@ with one.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from msgspec import to_builtins
 
@@ -16,15 +16,30 @@ from steno.agents import Provider
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
 from steno.journal.facts import (
+    ApprovalFact,
     ContextSet,
+    EditFact,
+    GoalSet,
+    HelperFact,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    OutputLate,
+    OutsideFact,
     PlanUpdated,
     Record,
+    SessionRenamed,
+    SessionStarted,
     StepLost,
     StepSealed,
     StepStarted,
+    ThreadBound,
+    ThreadCompacted,
     ToolSettled,
     ToolStarted,
     TurnEnded,
+    TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import Opaque, ToolCall, text_of
 from steno.journal.transcript import outcome_text
@@ -155,10 +170,12 @@ class TextPrinter:
                     self._say("the answer was cut at the length limit; what there is of it is kept")
                 elif not (text_of(sealed.parts) or calls_in(sealed) or items):
                     self._say("the model answered without a word")
-            case StepLost() as lost if lost.cause != "stopped":
-                self._say(wording.lost(lost.cause, lost.detail, self._provider_of(self._model)))
-            case ContextSet(instead_of=own, model=model) if own:
-                self._say(f"{model} answers the rest of this turn instead of {own}")
+            case StepLost(cause=cause, detail=detail):
+                if cause != "stopped":
+                    self._say(wording.lost(cause, detail, self._provider_of(self._model)))
+            case ContextSet(instead_of=own, model=model):
+                if own:
+                    self._say(f"{model} answers the rest of this turn instead of {own}")
             case PlanUpdated() as plan:
                 self._say(f"plan: {_short('; '.join(plan.lines()))}")
             case ToolStarted() as started:
@@ -166,8 +183,16 @@ class TextPrinter:
             case ToolSettled() as settled:
                 said = text_of(outcome_text(settled.outcome))
                 self._say(f"{type(settled.outcome).__name__.lower()}: {_short(said)}")
-            case _:
+            case InputFact() | TurnStarted() | TurnEnded() | InterruptAsked() | UsageReported():
                 pass
+            case OutputLate() | ApprovalFact() | GoalSet() | HelperFact() | EditFact():
+                pass
+            case SessionStarted() | SessionRenamed() | MemoryFact() | OutsideFact():
+                pass
+            case ThreadBound() | ThreadCompacted():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def ended(self, ending: TurnEnded) -> None:
         if self._line_open:

@@ -79,19 +79,19 @@ async def carry_out(
             printer.event(event)
             if printer.lost and front.watching:
                 leaving.event.set()
-            match event:
-                case Record(fact=TurnStarted()):
-                    leaving.turn = event.seq
-                case Record(fact=TurnEnded() as ending):
-                    pass
-                case Record(fact=ApprovalAsked()):
-                    questions.ask(event.seq)
-                case Record(fact=InputWithdrawn()):
-                    withdrawn = True
-                case Record(fact=ApprovalDecided() as decided):
-                    questions.decided(decided.asked)
-                case _:
-                    pass
+            if not isinstance(event, Record):
+                continue
+            fact = event.fact
+            if isinstance(fact, TurnStarted):
+                leaving.turn = event.seq
+            elif isinstance(fact, TurnEnded):
+                ending = fact
+            elif isinstance(fact, ApprovalAsked):
+                questions.ask(event.seq)
+            elif isinstance(fact, InputWithdrawn):
+                withdrawn = True
+            elif isinstance(fact, ApprovalDecided):
+                questions.decided(fact.asked)
     except UnknownSession:
         ending = TurnEnded(0, "interrupted", "deleted")
         printer.ended(ending)

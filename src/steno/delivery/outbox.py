@@ -93,7 +93,7 @@ def pause_s(tries: int) -> float:
     return min(WAIT_FIRST_S * 2 ** min(tries - 1, 20), WAIT_MAX_S) if tries else 0.0
 
 
-class Answered(Struct, frozen=True):
+class Replied(Struct, frozen=True):
     status: int
 
 
@@ -109,7 +109,7 @@ class Unanswered(Struct, frozen=True):
     cause: str
 
 
-Answer = Answered | Unreached | Unanswered
+Answer = Replied | Unreached | Unanswered
 
 
 def outcome(answer: Answer) -> Delivered | DeliveryRefused:
@@ -120,7 +120,7 @@ def outcome(answer: Answer) -> Delivered | DeliveryRefused:
             return DeliveryRefused(answer.cause)
         case Unanswered():
             return DeliveryRefused(answer.cause, unknown=True)
-        case Answered(status=status):
+        case Replied(status=status):
             cause = f"status {status}"
             if 200 <= status < 300:
                 return Delivered(cause)

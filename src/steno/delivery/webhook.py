@@ -9,7 +9,7 @@ import io
 
 import aiohttp
 
-from steno.delivery.outbox import Answer, Answered, Unanswered, Unreached
+from steno.delivery.outbox import Answer, Replied, Unanswered, Unreached
 from steno.web import LOST, trusted
 
 CONNECT_S = 5.0
@@ -34,7 +34,7 @@ class Webhook:
                     allow_redirects=False,
                 )
                 async with posting as response:
-                    return Answered(response.status)
+                    return Replied(response.status)
         except aiohttp.ClientConnectorCertificateError:
             return Unreached("its certificate is not trusted")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL):

@@ -66,7 +66,7 @@ KINDS: dict[str, Kind] = {
 others such an argument may mean anything."""
 
 
-class Call(Struct, frozen=True):
+class Target(Struct, frozen=True):
     """What rules look at: the tool, what it is called with, and the texts among its arguments."""
 
     tool: str
@@ -75,7 +75,7 @@ class Call(Struct, frozen=True):
     texts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tool: str, arguments: str) -> "Call":
+    def of(cls, tool: str, arguments: str) -> "Target":
         try:
             given = json.loads(arguments)
         except (ValueError, RecursionError):
@@ -104,7 +104,7 @@ class Policy(Struct, frozen=True):
 
     def decide(self, tool: str, arguments: str, default: Verdict) -> tuple[Verdict, Rule | None]:
         """The verdict about a call, and the rule that it comes from."""
-        call = Call.of(tool, arguments)
+        call = Target.of(tool, arguments)
         places = [
             [rule for rule in rules if _fits(rule, call)]
             for rules in (self.allowed, self.session, self.rules)
@@ -135,7 +135,7 @@ class Policy(Struct, frozen=True):
 def rule_for(tool: str, arguments: str) -> str:
     """The rule that meets this call and those like it: the same command or path; else every call of
     the tool."""
-    call = Call.of(tool, arguments)
+    call = Target.of(tool, arguments)
     return tool if call.kind is None else f"{tool}:{call.text.replace('*', STAR)}"
 
 
@@ -150,7 +150,7 @@ def _closeness(rule: Rule) -> tuple[bool, int, bool, int, bool]:
     )
 
 
-def _fits(rule: Rule, call: Call) -> bool:
+def _fits(rule: Rule, call: Target) -> bool:
     if not _matches(rule.tool, call.tool):
         return False
     if rule.pattern is None:
@@ -163,7 +163,7 @@ def _fits(rule: Rule, call: Call) -> bool:
     return any(_matches(rule.pattern, part) for part in parts)
 
 
-def _plain(call: Call) -> bool:
+def _plain(call: Target) -> bool:
     """Whether there is nothing in the text that a pattern with a `*` would let slip through."""
     match call.kind:
         case "command":

@@ -76,20 +76,20 @@ class Source(Struct, frozen=True):
     seqs: frozenset[Seq]
 
 
-class _Found(Struct, frozen=True, forbid_unknown_fields=True):
+class _Quoted(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     seqs: list[int]
 
 
-class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
+class _Written(Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     summary: str
-    decisions: list[_Found]
-    open: list[_Found]
-    facts: list[_Found]
+    decisions: list[_Quoted]
+    open: list[_Quoted]
+    facts: list[_Quoted]
 
 
-_answers = msgspec.json.Decoder(_Answer)
+_answers = msgspec.json.Decoder(_Written)
 """Made here: msgspec crashes when two threads first meet a type at once."""
 
 
@@ -97,7 +97,7 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that turn the direction of what follows."""
 
 
-class Unusable(Exception):
+class BadDistillate(Exception):
     """An answer that is not what was asked for; the message says in what way."""
 
 
@@ -181,16 +181,16 @@ def ask(model: str, source: Source, wrong: tuple[str, str] | None = None) -> Req
 
 
 def distillate(answer: str, source: Source, titled: bool, model: str) -> Distilled:
-    """What is taken of an answer. Raises `Unusable`."""
+    """What is taken of an answer. Raises `BadDistillate`."""
     if len(answer) > ANSWER_CHARS_MAX:
-        raise Unusable(f"it has more than {ANSWER_CHARS_MAX} characters")
+        raise BadDistillate(f"it has more than {ANSWER_CHARS_MAX} characters")
     begin, end = answer.find("{"), answer.rfind("}")
     if begin < 0 or end < begin:
-        raise Unusable("it is not a JSON object")
+        raise BadDistillate("it is not a JSON object")
     try:
         found = _answers.decode(answer[begin : end + 1].encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Unusable(str(error)) from error
+        raise BadDistillate(str(error)) from error
     items = [
         *_items("decision", found.decisions, source.seqs),
         *_items("open", found.open, source.seqs),
@@ -207,7 +207,7 @@ def distillate(answer: str, source: Source, titled: bool, model: str) -> Distill
 
 
 def _items(
-    kind: Literal["decision", "open", "fact"], found: list[_Found], known: Collection[Seq]
+    kind: Literal["decision", "open", "fact"], found: list[_Quoted], known: Collection[Seq]
 ) -> list[Item]:
     items = []
     for one in found[:ITEMS_MAX]:

@@ -130,7 +130,7 @@ DeliveryNews = (
 """The facts that can change what must be delivered."""
 
 
-class Deliveries(Struct, omit_defaults=True):
+class OwedDeliveries(Struct, omit_defaults=True):
     """`open` are those that are owed. `settled` are the last ones that were, each with the fact
     that settled it."""
 

@@ -114,7 +114,7 @@ Weigh = Callable[[Entry], tuple[int, int]]
 """The tokens of an entry, and how many characters a summariser is told of it."""
 
 
-class _Turn(Struct, gc=False):
+class _TurnTold(Struct, gc=False):
     origin: Takes | Continues | None = None
     answered: bool = False
     outcome: TurnOutcome | None = None
@@ -132,7 +132,7 @@ class _Slot(Struct, gc=False):
 
     at: Seq
     entry: Standing
-    turn: _Turn
+    turn: _TurnTold
     step: Seq | None = None
     cuts: int = 0
     answer: "_Slot | None" = None
@@ -183,7 +183,7 @@ class _Rewinds(Struct):
 # --- summaries ------------------------------------------------------------------------------------
 
 
-class _Gone(Struct):
+class _LeftOut(Struct):
     """Messages that a model is not told, or not any more as they were."""
 
     hidden: set[Seq] = set()
@@ -193,7 +193,7 @@ class _Gone(Struct):
         return frozenset(gone for gone in self.hidden | self.redacted if gone <= seq)
 
 
-class _Summary(Struct, gc=False):
+class _Made(Struct, gc=False):
     """`without` are the messages of its range that it was made without. `pinned` is the prompt of
     the turn that was open when it was made: it is told beside the summary that stands for it."""
 
@@ -214,9 +214,9 @@ class _Summaries(Struct):
         14 message.hidden (3, false)    told: S b B         T lacks what was put back, S does not
     """
 
-    made: list[_Summary] = []
+    made: list[_Made] = []
 
-    def standing(self, gone: _Gone) -> _Summary | None:
+    def standing(self, gone: _LeftOut) -> _Made | None:
         for one in reversed(self.made):
             if one.slot.cuts or one.said.seq in gone.redacted:
                 continue
@@ -228,7 +228,7 @@ class _Summaries(Struct):
 # --- text in memory -------------------------------------------------------------------------------
 
 
-class _Texts(Struct):
+class _TextKept(Struct):
     """How much text the slots hold, and from which slot on all of it is here. What stands before
     may be let go: a slot keeps a `Weighed` in the place of its entry, and the fact that has the
     text brings it back.
@@ -278,13 +278,13 @@ class History(Struct):
     counted: tuple[Seq, int] | None = None
     _slots: list[_Slot] = []
     _inputs: dict[Seq, Said | Weighed] = {}
-    _turns: dict[Seq, _Turn] = {}
-    _turn: _Turn = field(default_factory=_Turn)
-    _forked: _Turn | None = None
+    _turns: dict[Seq, _TurnTold] = {}
+    _turn: _TurnTold = field(default_factory=_TurnTold)
+    _forked: _TurnTold | None = None
     _rewinds: _Rewinds = field(default_factory=_Rewinds)
-    _gone: _Gone = field(default_factory=_Gone)
+    _gone: _LeftOut = field(default_factory=_LeftOut)
     _summaries: _Summaries = field(default_factory=_Summaries)
-    _texts: _Texts = field(default_factory=_Texts)
+    _texts: _TextKept = field(default_factory=_TextKept)
 
     def apply(self, record: Record) -> None:
         seq, fact = record.seq, record.fact
@@ -408,7 +408,7 @@ class History(Struct):
     def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
             self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
-        self._turn = self._turns[seq] = _Turn(fact.origin)
+        self._turn = self._turns[seq] = _TurnTold(fact.origin)
         if isinstance(fact.origin, Takes):
             self._take(seq, fact.origin.input)
         else:
@@ -461,7 +461,7 @@ class History(Struct):
             self._settle_open(seq)
             self._add(seq, Closed(seq, "interrupted", "forked"))
             self._forked = self._turn
-        self._turn = _Turn()
+        self._turn = _TurnTold()
         taken = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
         self._inputs = {input: self._inputs[input] for input in taken}
 
@@ -486,11 +486,11 @@ class History(Struct):
         match fact:
             case Compacted():
                 said = Summarised(seq, fact.upto, fact.summary)
-                slot = _Slot(seq, said, _Turn(answered=True))
+                slot = _Slot(seq, said, _TurnTold(answered=True))
                 prompts = (one for one in reversed(self._slots) if kind_of(one.entry) is Said)
                 pinned = next(prompts, None) if self._is_open() else None
                 without = self._gone.upto(fact.upto)
-                self._summaries.made.append(_Summary(slot, said, without, pinned))
+                self._summaries.made.append(_Made(slot, said, without, pinned))
                 self._slots.append(slot)
             case MessageHidden():
                 hidden = self._gone.hidden

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from steno.journal.debts import Deliveries, Owed
+from steno.journal.debts import Owed, OwedDeliveries
 from steno.journal.facts import (
     ApprovalFact,
     Compacted,
@@ -77,7 +77,7 @@ class ListingRow(Struct, omit_defaults=True):
     usage: UsageTotal | None = None
     context: int | None = None
     owed: Owed = field(default_factory=Owed)
-    deliveries: Deliveries = field(default_factory=Deliveries)
+    deliveries: OwedDeliveries = field(default_factory=OwedDeliveries)
     waiting: list[tuple[Seq, Seq]] = []
     memory: Memory = field(default_factory=Memory)
 
@@ -148,7 +148,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.model, self.fallback = fact.model or self.model, ""
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
-        self.owed, self.deliveries, self.ended = Owed(), Deliveries(), None
+        self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None
         self.waiting = []
         self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
 

@@ -79,40 +79,40 @@ class MessagesFormat(Struct, frozen=True):
         return MessagesReader(self.provider)
 
 
-class _Text(Struct, gc=False, tag_field="type", tag="text"):
+class _TextBlock(Struct, gc=False, tag_field="type", tag="text"):
     """A session has thousands of these, and a struct is quicker to make and to write than a
     dict."""
 
     text: str
 
 
-class _Message(Struct, gc=False):
+class _MessageStart(Struct, gc=False):
     role: str
     content: list[Any]
 
 
-def _messages(told: Conversation) -> list[_Message]:
-    wire: list[_Message] = []
+def _messages(told: Conversation) -> list[_MessageStart]:
+    wire: list[_MessageStart] = []
     for message in told.lasting:
         if isinstance(message, Plain):
-            _append(wire, message.speaker, [_Text(message.text)])
+            _append(wire, message.speaker, [_TextBlock(message.text)])
         else:
             _append(wire, *_blocks(message))
     if wire:
         last = wire[-1].content
         block = last[-1]
-        fields = {"type": "text", "text": block.text} if isinstance(block, _Text) else block
+        fields = {"type": "text", "text": block.text} if isinstance(block, _TextBlock) else block
         last[-1] = {**fields, "cache_control": CACHED}
     if told.note is not None:
-        _append(wire, "user", [_Text(told.note.text)])
+        _append(wire, "user", [_TextBlock(told.note.text)])
     return wire
 
 
-def _append(wire: list[_Message], role: str, blocks: list[Any]) -> None:
+def _append(wire: list[_MessageStart], role: str, blocks: list[Any]) -> None:
     if wire and wire[-1].role == role:
         wire[-1].content.extend(blocks)
     else:
-        wire.append(_Message(role, blocks))
+        wire.append(_MessageStart(role, blocks))
 
 
 def _blocks(message: FromUser | FromModel | FromTools) -> tuple[str, list[dict[str, Any]]]:
@@ -224,7 +224,7 @@ class _BlockDelta(Struct):
     stop_reason: str | None = None
 
 
-class _Event(Struct):
+class _MessagesEvent(Struct):
     type: str = ""
     index: int = 0
     message: _Started | None = None
@@ -234,7 +234,7 @@ class _Event(Struct):
     error: Any = None
 
 
-_events: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+_events: msgspec.json.Decoder[_MessagesEvent] = msgspec.json.Decoder(_MessagesEvent)
 
 
 class MessagesReader:

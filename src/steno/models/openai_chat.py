@@ -72,7 +72,7 @@ class ChatFormat(Struct, frozen=True):
         return ChatReader(self.provider)
 
 
-class _Spoken(Struct, gc=False):
+class _ChatMessage(Struct, gc=False):
     """A message of one text. A session has thousands of them, and this is quicker to make and to
     write than a dict."""
 
@@ -81,12 +81,12 @@ class _Spoken(Struct, gc=False):
 
 
 def _messages(system: str, messages: list[Message]) -> list[Any]:
-    wire: list[Any] = [_Spoken("system", system)] if system.strip() else []
+    wire: list[Any] = [_ChatMessage("system", system)] if system.strip() else []
     answering = False
     for message in messages:
         match message:
             case Plain(speaker="user"):
-                wire.append(_Spoken("user", message.text))
+                wire.append(_ChatMessage("user", message.text))
             case FromUser():
                 wire.append({"role": "user", "content": _user_content(message.shown)})
             case FromTools():
@@ -126,9 +126,9 @@ def _user_content(shown: Shown) -> str | list[dict[str, Any]]:
     ]
 
 
-def _assistant(message: Plain | FromModel) -> "_Spoken | dict[str, Any]":
+def _assistant(message: Plain | FromModel) -> "_ChatMessage | dict[str, Any]":
     if isinstance(message, Plain):
-        return _Spoken("assistant", message.text)
+        return _ChatMessage("assistant", message.text)
     words = [block.text for block in message.blocks if isinstance(block, Words)]
     said: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(words) if words else None}
     if not any(isinstance(block, Call) for block in message.blocks):
@@ -156,7 +156,9 @@ def _beside(thought: Thought) -> "_Beside":
         return _Beside()
 
 
-def _joined(last: "_Spoken | dict[str, Any]", said: "_Spoken | dict[str, Any]") -> dict[str, Any]:
+def _joined(
+    last: "_ChatMessage | dict[str, Any]", said: "_ChatMessage | dict[str, Any]"
+) -> dict[str, Any]:
     """Two answers in a row (the first broke off) are one message; no answer follows one that has
     calls."""
     first, second = msgspec.to_builtins(last), msgspec.to_builtins(said)
@@ -219,7 +221,7 @@ class _CompletionDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ChatUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
@@ -229,7 +231,7 @@ class _Usage(Struct):
 class _Chunk(Struct):
     id: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: _ChatUsage | None = None
     error: Any = None
 
 
@@ -310,7 +312,7 @@ def _is_another(call: CallInProgress, id: str, name: str) -> bool:
     return bool(name) and bool(call.name) and is_object(call.arguments())
 
 
-def _usage(usage: _Usage) -> Usage:
+def _usage(usage: _ChatUsage) -> Usage:
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     return Usage(
         usage.prompt_tokens,

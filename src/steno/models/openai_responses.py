@@ -85,21 +85,21 @@ class _InputText(Struct, gc=False, tag_field="type", tag="input_text"):
     text: str
 
 
-class _Spoken(Struct, gc=False, tag_field="type", tag="message"):
+class _InputMessage(Struct, gc=False, tag_field="type", tag="message"):
     role: str
     content: Any
 
 
-def _plain(message: Plain) -> _Spoken:
+def _plain(message: Plain) -> _InputMessage:
     if message.speaker == "user":
-        return _Spoken("user", (_InputText(message.text),))
-    return _Spoken("assistant", message.text)
+        return _InputMessage("user", (_InputText(message.text),))
+    return _InputMessage("assistant", message.text)
 
 
 def _items(message: FromUser | FromModel | FromTools) -> list[Any]:
     match message:
         case FromUser():
-            return [_Spoken("user", _shown(message.shown))]
+            return [_InputMessage("user", _shown(message.shown))]
         case FromModel():
             return [item for block in message.blocks if (item := _item(block)) is not None]
         case FromTools():
@@ -114,7 +114,7 @@ def _items(message: FromUser | FromModel | FromTools) -> list[Any]:
 def _item(block: Thought | Words | Call) -> Any:
     match block:
         case Words():
-            return _Spoken("assistant", block.text)
+            return _InputMessage("assistant", block.text)
         case Call():
             called = {"call_id": block.id, "name": block.name, "arguments": block.arguments}
             return {"type": "function_call", **called}
@@ -158,25 +158,25 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 # --- what comes back ------------------------------------------------------------------------------
 
 
-class _Summary(Struct):
+class _SummaryText(Struct):
     text: str = ""
     type: str = "summary_text"
 
 
-class _Said(Struct):
+class _SaidBefore(Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class _Item(Struct):
+class _OutputItem(Struct):
     type: str = ""
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    summary: list[_Summary] | None = None
-    content: list[_Said] | None = None
+    summary: list[_SummaryText] | None = None
+    content: list[_SaidBefore] | None = None
     encrypted_content: str | None = None
 
 
@@ -184,7 +184,7 @@ class _Thinking(Struct):
     """The data of a blob: a reasoning item, as it goes back."""
 
     id: str
-    summary: list[_Summary]
+    summary: list[_SummaryText]
     encrypted_content: str
     type: Literal["reasoning"] = "reasoning"
 
@@ -202,7 +202,7 @@ class _OutputDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ResponsesUsage(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _InputDetails | None = None
@@ -214,24 +214,24 @@ class _Why(Struct):
 
 
 class _Response(Struct):
-    usage: _Usage | None = None
+    usage: _ResponsesUsage | None = None
     error: Any = None
     incomplete_details: _Why | None = None
 
 
-class _Event(Struct):
+class _ResponsesEvent(Struct):
     type: str = ""
     output_index: int = 0
     delta: str | None = None
     arguments: str | None = None
-    item: _Item | None = None
+    item: _OutputItem | None = None
     response: _Response | None = None
     message: str | None = None
     code: str | None = None
     error: Any = None
 
 
-_events: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+_events: msgspec.json.Decoder[_ResponsesEvent] = msgspec.json.Decoder(_ResponsesEvent)
 
 
 class ResponsesReader:
@@ -260,12 +260,12 @@ class ResponsesReader:
             case "response.reasoning_summary_part.added":
                 return self.answer.think("\n\n") if event.output_index in self._spoken else []
             case "response.output_item.added":
-                self._begin(event.output_index, event.item or _Item())
+                self._begin(event.output_index, event.item or _OutputItem())
             case "response.function_call_arguments.delta":
                 if event.output_index in self._calls:
                     self._calls[event.output_index].pieces.append(event.delta or "")
             case "response.output_item.done":
-                return self._done(event.output_index, event.item or _Item())
+                return self._done(event.output_index, event.item or _OutputItem())
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._end(event.type, event.response or _Response())
             case "error":
@@ -275,12 +275,12 @@ class ResponsesReader:
     def parts(self, ended: StepEnding) -> tuple[Content, ...]:
         return self.answer.parts(ended)
 
-    def _begin(self, index: int, item: _Item) -> None:
+    def _begin(self, index: int, item: _OutputItem) -> None:
         self.answer.close_part()
         if item.type == "function_call":
             self._calls[index] = self.answer.call(item.call_id or item.id or "", item.name or "")
 
-    def _done(self, index: int, item: _Item) -> list[Delta]:
+    def _done(self, index: int, item: _OutputItem) -> list[Delta]:
         """The whole item. Its arguments and its encrypted text are good only here; its text is news
         if none came."""
         match item.type:
@@ -300,12 +300,12 @@ class ResponsesReader:
         self.answer.close_part()
         return []
 
-    def _say_whole(self, item: _Item) -> list[Delta]:
+    def _say_whole(self, item: _OutputItem) -> list[Delta]:
         return self.answer.say(
             "".join(said.text or said.refusal or "" for said in item.content or ())
         )
 
-    def _think_whole(self, item: _Item) -> list[Delta]:
+    def _think_whole(self, item: _OutputItem) -> list[Delta]:
         return self.answer.think("\n\n".join(summary.text for summary in item.summary or ()))
 
     def _end(self, type: str, response: _Response) -> None:
@@ -324,7 +324,7 @@ class ResponsesReader:
             self.ended = "complete" if why == "content_filter" else "length"
 
 
-def _usage(usage: _Usage) -> Usage:
+def _usage(usage: _ResponsesUsage) -> Usage:
     read, thought = usage.input_tokens_details, usage.output_tokens_details
     return Usage(
         usage.input_tokens,

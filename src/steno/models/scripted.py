@@ -53,7 +53,7 @@ class ScriptedCall(Struct, forbid_unknown_fields=True):
     id: str = ""
 
 
-class Reply(Struct, forbid_unknown_fields=True):
+class ScriptedReply(Struct, forbid_unknown_fields=True):
     text: str = ""
     reasoning: str = ""
     tool_calls: list[ScriptedCall] = []
@@ -79,7 +79,7 @@ class ScriptedModel:
 
     def __init__(self, spec: str, name: str) -> None:
         self.spec, self._name = spec, name
-        self._script: list[Reply] | None = None
+        self._script: list[ScriptedReply] | None = None
         self._lost: dict[int, int] = {}
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
@@ -102,7 +102,7 @@ class ScriptedModel:
                     (entry for entry in reversed(request.entries) if isinstance(entry, Said)), None
                 )
                 text = unescape(text_of(said.parts)) if said is not None else ""
-                return _play(Reply(text or "(nothing was said)", pieces=ECHO_CHARS), "echo")
+                return _play(ScriptedReply(text or "(nothing was said)", pieces=ECHO_CHARS), "echo")
             case "pieces":
                 return _count(_numbers(query))
             case _:
@@ -142,7 +142,7 @@ def _escaped(found: re.Match[str]) -> str:
     return f"{MARK}{ord(found[0]):04x}"
 
 
-def _place(script: list[Reply], answered: int) -> int:
+def _place(script: list[ScriptedReply], answered: int) -> int:
     """Where the replies for this answer begin: the one that gives it, after those that are lost
     before it."""
     place = 0
@@ -153,9 +153,9 @@ def _place(script: list[Reply], answered: int) -> int:
     return place
 
 
-def _read(path: Path) -> list[Reply]:
+def _read(path: Path) -> list[ScriptedReply]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Reply])
+        return msgspec.json.decode(path.read_bytes(), type=list[ScriptedReply])
     except OSError as error:
         raise ModelError(
             "unknown_model", f"there is no script at {path}: {error.strerror}", "no"
@@ -164,7 +164,7 @@ def _read(path: Path) -> list[Reply]:
         raise ModelError("unknown_model", f"{path} is not a script: {error}", "no") from error
 
 
-async def _play(reply: Reply, name: str) -> AsyncGenerator[ModelEvent, None]:
+async def _play(reply: ScriptedReply, name: str) -> AsyncGenerator[ModelEvent, None]:
     for piece in _cut(reply.reasoning, reply.pieces):
         await asyncio.sleep(reply.delay_s)
         yield ReasoningDelta(piece)
@@ -190,7 +190,7 @@ async def _play(reply: Reply, name: str) -> AsyncGenerator[ModelEvent, None]:
             )
 
 
-def _parts(reply: Reply, name: str, ended: StepEnding) -> tuple[Content, ...]:
+def _parts(reply: ScriptedReply, name: str, ended: StepEnding) -> tuple[Content, ...]:
     parts: list[Content] = []
     if reply.reasoning:
         parts.append(Reasoning(reply.reasoning))

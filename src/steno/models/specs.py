@@ -48,7 +48,7 @@ OPENAI = Vendor("openai", "https://api.openai.com/v1")
 VENDORS = (OPENAI, ANTHROPIC)
 
 
-class Kind(Struct, frozen=True):
+class ModelKind(Struct, frozen=True):
     """`default` is the model that is chosen where none is set and this kind can be used. `able`:
     it can call tools and write a distillate. `unasked`: it is asked for one without having been
     chosen for that."""
@@ -64,11 +64,11 @@ class Kind(Struct, frozen=True):
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-4-5"),
-        Kind("openai-chat", "openai_chat", OPENAI, "gpt-5"),
-        Kind("openai-responses", "openai_responses", OPENAI),
-        Kind("local", "local", default="smollm2", able=False),
-        Kind("scripted", "scripted", unasked=False),
+        ModelKind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-4-5"),
+        ModelKind("openai-chat", "openai_chat", OPENAI, "gpt-5"),
+        ModelKind("openai-responses", "openai_responses", OPENAI),
+        ModelKind("local", "local", default="smollm2", able=False),
+        ModelKind("scripted", "scripted", unasked=False),
     )
 }
 """The first whose default can be used is the default of steno."""
@@ -94,7 +94,7 @@ class ModelSettings(Struct, frozen=True):
     max_tokens: int = 8192
 
 
-def kind_of(spec: str) -> Kind | None:
+def kind_of(spec: str) -> ModelKind | None:
     return KINDS.get(spec.partition(":")[0])
 
 

@@ -16,7 +16,7 @@ from steno.runtimes.protocol import Runtime
 from steno.session.load import Sessions
 from steno.store.paging import read_all
 from steno.store.protocol import Admission
-from steno.tools.delegate import PLATFORM, Report, author
+from steno.tools.delegate import PLATFORM, HelperReport, author
 
 
 class ChildSessions:
@@ -41,11 +41,11 @@ class ChildSessions:
         await self._store.admit(Admission(input=said, session=child))
         return child
 
-    async def run(self, child: str, leaving: asyncio.Event) -> Report:
+    async def run(self, child: str, leaving: asyncio.Event) -> HelperReport:
         await self._runtime.run(child, lambda state: not state.pending, leaving)
         return await self._report(child)
 
-    async def _report(self, child: str) -> Report:
+    async def _report(self, child: str) -> HelperReport:
         ending: TurnEnded | None = None
         text = ""
         async for record in read_all(self._store, child):
@@ -55,6 +55,6 @@ class ChildSessions:
                 text = text_of(record.fact.parts)
             elif isinstance(record.fact, TurnEnded):
                 ending = record.fact
-        return Report(
+        return HelperReport(
             None if ending is None else ending.outcome, "" if ending is None else ending.cause, text
         )

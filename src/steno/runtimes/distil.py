@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from steno.engine import distillation, tokens
-from steno.engine.distillation import Source, Unusable
+from steno.engine.distillation import BadDistillate, Source
 from steno.journal.facts import ContextSet, Distilled, HelperEnded
 from steno.journal.parts import Seq, text_of
 from steno.models.protocol import Model
@@ -117,9 +117,9 @@ async def _ask(
     answer = text_of(finished.parts)
     try:
         if finished.ended != "complete":
-            raise Unusable("it broke off")
+            raise BadDistillate("it broke off")
         made = distillation.distillate(answer, source, titled, model.spec)
-    except Unusable as error:
+    except BadDistillate as error:
         await held.record(
             HelperEnded(started, "failed", f"unusable: {error}"[:500], finished.usage)
         )

@@ -3,6 +3,7 @@ where else to look. Pure."""
 
 import re
 from collections.abc import Iterator
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -15,13 +16,29 @@ from steno.journal.facts import (
     Distilled,
     GoalSet,
     HelperEnded,
+    HelperStarted,
+    InputFact,
+    InterruptAsked,
+    MemoryRemoved,
+    MessageHidden,
+    MessageRedacted,
+    OutsideFact,
+    PlanUpdated,
     Record,
+    RewindWithdrawn,
+    Rewound,
     RuleSet,
     SessionRenamed,
     SessionStarted,
     StepLost,
+    StepSealed,
+    StepStarted,
     ThreadBound,
+    ThreadCompacted,
+    ToolFact,
     TurnEnded,
+    TurnStarted,
+    UsageReported,
 )
 from steno.journal.parts import GONE, Seq
 from steno.journal.state import State
@@ -83,22 +100,32 @@ class Texts:
                 self.shared = 0 if forked is None else forked.seq
             case ThreadBound(runtime=runtime, thread=id):
                 self.threads.append(Thread(runtime, id))
-            case ContextSet(goal=goal) if goal:
-                self.said_of[seq] = goal
+            case ContextSet(goal=goal):
+                if goal:
+                    self.said_of[seq] = goal
             case StepLost(step=at, detail=text):
                 self.beside[at] = text
             case TurnEnded(detail=text) | HelperEnded(detail=text) | SessionRenamed(title=text):
                 self.beside[seq] = text
             case ApprovalAsked(reason=text) | ApprovalDecided(reason=text):
                 self.beside[seq] = text
-            case Compacted(upto=upto, summary=text) if text != GONE:
-                self.summaries[seq] = upto
+            case Compacted(upto=upto, summary=text):
+                if text != GONE:
+                    self.summaries[seq] = upto
             case Distilled():
                 self.distillates.add(seq)
             case RuleSet(rule=text) | GoalSet(goal=text):
                 self.said_of[seq] = text
-            case _:
+            case InputFact() | StepStarted() | StepSealed() | ToolFact() | PlanUpdated():
+                pass  # messages, and what stands beside them: the transcript has their text
+            case TurnStarted() | InterruptAsked() | UsageReported() | HelperStarted():
                 pass
+            case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+                pass
+            case ThreadCompacted() | MemoryRemoved() | OutsideFact():
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
     def message(self, seq: Seq) -> Message | None:
         return next((message for message in self.transcript.messages if message.seq == seq), None)

@@ -257,15 +257,15 @@ class Deliveries:
     async def _settled(self, session: str, seq: Seq, settled: Seq) -> Delivery:
         [owed] = await self._store.read(session, seq - 1, 1)
         [record] = await self._store.read(session, settled - 1, 1)
-        match record.fact:
-            case DeliverySettled(outcome=Delivered()):
+        if not isinstance(record.fact, DeliverySettled):
+            return _delivery(session, owed, "withdrawn", record.at_ms)
+        match record.fact.outcome:
+            case Delivered():
                 return _delivery(session, owed, "delivered", record.at_ms)
-            case DeliverySettled(outcome=DeliveryExpired(cause=cause)):
+            case DeliveryExpired(cause=cause):
                 return _delivery(session, owed, "expired", record.at_ms, cause)
-            case DeliverySettled(outcome=DeliveryRefused(cause=cause)):
+            case DeliveryRefused(cause=cause):
                 return _delivery(session, owed, "refused", record.at_ms, cause)
-            case _:
-                return _delivery(session, owed, "withdrawn", record.at_ms)
 
 
 def answer(transcript: Transcript, turns: Turns, turn: Seq, taken: Seq) -> str:

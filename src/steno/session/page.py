@@ -125,12 +125,9 @@ def _hides(record: Record, messages: set[Seq]) -> bool:
 
 
 def _reaches(record: Record, first: Seq) -> bool:
-    match record.fact:
-        case MessageHidden(target=target):
-            return target < first
-        case Rewound(to=to):
-            return to < first
-        case RewindWithdrawn():
-            return True
-        case _:
-            return False
+    fact = record.fact
+    if isinstance(fact, MessageHidden):
+        return fact.target < first
+    if isinstance(fact, Rewound):
+        return fact.to < first
+    return isinstance(fact, RewindWithdrawn)

@@ -2,15 +2,34 @@
 something happens."""
 
 import asyncio
+from typing import assert_never
 
 from steno.journal.facts import (
+    ApprovalFact,
     Compacted,
+    ContextFact,
+    HelperFact,
+    InputFact,
+    InterruptAsked,
+    MemoryFact,
+    MessageHidden,
+    MessageRedacted,
+    OutputLate,
+    OutsideFact,
     Record,
+    RewindWithdrawn,
+    Rewound,
+    SessionRenamed,
+    SessionStarted,
     StepLost,
     StepSealed,
+    StepStarted,
+    ThreadFact,
     ToolSettled,
+    ToolStarted,
     TurnEnded,
     TurnStarted,
+    UsageReported,
 )
 from steno.journal.state import State
 from steno.plugins.protocol import Plugins
@@ -79,5 +98,13 @@ def news(session: str, before: State, record: Record) -> Hook | None:
             }
         case Compacted():
             return "compaction", told | {"upto": fact.upto, "summary": fact.summary}
-        case _:
+        case SessionStarted() | SessionRenamed() | InputFact() | InterruptAsked():
             return None
+        case StepStarted() | UsageReported() | ToolStarted() | OutputLate() | ApprovalFact():
+            return None
+        case ContextFact() | HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
+            return None
+        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+            return None
+        case unreachable:
+            assert_never(unreachable)

@@ -45,7 +45,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[str, Meta(min_length=1, max_length=PROMPT_CHARS_MAX)]
 
 
-class Report(Struct, frozen=True):
+class HelperReport(Struct, frozen=True):
     """How a child's turn ended, and its last words. `outcome` is None if it never began or is still
     open."""
 
@@ -80,7 +80,7 @@ class Children(Protocol):
         stored."""
         ...
 
-    async def run(self, child: str, leaving: asyncio.Event) -> Report:
+    async def run(self, child: str, leaving: asyncio.Event) -> HelperReport:
         """Run it to the end of its turn. `leaving`, when set, ends the turn."""
         ...
 
@@ -149,7 +149,7 @@ class DelegateCall:
         self._stopped = True
         self._leaving.set()
 
-    def _outcome(self, shown: str, report: Report | None, in_time: bool) -> Outcome:
+    def _outcome(self, shown: str, report: HelperReport | None, in_time: bool) -> Outcome:
         text = shown + ("" if report is None else report.text)
         if self._stopped:
             return Interrupted((Text(text),))

@@ -179,7 +179,7 @@ class Connection:
         return f"; it said: {complaint}" if complaint else ""
 
 
-class Server:
+class McpServer:
     """A configured server. It has one connection at a time, or none."""
 
     def __init__(self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub) -> None:

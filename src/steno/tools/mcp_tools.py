@@ -35,7 +35,7 @@ from steno.journal.parts import (
     Text,
     Unknown,
 )
-from steno.tools.mcp import Connection, Server, ServerFailed, ServerSettings, warn
+from steno.tools.mcp import Connection, McpServer, ServerFailed, ServerSettings, warn
 from steno.tools.protocol import BadArguments, Output, Prepared, Tool
 from steno.tools.sandbox import Scrub
 
@@ -53,7 +53,7 @@ BINARY_BYTES_MAX = 16 * 1024 * 1024
 BLOCKS_MAX = 1_000
 
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_ERROR_STATUS = "Server returned an error response"
+_ERROR_STATUS = "McpServer returned an error response"
 """How the SDK words an HTTP status that carries no answer: whether the call took effect is not
 known."""
 
@@ -66,7 +66,7 @@ class Servers:
 
     def __init__(self, settings: Mapping[str, ServerSettings], folder: Path, scrub: Scrub) -> None:
         self._servers = {
-            name: Server(name, settings[name], folder, scrub) for name in sorted(settings)
+            name: McpServer(name, settings[name], folder, scrub) for name in sorted(settings)
         }
 
     async def tools(self, before: ContextSet | None, keep: Keep) -> dict[str, Tool]:
@@ -82,8 +82,8 @@ class Servers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
     async def _of(
-        self, server: Server, told: Iterable[ToolSpec]
-    ) -> "tuple[Server, list[tuple[ToolSpec, str]]]":
+        self, server: McpServer, told: Iterable[ToolSpec]
+    ) -> "tuple[McpServer, list[tuple[ToolSpec, str]]]":
         try:
             return server, specs_of(server.name, server.settings, await server.listed())
         except ServerFailed as error:
@@ -147,7 +147,7 @@ class RemoteTool:
 
     approval: Literal["none", "ask"] = "ask"
 
-    def __init__(self, server: Server, spec: ToolSpec, name: str, keep: Keep) -> None:
+    def __init__(self, server: McpServer, spec: ToolSpec, name: str, keep: Keep) -> None:
         self.spec = spec
         self._server = server
         self._name = name

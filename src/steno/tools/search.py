@@ -63,7 +63,7 @@ SEARCH_SPEC = ToolSpec(
 )
 
 
-class Sessions(Protocol):
+class SearchedStore(Protocol):
     """What a search needs of a store."""
 
     async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
@@ -89,7 +89,7 @@ class Hit(Struct, frozen=True):
     text: str
 
 
-class Found(Struct):
+class Scan(Struct):
     """`unseen` counts matches that were not kept, `foreign` sessions that are not the caller's to
     see. `ended` says why the scan stopped before the end, if it did."""
 
@@ -104,7 +104,9 @@ class SearchSessions:
     spec: ToolSpec = SEARCH_SPEC
     approval: Literal["none", "ask"] = "none"
 
-    def __init__(self, store: Sessions, session: str, time_limit_s: float = TIME_LIMIT_S) -> None:
+    def __init__(
+        self, store: SearchedStore, session: str, time_limit_s: float = TIME_LIMIT_S
+    ) -> None:
         self._store = store
         self._session = session
         self._time_limit_s = time_limit_s
@@ -118,8 +120,8 @@ class SearchSessions:
             raise Unusable("`query` is empty")
         return worded(await self.scan(asked.query, asked.limit), asked.query, self._session)
 
-    async def scan(self, query: str, limit: int) -> Found:
-        found, wanted = Found(), query.casefold()
+    async def scan(self, query: str, limit: int) -> Scan:
+        found, wanted = Scan(), query.casefold()
         deadline = time.monotonic() + self._time_limit_s
         own = await self._origin(self._session)
         async for listed in self._sessions():
@@ -137,7 +139,7 @@ class SearchSessions:
                 await self._look(listed, wanted, limit, found)
         return found
 
-    async def _look(self, listed: Listed, wanted: str, limit: int, found: Found) -> None:
+    async def _look(self, listed: Listed, wanted: str, limit: int, found: Scan) -> None:
         """Take in what one session has of it."""
         try:
             hits = await self._hits(listed, wanted)
@@ -217,7 +219,7 @@ def _hit(
     return [Hit(listed.id, listed.row.title, seq, record.at_ms, role, " ".join(shown.split()))]
 
 
-def worded(found: Found, query: str, own: str) -> str:
+def worded(found: Scan, query: str, own: str) -> str:
     lines = []
     for hit in found.hits:
         day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).strftime("%Y-%m-%d")

@@ -89,7 +89,7 @@ class Shell:
         return ShellCall(gate, asked.timeout_s or limit_s, self._workspace)
 
 
-class Gate(Struct, frozen=True):
+class StartGate(Struct, frozen=True):
     """A process that waits to become the command. `go` is our end of its input, `said` of its
     output."""
 
@@ -98,7 +98,7 @@ class Gate(Struct, frozen=True):
     said: IO[bytes]
 
 
-def spawn_gate(command: str, workspace: Workspace) -> Gate:
+def spawn_gate(command: str, workspace: Workspace) -> StartGate:
     """In a group of its own. Our ends of the pipes are close-on-exec: no other child of ours holds
     them."""
     gate = ["/bin/sh", "-c", workspace.bounds.as_shell() + _GATE, "sh", command]
@@ -119,13 +119,13 @@ def spawn_gate(command: str, workspace: Workspace) -> Gate:
     groups.began(process.pid)
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both were asked for as pipes")
-    return Gate(process, process.stdin, process.stdout)
+    return StartGate(process, process.stdin, process.stdout)
 
 
 class ShellCall:
     """One command, from its gate to its outcome."""
 
-    def __init__(self, gate: Gate, time_limit_s: float, workspace: Workspace) -> None:
+    def __init__(self, gate: StartGate, time_limit_s: float, workspace: Workspace) -> None:
         self.group: int | None = gate.process.pid
         self._gate = gate
         self._process = gate.process

@@ -25,7 +25,7 @@ from steno.transfer.lines import (
     VERSION,
     AnyLine,
     EndLine,
-    Header,
+    HeaderLine,
     PayloadLine,
     draft_line,
     fact_line,
@@ -46,7 +46,7 @@ async def export(store: Store, session: str) -> AsyncIterator[bytes]:
                 f"session {session!r} has a payload that is too large to be imported again"
             )
         whole.update(written)
-        if not isinstance(line, Header):
+        if not isinstance(line, HeaderLine):
             counts[str(line.__struct_config__.tag)] += 1
         yield written
     yield to_bytes(
@@ -59,7 +59,7 @@ async def export(store: Store, session: str) -> AsyncIterator[bytes]:
 async def _lines(store: Store, session: str) -> AsyncIterator[AnyLine]:
     glance = await store.glance(session)
     origin = glance.row.forked_from
-    yield Header(VERSION, session, 0 if origin is None else origin.seq)
+    yield HeaderLine(VERSION, session, 0 if origin is None else origin.seq)
     read, brought = hashlib.sha256(), set[Hash]()
     async for record in _records(store, session, glance.head):
         for hash in payloads_of(record.fact):

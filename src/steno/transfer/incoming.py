@@ -24,7 +24,7 @@ from steno.transfer.lines import (
     DraftLine,
     EndLine,
     FactLine,
-    Header,
+    HeaderLine,
     KeyLine,
     PayloadLine,
     from_bytes,
@@ -58,14 +58,14 @@ class Incoming:
             self._sum.update(raw)
             yield self._carried(line)
 
-    def _header(self) -> Header:
+    def _header(self) -> HeaderLine:
         raw = self._raw()
         self._sum.update(raw)
         try:
             header = from_bytes(raw)
         except ValueError:
             header = None
-        if not isinstance(header, Header):
+        if not isinstance(header, HeaderLine):
             raise NotAnExport("it is not a session that steno has exported; nothing was stored")
         if header.version != VERSION:
             raise FileTooNew(
@@ -90,7 +90,7 @@ class Incoming:
             raise self._damaged(f"is not a line of an export ({error})") from error
 
     def _carried(self, line: AnyLine) -> Carried:
-        if isinstance(line, Header | EndLine):
+        if isinstance(line, HeaderLine | EndLine):
             raise self._damaged("is a second header")
         self._counts[type(line)] += 1
         try:

@@ -22,11 +22,11 @@ LINE_BYTES_MAX = 96 << 20
 """The longest fact and the longest payload that a store takes fit."""
 
 
-class Line(Struct, frozen=True, forbid_unknown_fields=True):
+class ExportLine(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all lines: strict when read."""
 
 
-class Header(Line, frozen=True, tag="steno.export"):
+class HeaderLine(ExportLine, frozen=True, tag="steno.export"):
     """`base`: facts up to here are those of the sessions that this one was forked from."""
 
     version: int
@@ -34,30 +34,30 @@ class Header(Line, frozen=True, tag="steno.export"):
     base: Seq
 
 
-class PayloadLine(Line, frozen=True, tag="payload"):
+class PayloadLine(ExportLine, frozen=True, tag="payload"):
     hash: Hash
     data: bytes
 
 
-class FactLine(Line, frozen=True, tag="fact"):
+class FactLine(ExportLine, frozen=True, tag="fact"):
     seq: Seq
     at_ms: int
     body: Raw
 
 
-class DraftLine(Line, frozen=True, tag="draft"):
+class DraftLine(ExportLine, frozen=True, tag="draft"):
     started: Seq
     kind: Kind
     text: str
 
 
-class KeyLine(Line, frozen=True, tag="key"):
+class KeyLine(ExportLine, frozen=True, tag="key"):
     seq: Seq
     key: str
     count: int
 
 
-class EndLine(Line, frozen=True, tag="end"):
+class EndLine(ExportLine, frozen=True, tag="end"):
     payloads: int
     facts: int
     drafts: int
@@ -65,7 +65,7 @@ class EndLine(Line, frozen=True, tag="end"):
     sha256: str
 
 
-AnyLine = Header | PayloadLine | FactLine | DraftLine | KeyLine | EndLine
+AnyLine = HeaderLine | PayloadLine | FactLine | DraftLine | KeyLine | EndLine
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)

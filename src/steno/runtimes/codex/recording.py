@@ -171,13 +171,9 @@ class Recording:
 
 
 def _is_about(fact: TurnFact, call: str) -> bool:
-    match fact:
-        case StepSealed():
-            return any(isinstance(part, ToolCall) and part.id == call for part in fact.parts)
-        case ToolStarted() | ToolSettled():
-            return fact.call == call
-        case _:
-            return False
+    if isinstance(fact, StepSealed):
+        return any(isinstance(part, ToolCall) and part.id == call for part in fact.parts)
+    return isinstance(fact, ToolStarted | ToolSettled) and fact.call == call
 
 
 @cache

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from steno.engine.request import Request
 from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
-from steno.journal.history import Answered, Closed, Entry, Said, Settled
+from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
 from steno.journal.parts import Hash, Interrupted, Seq, Unknown, outcome_parts, text_of
 from steno.models import wording
 from steno.models.conversation import (
@@ -464,11 +464,12 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
                         "You had said, and the user was "
                         f"shown:\n{text}\n{wording.ending(entry.ended)}"
                     )
-            case Settled(outcome=Interrupted() | Unknown()):
-                lines.append(_lost_call(entry))
+            case Settled():
+                if isinstance(entry.outcome, Interrupted | Unknown):
+                    lines.append(_lost_call(entry))
             case Closed():
                 lines.append(wording.closing(entry))
-            case _:
+            case Said() | Summarised():
                 pass
     return "\n\n".join(
         filter(None, (*_lost_beside(entries, end, turn, bool(answered)), *reversed(lines)))

@@ -78,20 +78,18 @@ def replace_fact(tx: Transaction, session: Session, record: Record, by: AnyFact)
 def check(tx: Transaction, id: str, facts: Sequence[AnyFact], foreign: Sequence[Record]) -> None:
     """Refuse what was made of text that has been removed since."""
     for fact in facts:
-        match fact:
-            case Distilled() if any(isinstance(record.fact, MessageRedacted) for record in foreign):
+        redacted = any(isinstance(record.fact, MessageRedacted) for record in foreign)
+        if isinstance(fact, Distilled) and redacted:
+            raise NotAllowed(
+                "a message was redacted since the distillate was asked for; nothing was stored"
+            )
+        if not isinstance(fact, ContextSet):
+            continue
+        for text, at in zip(fact.memories, fact.recalled, strict=False):
+            if text == GONE or (text != _item(tx, at) and not _came_along(tx, id, at)):
                 raise NotAllowed(
-                    "a message was redacted since the distillate was asked for; nothing was stored"
+                    f"what session {at.session!r} had to remember is gone; nothing was stored"
                 )
-            case ContextSet(memories=memories, recalled=recalled):
-                for text, at in zip(memories, recalled, strict=False):
-                    if text == GONE or (text != _item(tx, at) and not _came_along(tx, id, at)):
-                        raise NotAllowed(
-                            f"what session {at.session!r} had to remember is gone; nothing was "
-                            "stored"
-                        )
-            case _:
-                pass
 
 
 def _came_along(tx: Transaction, id: str, at: ItemAt) -> bool:
