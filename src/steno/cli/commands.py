@@ -168,6 +168,8 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
             about = options.id if options.verb in ("continue", "retry") else ""
             stays = options.verb == "carry"
             async with memory.beside(wiring, service), visiting(service, about, stays):
+                if _on_screen(options):
+                    return await _chat(options, program.agents(terms), wiring, service)
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             near = await service.views.like(error.session)
