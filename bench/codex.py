@@ -16,7 +16,8 @@ from bench.result import Plan, Result, at_least, at_most
 from bench.timing import percentile
 from steno.journal.facts import ContextSet
 from steno.runtimes.codex import protocol
-from steno.runtimes.codex.runtime import Codex, CodexAgent
+from steno.runtimes.codex.driver import Codex
+from steno.runtimes.codex.turn import CodexAgent
 from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.child import Command
@@ -89,7 +90,7 @@ def _received() -> Iterator[list[float]]:
     moments: list[float] = []
     read = protocol.line
 
-    def noted(data: bytes) -> protocol.Answer | protocol.ServerRequest | protocol.Notification:
+    def noted(data: bytes) -> protocol.RpcAnswer | protocol.ServerRequest | protocol.Notification:
         if b"agentMessage/delta" in data:
             moments.append(time.monotonic())
         return read(data)

@@ -42,7 +42,7 @@ from steno.tools.protocol import Workspace
 from steno.tools.sandbox import Bounds, Sandbox, Scrub
 
 if TYPE_CHECKING:
-    from steno.runtimes.codex.runtime import CodexAgent
+    from steno.runtimes.codex.turn import CodexAgent
 
 PROGRAMS = ("cli", "library")
 
@@ -113,7 +113,7 @@ class Agents:
 
         @cache
         def codex() -> Driver:
-            from steno.runtimes.codex.runtime import Codex
+            from steno.runtimes.codex.driver import Codex
 
             return Codex(store, self.codex_agent)
 
@@ -164,7 +164,7 @@ class Agents:
         from steno.runtimes.codex.binary import missing
         from steno.runtimes.codex.calls import OutputBounds
         from steno.runtimes.codex.process import Patience
-        from steno.runtimes.codex.runtime import CodexAgent
+        from steno.runtimes.codex.turn import CodexAgent
         from steno.tools.child import Command
 
         if self.ephemeral:

@@ -27,9 +27,9 @@ from steno.runtimes.codex.effects import (
     ShowOutput,
     StartCall,
 )
-from steno.runtimes.codex.hooks import over
 from steno.runtimes.codex.mapping import TurnMap
-from steno.runtimes.codex.rights import Unrun
+from steno.runtimes.codex.policy import Unrun
+from steno.runtimes.codex.protocol import command_over
 from tests.codex.test_mapping import fold, item, note, shell
 
 GRID = """
@@ -123,7 +123,9 @@ def output(text: str) -> Any:
 
 
 def hooked(said: str) -> Any:
-    return over(json.dumps({"tool_use_id": "c", "turn_id": "t", "tool_response": said}).encode())
+    return command_over(
+        json.dumps({"tool_use_id": "c", "turn_id": "t", "tool_response": said}).encode()
+    )
 
 
 def waiting() -> Any:

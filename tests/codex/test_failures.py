@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.runtimes.codex.process import Patience, Server, Unstartable
+from steno.runtimes.codex.process import CodexServer, Patience, Unstartable
 from steno.tools.child import Command
 from tests.codex.world import CONFIG, LONG, CodexWorld, real_codex
 from tests.program.test_cli_views import complaint
@@ -113,7 +113,7 @@ def test_a_codex_that_ends_while_it_is_being_greeted_is_told_of_once(tmp_path: P
             lambda _, told: heard.append(told["message"])
         )
         with pytest.raises(Unstartable, match="ended by itself"):
-            await Server.start(leaves, Patience(), unread)
+            await CodexServer.start(leaves, Patience(), unread)
         gc.collect()
 
     asyncio.run(greet())

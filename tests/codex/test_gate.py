@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from steno.runtimes.codex.gate import Gate, needed
+from steno.runtimes.codex.gate import CallGate, needed
 from steno.runtimes.codex.protocol import ServerRequest
 from tests.codex.test_kills import POINTS, check, run_dying
 from tests.codex.test_sharing import asked_of_codex
@@ -307,7 +307,7 @@ def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(
 
 @pytest.mark.parametrize("broken", ["nobody listens", "no python"])
 def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
-    gate = Gate()
+    gate = CallGate()
     with asyncio.Runner() as runner:
         _, setting, *_ = runner.run(gate.open())
         [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
@@ -326,7 +326,7 @@ def test_a_hook_that_cannot_ask_says_no(broken: str) -> None:
 
 
 async def heard_of_two_alike() -> list[int | str]:
-    gate = Gate()
+    gate = CallGate()
     _, setting, *_ = await gate.open()
     [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
     heard: asyncio.Queue[ServerRequest] = asyncio.Queue()
@@ -357,7 +357,7 @@ def test_a_gate_of_a_dead_process_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    gates = _, first, second = Gate(), Gate(), Gate()
+    gates = _, first, second = CallGate(), CallGate(), CallGate()
     tmp_path.joinpath("steno-gate-else").symlink_to(tmp_path)
     left = tmp_path / "steno-gate-dead"
     left.mkdir()
@@ -382,11 +382,11 @@ def test_a_gate_is_made_where_its_address_is_not_too_long(
     far.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far))
     with asyncio.Runner() as runner:
-        gate = Gate()
+        gate = CallGate()
         runner.run(gate.open())
         runner.run(closed(gate))
     assert list(far.iterdir()) == []
 
 
-async def closed(gate: Gate) -> None:
+async def closed(gate: CallGate) -> None:
     gate.close()

@@ -39,7 +39,7 @@ from steno.runtimes.codex.effects import (
     joined,
 )
 from steno.runtimes.codex.mapping import TurnMap
-from steno.runtimes.codex.wording import of_the_sandbox
+from steno.runtimes.codex.translate import of_the_sandbox
 
 LOGS = Path(__file__).with_name("logs")
 OTHERS = Path(__file__).parents[3] / "shared" / "codex"
@@ -71,7 +71,7 @@ def turns(log: Path) -> list[list[Effect]]:
             asked[read.id] = getattr(read.asked, "item_id", "") or getattr(
                 read.asked, "call_id", ""
             )
-        elif not isinstance(read, p.Answer) and found and mine(message, map):
+        elif not isinstance(read, p.RpcAnswer) and found and mine(message, map):
             found[-1] += map.apply(read)
     return [joined(acts) for acts in found]
 

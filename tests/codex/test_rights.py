@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.rights import covers_leaving, leaves
+from steno.runtimes.codex.policy import covers_leaving, leaves
 
 
 @pytest.mark.parametrize(

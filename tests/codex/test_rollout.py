@@ -7,8 +7,7 @@ from typing import Any
 
 from steno.journal.history import Said
 from steno.journal.parts import Text
-from steno.runtimes.codex.rollout import folder_asked, unlisted
-from steno.runtimes.codex.thread import NEXT, told_in
+from steno.runtimes.codex.thread import NEXT, folder_asked, told_in, unlisted
 
 
 def model(*texts: str, kind: str = "user.text") -> dict[str, Any]:

@@ -202,7 +202,7 @@ def _load() -> None:
     import steno.models.http
     import steno.models.openai_chat
     import steno.plugins.hosts
-    import steno.runtimes.codex.runtime  # noqa: F401
+    import steno.runtimes.codex.driver  # noqa: F401
 
     gc.collect()
     gc.freeze()

@@ -19,7 +19,7 @@ UNUSED = (
     "steno.library",
     "steno.models.http",
     "steno.plugins.hosts",
-    "steno.runtimes.codex.runtime",
+    "steno.runtimes.codex.driver",
     "steno.tools.mcp",
     "steno.transfer",
     "steno.tui",

@@ -97,7 +97,7 @@ def always(one: Approval) -> tuple[str, ...]:
     """The rules for this call and all that are like it: what "always" means where nobody says more.
     A patch of codex is as many edits as it changes files: a rule for the tool would let it change
     every other file, too."""
-    from steno.runtimes.codex.wording import edits_in
+    from steno.runtimes.codex.translate import edits_in
 
     calls = edits_in(ToolCall(one.call, one.tool, one.arguments)) or ((one.tool, one.arguments),)
     return tuple(dict.fromkeys(rule_for(tool, arguments) for tool, arguments in calls))

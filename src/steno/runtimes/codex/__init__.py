@@ -1,18 +1,19 @@
-"""Codex's app-server as a runtime: it carries the turns out, and each of them is in our journal.
+"""Codex's app-server as a runtime: codex carries the turns out, and our journal has each of them.
 
-protocol   what it says and what we say, typed
-mapping    from its notifications to what we store (acts); pure
-gate       stands before what it would do unasked, by hooks of ours (hooks)
-patches    changes of files as its model writes them down; pure
-rights     whether a command is to leave its sandbox; pure
-process    the child: handshake, requests with time limits, its end
-thread     which thread of its a session has, and what that knows
-naming     the ids of our inputs there; pure
-rollout    the end of the file that it keeps of a thread
-standing   how a turn stands, by our journal; pure
-turn       one turn under way: what it tells, what it asks of us, stops, inputs that steer
-recording  acts carried out: facts and drafts
-runtime    drives a held session: the same facts, through the same commit path, as our own loop
+driver     drives a session: what to do next is our engine's decision, what a turn does is codex's
+turn       one turn: codex's messages become facts, its questions are answered, stops and steering
+mapping    from codex's notifications to effects; pure
+calls      the life of a call, as a table of states; pure
+effects    what is to be stored and shown; pure values
+thread     which thread a session has, what codex lost of it, and what it is told again
+process    the app-server as a child process: start, requests with time limits, end
+protocol   the messages of the app-server, typed
+items      the items of a thread, typed
+gate       asks us before codex does anything that it would do unasked
+gate_hook  the script that codex runs for the gate
+policy     what a call changes, and whether it is to leave codex's sandbox; pure
+translate  calls, outcomes and failures of codex in the words of our journal; pure
+binary     where the codex program is
 """
 
 RUNTIME = "codex"

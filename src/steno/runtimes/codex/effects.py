@@ -95,21 +95,19 @@ class LogUnknown(Struct, frozen=True):
     method: str
 
 
-Effect = (
-    OpenStep
-    | WriteText
-    | SealStep
+AsFact = (
+    SealStep
     | LoseStep
     | StartCall
-    | ShowOutput
     | SettleCall
     | KeepLate
     | ReportUsage
     | StorePlan
     | NoteCompaction
-    | EndTurn
-    | LogUnknown
 )
+"""What becomes facts. Neighbours of these are stored together."""
+
+Effect = OpenStep | WriteText | ShowOutput | AsFact | EndTurn | LogUnknown
 
 
 def joined(effects: list[Effect]) -> list[Effect]:

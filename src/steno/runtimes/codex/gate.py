@@ -5,16 +5,24 @@ No setting of a thread makes codex ask about all of that, but codex runs hooks: 
 program of ours tells us of it and waits for our word. So where there is a sandbox, or such files or
 servers, our question comes first.
 
-- Without our word a call does not run: whoever cannot ask us says no.
-- Codex runs only hooks that somebody trusts. Ours is named to it, by the hash that it gives it, for
-  our threads alone.
-- A hook that answers what codex would ask us is no person's word here: for our threads it is turned
-  off.
+    codex                                        the gate                      the turn
+    runs our hook before c1: gate_hook           a connection, the call c1
+    hook/started …:c1, among its messages        gives c1 to the turn          step.sealed, approval.asked
+                                                                               a person says yes
+    the hook ends with 0 (2: it must not run)    "yes", closes the connection  tool.started, then the answer
+    item/started c1, output …
+    runs our second hook after c1                a file with what c1 said
+    hook/completed                               gives that to the turn
+
+- Without our word a call does not run: a hook that cannot ask says no.
+- Codex runs only hooks that are trusted. Ours is named to it by its hash, for our threads alone.
+- A hook of codex's own that answers codex's questions does not answer ours: it is off for our
+  threads.
 - A question is taken up when codex has announced its hook: then all that came before it was heard.
-- Codex does not tell of a command that its sandbox stopped at once. A second hook says what came of
-  each.
-- A killed process leaves its gate behind. The next one that opens a gate removes those at which
-  nobody listens.
+- Codex does not tell of a command that its sandbox stopped at once. The second hook says what came
+  of each.
+- A killed process leaves its gate behind. The next gate that is opened removes those that do not
+  listen.
 """
 
 import asyncio
@@ -35,9 +43,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from steno.runtimes.codex import gate_hook
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex import waiting
-from steno.runtimes.codex.hooks import HooksListed, Over, held, over
 
 SYSTEM = Path("/etc/codex")
 WAIT_S = 365 * 24 * 60 * 60
@@ -68,13 +75,13 @@ def codex_home(environment: Mapping[str, str]) -> Path:
 
 
 Need = Literal["none", "some", "all"]
-"""How much depends on it. "some": a login can bring tools, but without the gate codex does little
-with them unasked."""
+"""How much depends on the gate. "some": a login can bring tools, but without the gate codex does
+little with them unasked."""
 
 
 def needed(home: Path, folder: Path) -> Need:
-    """Whether codex has rules or servers of its own for a thread in this folder; whether it trusts
-    a project does not matter."""
+    """How much depends on the gate for a thread in this folder: codex may have rules or servers of
+    its own. Whether it trusts a project does not matter."""
     here = folder.resolve()
     places = (SYSTEM, home, *(above / ".codex" for above in (here, *here.parents)))
     if any(
@@ -96,9 +103,9 @@ def _has_servers(config: Path) -> bool:
     return bool(settings.get("mcp_servers") or settings.get("plugins"))
 
 
-def silenced(listed: HooksListed) -> dict[str, Any]:
-    """What is said of hooks that answer codex's questions before we are asked: for our threads they
-    are off."""
+def silenced(listed: p.HooksListed) -> dict[str, Any]:
+    """The settings that turn off, for our threads, hooks that answer codex's questions before we
+    are asked."""
     return {
         hook.key: {"enabled": False}
         for hook in listed.hooks()
@@ -121,7 +128,7 @@ def _place() -> Path:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Whether it is ours and nobody listens there. One that was just made is not open yet."""
+    """True if it is ours and does not listen. One that was just made is not open yet."""
     made = folder.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid():
         return False
@@ -136,11 +143,11 @@ def _abandoned(folder: Path) -> bool:
     return False
 
 
-class Gate:
+class CallGate:
     """`put` is given each question, as a request of codex."""
 
     def __init__(self) -> None:
-        self.put: Callable[[p.ServerRequest], None] = _nobody
+        self.put: Callable[[p.ServerRequest], None] = _unheard
         self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
@@ -154,7 +161,7 @@ class Gate:
         """Words to start codex with. A string of JSON is one of TOML."""
         sweep()
         address = self._folder / "socket"
-        words = (sys.executable, "-I", "-S", waiting.__file__, str(address))
+        words = (sys.executable, "-I", "-S", gate_hook.__file__, str(address))
         (self._folder / "hook").write_text(_SCRIPT.format(ask=shlex.join(words)))
         (self._folder / "over").write_text(_OVER)
         self._server = await asyncio.start_unix_server(
@@ -163,34 +170,28 @@ class Gate:
         before = _hook("PreToolUse", "^(Bash|apply_patch|mcp__.*)$", self._command)
         return "-c", before, "-c", _hook("PostToolUse", "^Bash$", self._after)
 
-    def trust(self, listed: HooksListed) -> dict[str, Any] | None:
-        """What is said of our hooks, so that codex runs them; None if it does not know of them."""
-        ours = [
-            hook
-            for hook in listed.hooks()
-            if hook.command in (self._command, self._after) and hook.enabled
-        ]
-        return (
-            {hook.key: {"trusted_hash": hook.current_hash} for hook in ours}
-            if len(ours) == 2
-            else None
-        )
+    def trust(self, listed: p.HooksListed) -> dict[str, Any] | None:
+        """The settings with which codex runs our hooks; None if it does not know of them."""
+        commands = (self._command, self._after)
+        ours = [hook for hook in listed.hooks() if hook.command in commands and hook.enabled]
+        trusted = {hook.key: {"trusted_hash": hook.current_hash} for hook in ours}
+        return trusted if len(ours) == 2 else None
 
     def announced(self, run: str) -> None:
         self._runs.add(run)
         self._take_up()
 
-    def over(self) -> list[Over]:
+    def over(self) -> list[p.CommandOver]:
         """The commands that are over, once each."""
-        found: list[Over] = []
+        found: list[p.CommandOver] = []
         for file in sorted(self._folder.glob("over.*")):
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                found.append(over(file.read_bytes()))
+                found.append(p.command_over(file.read_bytes()))
                 file.unlink()
         return found
 
     def answer(self, request: int | str, refusal: str) -> bool:
-        """Whether this was a question of ours. `refusal` is "" for yes."""
+        """True if this was a question of ours. `refusal` is "" for yes."""
         writer = self._writers.pop(str(request), None)
         if writer is not None:
             writer.write(b"no " + refusal.encode("utf-8", "replace") if refusal else b"yes")
@@ -206,7 +207,7 @@ class Gate:
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = held(await reader.readline())
+            asked = p.waiting_call(await reader.readline())
         except (msgspec.DecodeError, ValueError, ConnectionError):
             writer.close()
             return
@@ -234,5 +235,5 @@ def _hook(event: str, tools: str, command: str) -> str:
     return f'hooks.{event}=[{{matcher="{tools}",hooks=[{hook}]}}]'
 
 
-def _nobody(request: p.ServerRequest) -> None:
-    raise AssertionError(f"{request.id} was asked before anybody listened")
+def _unheard(request: p.ServerRequest) -> None:
+    raise AssertionError(f"{request.id} was asked before the server listened")

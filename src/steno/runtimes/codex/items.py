@@ -1,7 +1,6 @@
 """The items of a codex thread, as far as we understand them. Others are kept with their JSON."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,30 +12,30 @@ class Read(Struct, frozen=True, rename="camel"):
     """Base of what we read."""
 
 
-class UserMessage(Read, frozen=True):
-    """What was said to it. `client_id` is the id that came with it, if it was ours."""
+class UserMessage(Read, frozen=True, tag="userMessage"):
+    """What was said to codex. `client_id` is the id that came with it, if it was ours."""
 
     id: str
     client_id: str | None = None
 
 
-class AgentMessage(Read, frozen=True):
+class AgentMessage(Read, frozen=True, tag="agentMessage"):
     id: str
     text: str = ""
 
 
-class PlanText(Read, frozen=True):
+class PlanText(Read, frozen=True, tag="plan"):
     id: str
     text: str = ""
 
 
-class ReasoningItem(Read, frozen=True):
+class ReasoningItem(Read, frozen=True, tag="reasoning"):
     id: str
     summary: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
 
 
-class CommandExecution(Read, frozen=True):
+class CommandExecution(Read, frozen=True, tag="commandExecution"):
     id: str
     command: str
     status: str
@@ -58,7 +57,7 @@ class Change(Read, frozen=True):
     diff: str = ""
 
 
-class FileChange(Read, frozen=True):
+class FileChange(Read, frozen=True, tag="fileChange"):
     id: str
     changes: tuple[Change, ...]
     status: str
@@ -77,7 +76,7 @@ class McpResult(Read, frozen=True):
     content: tuple[McpContent, ...] = ()
 
 
-class McpToolCall(Read, frozen=True):
+class McpToolCall(Read, frozen=True, tag="mcpToolCall"):
     id: str
     server: str
     tool: str
@@ -87,7 +86,7 @@ class McpToolCall(Read, frozen=True):
     error: McpError | None = None
 
 
-class DynamicToolCall(Read, frozen=True):
+class DynamicToolCall(Read, frozen=True, tag="dynamicToolCall"):
     """A call of one of our own tools."""
 
     id: str
@@ -95,18 +94,18 @@ class DynamicToolCall(Read, frozen=True):
     arguments: Raw = Raw(b"{}")
 
 
-class WebSearch(Read, frozen=True):
+class WebSearch(Read, frozen=True, tag="webSearch"):
     id: str
     query: str = ""
     action: Raw = NOTHING
 
 
-class ContextCompaction(Read, frozen=True):
+class ContextCompaction(Read, frozen=True, tag="contextCompaction"):
     id: str
 
 
 class OtherCall(Struct, frozen=True):
-    """Something it does that we know of and need not look into: told by its name and its JSON."""
+    """A call whose details do not matter here: told by its name and its JSON."""
 
     id: str
     kind: str
@@ -119,55 +118,35 @@ class UnknownItem(Struct, frozen=True):
     json: str
 
 
-Item = (
-    UserMessage
-    | AgentMessage
-    | PlanText
-    | ReasoningItem
-    | CommandExecution
-    | FileChange
-    | McpToolCall
-    | DynamicToolCall
-    | WebSearch
-    | ContextCompaction
-    | OtherCall
-    | UnknownItem
-)
+CallItem = CommandExecution | FileChange | McpToolCall | DynamicToolCall | WebSearch | OtherCall
+TextItem = AgentMessage | PlanText
+Item = UserMessage | TextItem | ReasoningItem | CallItem | ContextCompaction | UnknownItem
 
-_ITEMS: Mapping[str, type[Any]] = {
-    "userMessage": UserMessage,
-    "agentMessage": AgentMessage,
-    "plan": PlanText,
-    "reasoning": ReasoningItem,
-    "commandExecution": CommandExecution,
-    "fileChange": FileChange,
-    "mcpToolCall": McpToolCall,
-    "dynamicToolCall": DynamicToolCall,
-    "webSearch": WebSearch,
-    "contextCompaction": ContextCompaction,
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    kind.__struct_config__.tag: msgspec.json.Decoder(kind)
+    for kind in get_args(Item)
+    if kind.__struct_config__.tag is not None
 }
-_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _ITEMS.items()}
 """Made when the module is loaded: msgspec crashes when two threads first meet a type at once."""
 _OTHER_CALLS = frozenset(
     ("imageView", "imageGeneration", "sleep", "collabAgentToolCall", "subAgentActivity")
 )
 
 
-class _Header(Read, frozen=True):
+class _ItemHeader(Read, frozen=True):
     type: str = "nameless"
     id: str = ""
 
 
-_headers = msgspec.json.Decoder(_Header)
+_headers = msgspec.json.Decoder(_ItemHeader)
 
 
 def item(raw: Raw) -> Item:
     try:
         header = _headers.decode(raw)
     except msgspec.ValidationError:
-        header = _Header()
-    decoder = _DECODERS.get(header.type)
-    if decoder is not None:
+        header = _ItemHeader()
+    if (decoder := _DECODERS.get(header.type)) is not None:
         try:
             read: Item = decoder.decode(raw)
         except msgspec.ValidationError:

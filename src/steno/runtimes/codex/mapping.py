@@ -65,9 +65,8 @@ from steno.runtimes.codex.effects import (
     StorePlan,
     WriteText,
 )
-from steno.runtimes.codex.hooks import Over
-from steno.runtimes.codex.rights import Unrun
-from steno.runtimes.codex.wording import (
+from steno.runtimes.codex.policy import Unrun
+from steno.runtimes.codex.translate import (
     REPLACED,
     UNHEARD,
     UNRUN,
@@ -79,7 +78,6 @@ from steno.runtimes.codex.wording import (
 )
 
 TOO_LATE = "codex had given its last answer when this input came; it is asked once more"
-_WAITS = "waitingOnApproval"
 
 Kind = Literal["text", "reasoning"]
 Status = Literal["completed", "interrupted", "failed"]
@@ -290,19 +288,14 @@ class TurnMap:
     # --- what codex tells
 
     def apply(self, note: p.Notification) -> list[Effect]:
-        if self._is_of_another_turn(note):
+        if self.turn and p.turn_of(note) not in ("", self.turn):
             return [KeepLate(note.item_id, note.delta)] if isinstance(note, p.OutputDelta) else []
         return [*self._after_announcement(note), *self._applied(note)]
-
-    def _is_of_another_turn(self, note: p.Notification) -> bool:
-        turn = getattr(note, "turn_id", "") or getattr(note, "turn", "")
-        id = turn.id if isinstance(turn, p.Turn) else turn
-        return bool(id and self.turn and id != self.turn)
 
     def _after_announcement(self, note: p.Notification) -> list[Effect]:
         """Codex tells of a file change first and asks then. If the next message is no question, it
         was not asked."""
-        waits = isinstance(note, p.StatusChanged) and _WAITS in note.status.active_flags
+        waits = isinstance(note, p.StatusChanged) and note.waits()
         call = self._calls.announced
         return [] if call is None else _moved(call, CallEvent.WAIT if waits else CallEvent.GO_ON)
 
@@ -314,14 +307,14 @@ class TurnMap:
                 return self._completed(note.item)
             case p.AgentDelta() | p.PlanDelta():
                 return self._step.write(note.item_id, "text", note.delta)
-            case p.ReasoningDelta():
+            case p.ThoughtDelta():
                 return self._step.write(note.item_id, "reasoning", note.delta)
-            case p.ReasoningPart():
+            case p.ThoughtPart():
                 first = not note.summary_index
                 return [] if first else self._step.write(note.item_id, "reasoning", "\n\n")
             case p.OutputDelta():
                 return self._output(note.item_id, note.delta)
-            case p.Typed():
+            case p.StdinTyped():
                 return self._typed(note)
             case p.UsageUpdated():
                 return self._used(note.token_usage.last)
@@ -329,7 +322,7 @@ class TurnMap:
                 steps = tuple(PlanStep(step.step, step.status) for step in note.plan)
                 return [StorePlan(PlanUpdated(steps, note.explanation or ""))]
             case p.StatusChanged():
-                self._asks = _WAITS in note.status.active_flags
+                self._asks = note.waits()
                 return []
             case p.ErrorNote():
                 return self._error(note)
@@ -340,9 +333,9 @@ class TurnMap:
                 return self._ended(note.turn)
             case p.Skipped():
                 return [LogUnknown(note.method)]
-            case Over():
+            case p.CommandOver():
                 return self._over(note)
-            case p.Warned() | p.Quiet() | p.HookStarted() | p.HookCompleted():
+            case p.Quiet() | p.HookStarted() | p.HookCompleted():
                 return []
 
     def _started(self, item: i.Item) -> list[Effect]:
@@ -446,7 +439,7 @@ class TurnMap:
         shown = call.take_output(text, self._bounds)
         return [*begun, ShowOutput(call.id, shown)] if shown else begun
 
-    def _over(self, note: Over) -> list[Effect]:
+    def _over(self, note: p.CommandOver) -> list[Effect]:
         """Codex tells of a command when it runs. Of one that its sandbox stopped at once it does
         not; its hook does. Of one that codex asked about it tells only when it is over, so that is
         waited for."""
@@ -463,7 +456,7 @@ class TurnMap:
         untold = self._calls.in_state(CallState.OVER)
         return [effect for call in untold for effect in _settled(call, _failed(call.over))]
 
-    def _typed(self, note: p.Typed) -> list[Effect]:
+    def _typed(self, note: p.StdinTyped) -> list[Effect]:
         """Codex tells of what it types afterwards: it is a call that is over, whether it asked
         first or not."""
         if not note.stdin:
@@ -477,7 +470,7 @@ class TurnMap:
         sealed = [*self._apart(), *self._step.seal("complete", typed, started=typed.id)]
         return [*sealed, SettleCall(typed.id, Returned(()))]
 
-    def _settle(self, item: i.Item) -> list[Effect]:
+    def _settle(self, item: i.CallItem) -> list[Effect]:
         call, told = self._calls.of(item.id), list[Effect]()
         if call is None:
             told = self._started(item)
@@ -524,7 +517,7 @@ class TurnMap:
         self._step.cut.clear()
         return [*sealed, *self._step.lose(cause_of(note.error), note.error.reason())]
 
-    def _ended(self, turn: p.Turn) -> list[Effect]:
+    def _ended(self, turn: p.TurnInfo) -> list[Effect]:
         match turn.status:
             case "completed":
                 effects = self._finish("completed")

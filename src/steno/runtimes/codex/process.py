@@ -1,16 +1,18 @@
-"""An app-server as a child of ours: started, greeted, asked with time limits, ended with its whole
-group.
+"""An app-server as a child process of ours: started, greeted, asked with time limits, ended with its
+whole group.
 
-CodexError
-  Unguarded     it would do things unasked, and does not let us stand before them
-  Unstartable   it cannot be run, or ended before it greeted; the message says what to do
-  Gone          it ended while it was needed
-  Silent        it did not answer a request in time
-  Declined      it said no to a request
-    TooLong     what was to be said is longer than it takes
-    InUse       another process has the thread open
-  Unreadable    it answered in a way that we do not understand
-  Stopped       it was not waited for, because a stop was asked for
+    CodexError        a turn that meets one fails, with the error's `cause`
+      Unguarded       codex would do things unasked, and does not let us stand before them
+      Unstartable     it cannot be run, or ended before it greeted
+      Gone            it ended while it was needed
+      Silent          it did not answer a request in time
+      Unreadable      it answered in a way that we do not understand
+      Stopped         it was not waited for, because a stop was asked for
+      Declined        it said no to a request
+        TooLong       what was to be said is longer than it takes
+        InUse         another process has the thread open
+      ThreadLost      it does not have the thread any more, or not all of it, or a copy of the session went on in it
+      ThreadBusy      another program keeps the thread open; nothing is lost
 """
 
 import asyncio
@@ -24,35 +26,36 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.gate import Gate, Need, silenced
-from steno.runtimes.codex.hooks import HooksListed
+from steno.runtimes.codex.gate import CallGate, Need, silenced
 from steno.tools.child import Child, Command, Unread
 
 INBOX_MAX = 10_000
 LINE_BYTES_MAX = 128 * 1024 * 1024
-"""Codex says what was said to it back in one line, images and all, and lists several of those in
+"""Codex repeats what was said to it in one line, images and all, and lists several of those in
 one."""
 _OFF = ("multi_agent", "multi_agent_v2", "goals", "unbounded_connection_retries")
 ALONE = {f"features.{one}": False for one in _OFF} | {"agents.enabled": False}
-"""Codex does what it is asked to, and that is in the session. Agents that it starts have threads of
-their own; for a goal of its own it begins turns that nobody asked for. Where the provider cannot be
-reached it would try again without end; without that the turn fails, and says so."""
+"""Codex does what it is asked to, and that is in the session. Agents that it starts would have
+threads of their own, and a goal of its own would begin turns without an input. Where the provider
+cannot be reached it would try again without end; without that the turn fails, and says so."""
 _SILENCE_S = 1.0
 _TRIED = re.compile(r"/0\.16[3-9]\.")
 
 Message = p.ServerRequest | p.Notification
-Read = TypeVar("Read")
+Answered = TypeVar("Answered")
 
 
 class CodexError(Exception):
+    """Its text goes on after "codex"."""
+
+    cause = "codex"
+
+
+class Unguarded(CodexError):
     pass
 
 
 class Unstartable(CodexError):
-    pass
-
-
-class Unguarded(CodexError):
     pass
 
 
@@ -64,23 +67,31 @@ class Silent(CodexError):
     pass
 
 
+class Unreadable(CodexError):
+    pass
+
+
+class Stopped(CodexError):
+    pass
+
+
 class Declined(CodexError):
     pass
 
 
 class TooLong(Declined):
-    pass
+    cause = "input_too_long"
 
 
 class InUse(Declined):
     pass
 
 
-class Unreadable(CodexError):
-    pass
+class ThreadLost(CodexError):
+    cause = "thread_lost"
 
 
-class Stopped(CodexError):
+class ThreadBusy(CodexError):
     pass
 
 
@@ -92,11 +103,11 @@ class Patience(Struct, frozen=True):
     interrupt_s: float = 5.0
 
 
-class Server:
+class CodexServer:
     """`arrived` is set when there is something to take, or nothing more will come. `opening` is
     what each thread is opened with."""
 
-    def __init__(self, child: Child, patience: Patience, gate: Gate | None = None) -> None:
+    def __init__(self, child: Child, patience: Patience, gate: CallGate | None = None) -> None:
         self.arrived = asyncio.Event()
         self.patience = patience
         self.group = child.group
@@ -105,7 +116,7 @@ class Server:
         self._gate = gate
         self._inbox: deque[Message] = deque()
         self._room = asyncio.Event()
-        self._waits: dict[int, asyncio.Future[p.Answer]] = {}
+        self._waits: dict[int, asyncio.Future[p.RpcAnswer]] = {}
         self._asked = 0
         self._over = False
         self._lines = 0
@@ -116,12 +127,12 @@ class Server:
     @classmethod
     async def start(
         cls, command: Command, patience: Patience, version: str, need: Need = "none"
-    ) -> "Server":
-        """Raises `Unstartable` or `Unguarded`. `version` is ours. `need`: whether a gate stands
-        before its calls."""
-        gate = None
+    ) -> "CodexServer":
+        """Raises `Unstartable` or `Unguarded`. `version` is steno's. `need`: how much depends on
+        the gate."""
+        program, gate = command.words[0], None
         try:
-            gate = None if need == "none" else Gate()
+            gate = None if need == "none" else CallGate()
             words = () if gate is None else await gate.open()
             command = replace(
                 command, words=(*command.words, *words), line_bytes_max=LINE_BYTES_MAX
@@ -130,28 +141,26 @@ class Server:
         except OSError as error:
             if gate is not None:
                 gate.close()
-            raise Unstartable(
-                f"{command.words[0]} cannot be run: {error.strerror or error}"
-            ) from error
+            raise Unstartable(f"{program} cannot be run: {error.strerror or error}") from error
         try:
             await server._greet(version)
             await server._guard(str(command.folder), need)
-        except Unguarded:
+        except BaseException as error:
             await server.end()
-            raise
-        except CodexError as error:
-            await server.end()
+            if not isinstance(error, CodexError) or isinstance(error, Unguarded):
+                raise
             said = server._child.complaint() if isinstance(error, Silent) else ""
-            raise Unstartable(f"{command.words[0]} {error}{f': {said}' if said else ''}") from error
-        except BaseException:
-            await server.end()
-            raise
+            raise Unstartable(f"{program} {error}{f': {said}' if said else ''}") from error
         server._child.forget()
         return server
 
     async def ask(
-        self, method: str, params: dict[str, Any], kind: type[Read], limit_s: float | None = None
-    ) -> Read:
+        self,
+        method: str,
+        params: dict[str, Any],
+        kind: type[Answered],
+        limit_s: float | None = None,
+    ) -> Answered:
         """A request and its answer. Raises `Gone`, `Silent`, `Declined` or `Unreadable`."""
         if self._over:
             raise Gone(self._last_words())
@@ -172,9 +181,8 @@ class Server:
         try:
             return msgspec.json.decode(answered.result, type=kind)
         except msgspec.ValidationError as error:
-            raise Unreadable(
-                f"answered to {method} in a way that steno does not understand: {error}"
-            ) from error
+            why = f"answered to {method} in a way that steno does not understand: {error}"
+            raise Unreadable(why) from error
 
     def reply(self, request: int | str, result: dict[str, Any]) -> None:
         """Not waited for, as nothing that we answer is: a codex that does not read can still be
@@ -221,7 +229,7 @@ class Server:
         await self._send({"method": "initialized"})
 
     async def _guard(self, folder: str, need: Need) -> None:
-        listed = await self.ask("hooks/list", {"cwds": [folder]}, HooksListed)
+        listed = await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed)
         trusted = None
         if self._gate is not None:
             self._gate.put = self._deliver
@@ -258,8 +266,8 @@ class Server:
             self._leave()
 
     async def _watch(self) -> None:
-        """Whoever codex started can hold its output open. Once it has ended, the end of that is not
-        waited for: only what it had still said."""
+        """A process that codex started can hold its output open. Once codex has ended, only what it
+        had still said is waited for."""
         await self._child.exited()
         heard = -1
         while heard != self._lines or len(self._inbox) >= INBOX_MAX:
@@ -279,7 +287,7 @@ class Server:
             return
         if isinstance(message, p.HookStarted | p.HookCompleted):
             self._hear_hook(message)
-        elif not isinstance(message, p.Answer):
+        elif not isinstance(message, p.RpcAnswer):
             self._deliver(message)
         elif (
             isinstance(message.id, int)
@@ -309,7 +317,7 @@ class Server:
         for wait in self._waits.values():
             if not wait.done():
                 wait.set_exception(Gone(self._last_words()))
-                wait.exception()  # whoever could not even send its request says so, and does not come for the answer
+                wait.exception()  # a request that could not be sent does not wait for its answer
         self.arrived.set()
 
     def _last_words(self) -> str:
@@ -317,7 +325,7 @@ class Server:
         return f"ended by itself{f': {said}' if said else ''}"
 
 
-def _declined(said: p.Refusal) -> Declined:
+def _declined(said: p.RpcError) -> Declined:
     kind = TooLong if said.is_too_long() else InUse if said.is_in_use() else Declined
     return kind(said.message)
 

@@ -1,5 +1,5 @@
 """The messages of codex's app-server, as far as we read or write them: JSON, one a line, without
-`jsonrpc`.
+`jsonrpc`. And what our hooks tell us, which codex runs for the gate.
 
 Reading is lenient in what it skips and strict in what it understands: an unknown field is skipped,
 an unknown notification is a `Skipped`, an unknown item is an `UnknownItem` with its JSON. Nothing
@@ -14,71 +14,69 @@ import msgspec
 from msgspec import Raw, Struct
 
 from steno.models.wire import encode
-from steno.runtimes.codex.hooks import Held, HookRun, Over
 from steno.runtimes.codex.items import NOTHING, AgentMessage, Item, Read, UserMessage, item
 
 VERSIONS = "0.163 to 0.169"
 """Those that were tried. Another one is used all the same, and a log says so."""
-
-
 INPUT_TOO_LARGE = "input_too_large"
+
 
 # --- notifications --------------------------------------------------------------------------------
 
 
+class OfTurn(Read, frozen=True, kw_only=True):
+    """Base of what is said about one turn."""
+
+    turn_id: str = ""
+
+
 class ItemStarted(Struct, frozen=True):
-    turn: str
+    turn_id: str
     item: Item
 
 
 class ItemCompleted(Struct, frozen=True):
-    turn: str
+    turn_id: str
     item: Item
 
 
-class _ItemNote(Read, frozen=True):
+class _ItemNote(OfTurn, frozen=True):
     item: Raw
-    turn_id: str = ""
 
 
-class AgentDelta(Read, frozen=True):
+class _Delta(OfTurn, frozen=True):
     item_id: str
     delta: str
-    turn_id: str = ""
 
 
-class PlanDelta(Read, frozen=True):
-    item_id: str
-    delta: str
-    turn_id: str = ""
+class AgentDelta(_Delta, frozen=True):
+    pass
 
 
-class ReasoningDelta(Read, frozen=True):
-    item_id: str
-    delta: str
-    turn_id: str = ""
+class PlanDelta(_Delta, frozen=True):
+    pass
 
 
-class ReasoningPart(Read, frozen=True):
-    """Another part of the summary begins."""
+class ThoughtDelta(_Delta, frozen=True):
+    pass
+
+
+class OutputDelta(_Delta, frozen=True):
+    pass
+
+
+class ThoughtPart(OfTurn, frozen=True):
+    """Another part of the summary of its reasoning begins."""
 
     item_id: str
     summary_index: int = 0
-    turn_id: str = ""
 
 
-class OutputDelta(Read, frozen=True):
-    item_id: str
-    delta: str
-    turn_id: str = ""
-
-
-class Typed(Read, frozen=True):
+class StdinTyped(OfTurn, frozen=True):
     """What codex typed into a command that runs; "" if it only looked at it."""
 
     item_id: str
     stdin: str = ""
-    turn_id: str = ""
 
 
 class Failure(Read, frozen=True):
@@ -89,37 +87,39 @@ class Failure(Read, frozen=True):
     additional_details: str | None = None
 
     def reason(self) -> str:
-        """Where it tries again, `message` only says how often."""
+        """Where codex tries again, `message` only says how often."""
         return self.additional_details or self.message
 
 
-class ErrorNote(Read, frozen=True):
+class ErrorNote(OfTurn, frozen=True):
     error: Failure
     will_retry: bool = False
-    turn_id: str = ""
 
 
-class Turn(Read, frozen=True):
+class TurnInfo(Read, frozen=True):
     id: str
     status: str = ""
     error: Failure | None = None
 
 
 class TurnStartedNote(Read, frozen=True):
-    turn: Turn
+    turn: TurnInfo
 
 
 class TurnCompleted(Read, frozen=True):
-    turn: Turn
+    turn: TurnInfo
 
 
 class ThreadStatus(Read, frozen=True):
-    type: str = ""
     active_flags: tuple[str, ...] = ()
 
 
 class StatusChanged(Read, frozen=True):
     status: ThreadStatus
+
+    def waits(self) -> bool:
+        """True if codex waits for the answer to a question."""
+        return "waitingOnApproval" in self.status.active_flags
 
 
 class Tokens(Read, frozen=True):
@@ -133,9 +133,8 @@ class TokenUsage(Read, frozen=True):
     last: Tokens
 
 
-class UsageUpdated(Read, frozen=True):
+class UsageUpdated(OfTurn, frozen=True):
     token_usage: TokenUsage
-    turn_id: str = ""
 
 
 class PlannedStep(Read, frozen=True):
@@ -143,10 +142,17 @@ class PlannedStep(Read, frozen=True):
     status: str
 
 
-class PlanUpdatedNote(Read, frozen=True):
+class PlanUpdatedNote(OfTurn, frozen=True):
     plan: tuple[PlannedStep, ...]
     explanation: str | None = None
-    turn_id: str = ""
+
+
+class HookRun(Read, frozen=True):
+    """`source` says whose hook it is; the id ends with the call that it stands before or after."""
+
+    id: str
+    source: str = ""
+    event_name: str = ""
 
 
 class HookStarted(Read, frozen=True):
@@ -157,8 +163,16 @@ class HookCompleted(Read, frozen=True):
     run: HookRun
 
 
-class Warned(Read, frozen=True):
-    message: str = ""
+class CommandOver(Struct, frozen=True):
+    """Our hook says that a command is over, and what it said."""
+
+    call: str = msgspec.field(name="tool_use_id")
+    turn_id: str
+    response: Raw = msgspec.field(name="tool_response")
+
+    def said(self) -> str:
+        said = msgspec.json.decode(self.response)
+        return said if isinstance(said, str) else bytes(self.response).decode("utf-8", "replace")
 
 
 class Quiet(Struct, frozen=True):
@@ -176,10 +190,10 @@ Notification = (
     | ItemCompleted
     | AgentDelta
     | PlanDelta
-    | ReasoningDelta
-    | ReasoningPart
+    | ThoughtDelta
+    | ThoughtPart
     | OutputDelta
-    | Typed
+    | StdinTyped
     | ErrorNote
     | TurnStartedNote
     | TurnCompleted
@@ -188,8 +202,7 @@ Notification = (
     | PlanUpdatedNote
     | HookStarted
     | HookCompleted
-    | Over
-    | Warned
+    | CommandOver
     | Quiet
     | Skipped
 )
@@ -197,12 +210,12 @@ Notification = (
 _NOTES: Mapping[str, type[Any]] = {
     "item/agentMessage/delta": AgentDelta,
     "item/plan/delta": PlanDelta,
-    "item/reasoning/summaryTextDelta": ReasoningDelta,
-    "item/reasoning/textDelta": ReasoningDelta,
-    "item/reasoning/summaryPartAdded": ReasoningPart,
+    "item/reasoning/summaryTextDelta": ThoughtDelta,
+    "item/reasoning/textDelta": ThoughtDelta,
+    "item/reasoning/summaryPartAdded": ThoughtPart,
     "item/commandExecution/outputDelta": OutputDelta,
     "item/fileChange/outputDelta": OutputDelta,
-    "item/commandExecution/terminalInteraction": Typed,
+    "item/commandExecution/terminalInteraction": StdinTyped,
     "error": ErrorNote,
     "turn/started": TurnStartedNote,
     "turn/completed": TurnCompleted,
@@ -211,14 +224,13 @@ _NOTES: Mapping[str, type[Any]] = {
     "turn/plan/updated": PlanUpdatedNote,
     "hook/started": HookStarted,
     "hook/completed": HookCompleted,
-    "warning": Warned,
-    "configWarning": Warned,
 }
 _QUIET = frozenset(
-    (
+    [
         "account/rateLimits/updated",
         "account/updated",
         "app/list/updated",
+        "configWarning",
         "deprecationNotice",
         "item/fileChange/patchUpdated",
         "item/mcpToolCall/progress",
@@ -237,12 +249,14 @@ _QUIET = frozenset(
         "thread/settings/updated",
         "thread/started",
         "turn/diff/updated",
-    )
+        "warning",
+    ]
 )
 
 
 _note_decoders = {method: msgspec.json.Decoder(kind) for method, kind in _NOTES.items()}
 _item_notes = msgspec.json.Decoder(_ItemNote)
+_command_overs = msgspec.json.Decoder(CommandOver)
 
 
 def notification(method: str, params: Raw) -> Notification:
@@ -259,6 +273,18 @@ def notification(method: str, params: Raw) -> Notification:
     except msgspec.ValidationError:
         return _ended(params) if method == "turn/completed" else Skipped(method)
     return read
+
+
+def command_over(written: bytes) -> CommandOver:
+    """Raises msgspec.DecodeError for what is none, or not whole yet."""
+    return _command_overs.decode(written)
+
+
+def turn_of(note: Notification) -> str:
+    """The turn that a notification is about; "" if it does not say."""
+    if isinstance(note, TurnStartedNote | TurnCompleted):
+        return note.turn.id
+    return str(getattr(note, "turn_id", ""))
 
 
 class _Ended(Read, frozen=True):
@@ -280,9 +306,8 @@ def _ended(params: Raw) -> TurnCompleted:
         turn = _ended_notes.decode(params).turn
     except msgspec.ValidationError:
         turn = _Ended()
-    return TurnCompleted(
-        Turn(turn.id, turn.status, Failure("it ended in a way that steno cannot read"))
-    )
+    why = Failure("it ended in a way that steno cannot read")
+    return TurnCompleted(TurnInfo(turn.id, turn.status, why))
 
 
 # --- requests of the server -----------------------------------------------------------------------
@@ -312,19 +337,43 @@ class ToolCallAsked(Read, frozen=True):
     tool: str
 
 
-class _Approves(Read, frozen=True):
+class _ApprovalMeta(Read, frozen=True):
     codex_approval_kind: str = msgspec.field(default="", name="codex_approval_kind")
 
 
 class Elicited(Read, frozen=True):
-    """A server of MCP wants something from a person; or codex itself asks whether one of its tools
+    """An MCP server wants something from a person; or codex itself asks whether one of its tools
     may run."""
 
     server_name: str
-    meta: _Approves | None = msgspec.field(default=None, name="_meta")
+    meta: _ApprovalMeta | None = msgspec.field(default=None, name="_meta")
 
     def approves(self) -> bool:
         return self.meta is not None and self.meta.codex_approval_kind == "mcp_tool_call"
+
+
+class _CommandInput(Struct, frozen=True):
+    command: str
+
+
+class WaitingCall(Struct, frozen=True):
+    """A call that waits at our gate: codex has not told of it yet. `tool` and `input` are codex's
+    words for it. `path` is the file that it keeps of the thread."""
+
+    call: str = msgspec.field(name="tool_use_id")
+    turn: str = msgspec.field(name="turn_id")
+    tool: str = msgspec.field(name="tool_name")
+    input: Raw = msgspec.field(name="tool_input")
+    folder: str = msgspec.field(default="", name="cwd")
+    path: str | None = msgspec.field(default=None, name="transcript_path")
+
+    def command(self) -> str | None:
+        """None if it is no command."""
+        return _command_inputs.decode(self.input).command if self.tool == "Bash" else None
+
+    def patch(self) -> str | None:
+        """None if it is no call of codex's own tool for changes."""
+        return _command_inputs.decode(self.input).command if self.tool == "apply_patch" else None
 
 
 class Unserved(Struct, frozen=True):
@@ -333,7 +382,7 @@ class Unserved(Struct, frozen=True):
     method: str
 
 
-Asked = CommandApproval | FileApproval | ToolCallAsked | Elicited | Held | Unserved
+Asked = CommandApproval | FileApproval | ToolCallAsked | Elicited | WaitingCall | Unserved
 
 _ASKED: Mapping[str, type[Any]] = {
     "item/commandExecution/requestApproval": CommandApproval,
@@ -349,6 +398,8 @@ class ServerRequest(Struct, frozen=True):
 
 
 _asked_decoders = {method: msgspec.json.Decoder(kind) for method, kind in _ASKED.items()}
+_waiting_calls = msgspec.json.Decoder(WaitingCall)
+_command_inputs = msgspec.json.Decoder(_CommandInput)
 
 
 def server_request(id: int | str, method: str, params: Raw) -> ServerRequest:
@@ -360,10 +411,17 @@ def server_request(id: int | str, method: str, params: Raw) -> ServerRequest:
     return ServerRequest(id, asked)
 
 
+def waiting_call(line: bytes) -> WaitingCall:
+    """Raises msgspec.DecodeError for what is none."""
+    read = _waiting_calls.decode(line)
+    read.command(), read.patch()
+    return read
+
+
 # --- lines ----------------------------------------------------------------------------------------
 
 
-class Refusal(Struct, frozen=True):
+class RpcError(Struct, frozen=True):
     """The server said no to a request of ours."""
 
     code: int = 0
@@ -380,24 +438,24 @@ class Refusal(Struct, frozen=True):
         return self.message.endswith("already has an active writer")
 
 
-class Answer(Struct, frozen=True):
+class RpcAnswer(Struct, frozen=True):
     id: int | str
     result: Raw
-    error: Refusal | None = None
+    error: RpcError | None = None
 
 
-class _Line(Struct, frozen=True):
+class _RpcLine(Struct, frozen=True):
     id: int | str | None = None
     method: str | None = None
     params: Raw = Raw(b"{}")
     result: Raw = Raw(b"{}")
-    error: Refusal | None = None
+    error: RpcError | None = None
 
 
-_lines = msgspec.json.Decoder(_Line)
+_lines = msgspec.json.Decoder(_RpcLine)
 
 
-def line(data: bytes) -> Answer | ServerRequest | Notification:
+def line(data: bytes) -> RpcAnswer | ServerRequest | Notification:
     """Raises msgspec.DecodeError for what is no message. What UTF-8 cannot hold is replaced."""
     try:
         return _message(data)
@@ -409,10 +467,10 @@ def line(data: bytes) -> Answer | ServerRequest | Notification:
         return _message(encode(loose))
 
 
-def _message(data: bytes) -> Answer | ServerRequest | Notification:
+def _message(data: bytes) -> RpcAnswer | ServerRequest | Notification:
     read = _lines.decode(data)
     if read.method is None:
-        return Answer(-1 if read.id is None else read.id, read.result, read.error)
+        return RpcAnswer(-1 if read.id is None else read.id, read.result, read.error)
     if read.id is not None:
         return server_request(read.id, read.method, read.params)
     return notification(read.method, read.params)
@@ -450,15 +508,15 @@ class ThreadOpened(Read, frozen=True):
 
 
 class TurnAnswer(Read, frozen=True):
-    turn: Turn
+    turn: TurnInfo
 
 
-class _Listed(Read, frozen=True):
+class _ListedItem(Read, frozen=True):
     item: Raw
 
 
 class ItemsListed(Read, frozen=True):
-    data: tuple[_Listed, ...] = ()
+    data: tuple[_ListedItem, ...] = ()
     next_cursor: str | None = None
 
     def said(self) -> frozenset[str]:
@@ -472,3 +530,31 @@ class ItemsListed(Read, frozen=True):
         """The first answer that is listed."""
         items = (item(listed.item) for listed in self.data)
         return next((one.text for one in items if isinstance(one, AgentMessage)), "")
+
+
+class Hook(Read, frozen=True):
+    key: str
+    current_hash: str
+    event_name: str = ""
+    command: str | None = None
+    enabled: bool = True
+
+
+class HooksError(Read, frozen=True):
+    message: str = ""
+
+
+class HooksOfFolder(Read, frozen=True):
+    hooks: tuple[Hook, ...] = ()
+    errors: tuple[HooksError, ...] = ()
+
+
+class HooksListed(Read, frozen=True):
+    data: tuple[HooksOfFolder, ...] = ()
+
+    def hooks(self) -> tuple[Hook, ...]:
+        return tuple(hook for folder in self.data for hook in folder.hooks)
+
+    def wrong(self) -> str:
+        """Why codex knows of none, if it says so."""
+        return next((error.message for folder in self.data for error in folder.errors), "")

@@ -1,4 +1,4 @@
-"""What codex does, in our words: calls, outcomes, causes of failure. Pure."""
+"""What codex does, in the words of our journal: calls, outcomes, causes of failure. Pure."""
 
 import json
 import posixpath
@@ -21,8 +21,7 @@ from steno.journal.parts import (
 from steno.models import wording as words
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
-from steno.runtimes.codex.hooks import Held
-from steno.runtimes.codex.protocol import CommandApproval, Failure
+from steno.runtimes.codex.protocol import CommandApproval, Failure, WaitingCall
 
 SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
@@ -31,13 +30,13 @@ UNRUN = {
     "interrupted": "not run: the turn was stopped first",
     "failed": "not run: the turn failed first",
 }
-"""By how the turn ended: a call that nobody decided about was not declined."""
+"""By how the turn ended: a call that was not decided about was not declined."""
 UNHEARD = "codex said nothing of it: it was not run, or it failed at once"
 REPLACED = "not run: a hook of codex's own put another call in its place"
 SANDBOX = "sandbox under [codex] chooses what its commands may do"
 
 
-def call_of(item: i.Item) -> ToolCall:
+def call_of(item: i.CallItem) -> ToolCall:
     match item:
         case i.CommandExecution():
             return command_call(item.id, plain_command(item.command))
@@ -51,8 +50,6 @@ def call_of(item: i.Item) -> ToolCall:
             return ToolCall(item.id, SEARCH, _json({"query": item.query}))
         case i.OtherCall():
             return ToolCall(item.id, f"{RUNTIME}_{item.kind}", item.json)
-        case _:
-            raise AssertionError(f"{type(item).__name__} is no call")
 
 
 def command_call(id: str, command: str) -> ToolCall:
@@ -77,21 +74,20 @@ def typed_in(asked: CommandApproval) -> str | None:
     return words[3] if len(words) == 4 and words[:2] == [TYPE, "--session-id"] else None
 
 
-def held_call(held: Held) -> ToolCall:
-    if (command := held.command()) is not None:
-        return command_call(held.call, command)
-    return ToolCall(held.call, held.tool.removeprefix("mcp__"), _object(held.input))
+def waiting_call(waiting: WaitingCall) -> ToolCall:
+    if (command := waiting.command()) is not None:
+        return command_call(waiting.call, command)
+    return ToolCall(waiting.call, waiting.tool.removeprefix("mcp__"), _object(waiting.input))
 
 
-def same_call(held: ToolCall, told: ToolCall) -> bool:
-    """Whether codex runs what was held at the gate: a hook of somebody else can change it on the
-    way."""
-    if held.name == told.name == PATCH:
-        return _places(held) == _places(told)
-    return held.name == told.name and json.loads(held.arguments) == json.loads(told.arguments)
+def same_call(waited: ToolCall, told: ToolCall) -> bool:
+    """True if codex runs what waited at the gate: another hook can change a call on the way."""
+    if waited.name == told.name == PATCH:
+        return _places(waited) == _places(told)
+    return waited.name == told.name and json.loads(waited.arguments) == json.loads(told.arguments)
 
 
-def outcome_of(item: i.Item, collected: str) -> Outcome:
+def outcome_of(item: i.CallItem, collected: str) -> Outcome:
     """`collected` is what came as output while it ran."""
     match item:
         case i.CommandExecution(status="declined") | i.FileChange(status="declined"):
@@ -117,13 +113,13 @@ def outcome_of(item: i.Item, collected: str) -> Outcome:
             return Returned(_text(bytes(item.action).decode("utf-8", "replace")))
         case i.OtherCall():
             return Returned(_text(item.json))
-        case _:
+        case i.DynamicToolCall():
             return Returned(_text(collected))
 
 
 def of_the_sandbox(outcome: Outcome) -> bool:
-    """Whether it failed because codex's sandbox could not be built: bubblewrap or codex says so in
-    place of the command."""
+    """True if it failed because codex's sandbox could not be built: bubblewrap or codex says so in
+    place of the command. Only a log depends on it."""
     said = text_of(outcome.parts) if isinstance(outcome, Failed) else ""
     return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
 
@@ -158,7 +154,8 @@ def plain_command(command: str) -> str:
 
 
 def cause_of(failure: Failure) -> str:
-    """Our word for what went wrong."""
+    """Our word for what went wrong. Codex has no code for a stream that breaks off on some ways, so
+    there its message is read."""
     info = msgspec.json.decode(failure.codex_error_info)
     name, more = next(iter(info.items()), ("", None)) if isinstance(info, dict) else (info, None)
     status = more.get("httpStatusCode") if isinstance(more, dict) else None
@@ -205,7 +202,7 @@ def _changes(change: i.Change) -> list[dict[str, str]]:
 
 
 def _places(patch: ToolCall) -> set[tuple[str, str]]:
-    """What a patch does where. How the change is written down differs between who tells of it."""
+    """What a patch does where. The gate and codex's items write the change itself differently."""
     changes = json.loads(patch.arguments).get("changes", ())
     return {(posixpath.normpath(change["path"]), change["kind"]) for change in changes}
 

@@ -1,5 +1,5 @@
-"""Codex runs this before a call: it tells steno of it and waits for the answer. Only a yes lets the
-call run.
+"""Codex runs this script before a call: it tells steno of the call and waits for the answer. Only a
+yes lets the call run.
 
 It is run by its path, with nothing but Python itself, and starts before each call: it imports as
 little as it can.

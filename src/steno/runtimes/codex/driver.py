@@ -1,12 +1,12 @@
 """Drives a held session by codex. What to do next is our engine's decision; what a turn does is
 codex's.
 
-The child lives as long as we hold the session: codex lets nobody else have a thread while a process
-of its has it open.
+The child lives as long as we hold the session: codex lets no other process have a thread while one
+of its processes has it open.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from typing import Any, Literal, TypeVar, assert_never
 
@@ -20,14 +20,12 @@ from steno.engine.action import (
     Compact,
     FallBack,
     Finish,
-    Limits,
     Rest,
     RunTools,
     finish,
     next_action,
     out_of_time,
 )
-from steno.engine.approval import Policy
 from steno.engine.request import OPENING, recovery_note, system_text
 from steno.journal.facts import (
     ContextSet,
@@ -39,35 +37,45 @@ from steno.journal.facts import (
     ThreadCompacted,
     ToolSettled,
 )
-from steno.journal.history import Said
-from steno.journal.parts import Hash, Refused, Seq
+from steno.journal.parts import Refused, Seq
 from steno.journal.state import OpenCall, OpenTurn
 from steno.models.wire import encode
-from steno.runtimes.codex import RUNTIME, advice, gate
+from steno.race import first_of
+from steno.runtimes.codex import RUNTIME, gate
 from steno.runtimes.codex import protocol as p
-from steno.runtimes.codex.calls import OutputBounds, Promised
+from steno.runtimes.codex.binary import by_hand
+from steno.runtimes.codex.calls import Promised
+from steno.runtimes.codex.effects import EndTurn
 from steno.runtimes.codex.mapping import TurnMap
-from steno.runtimes.codex.means import Means
-from steno.runtimes.codex.naming import message_id
-from steno.runtimes.codex.process import CodexError, Patience, Server, Stopped
+from steno.runtimes.codex.policy import is_confined
+from steno.runtimes.codex.process import (
+    CodexError,
+    CodexServer,
+    Declined,
+    Gone,
+    Silent,
+    Stopped,
+    ThreadBusy,
+    Unguarded,
+    Unreadable,
+    Unstartable,
+)
 from steno.runtimes.codex.thread import (
+    CodexThread,
     Shape,
-    Thread,
-    confined,
     context,
     lost_note,
+    message_id,
     open_thread,
     pending,
-    said_to,
     unsaid,
 )
-from steno.runtimes.codex.turn import Ending, RunningTurn
-from steno.runtimes.codex.wording import edits_in
+from steno.runtimes.codex.translate import SANDBOX, edits_in
+from steno.runtimes.codex.turn import CodexAgent, CodexTurn, Ending, TurnContext
 from steno.runtimes.compact import Compaction
 from steno.runtimes.loop import payloads_told
-from steno.runtimes.protocol import WithMemories
 from steno.runtimes.tool_calls import Calls
-from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
+from steno.runtimes.toolbox import Excerpts, tools_of
 from steno.session.lease import HeldSession, begin, end_turn, let_go
 from steno.session.live import Enough
 from steno.session.load import context_of
@@ -75,34 +83,15 @@ from steno.store.protocol import Store
 from steno.tools.child import Command
 from steno.tools.protocol import Tool
 
+NO_GOAL = "This session has no goal any more."
 AGAIN = "Answer the user's last message above."
 NOT_TAKEN_UP = Refused("not run: it was approved, and codex did not come back to it")
 COMPACTION_S = 600.0
 T = TypeVar("T")
 
 
-class CodexAgent(Struct, frozen=True, kw_only=True):
-    """Who answers in a session, by codex. `context.model` is `codex:NAME`, or `codex:` for its own
-    choice."""
-
-    command: Command
-    version: str
-    context: ContextSet
-    approval: Literal["allow", "refuse", "ask"] = "refuse"
-    policy: Policy = Policy()
-    limits: Limits = Limits()
-    patience: Patience = Patience()
-    bounds: OutputBounds = OutputBounds()
-    sandbox: str = "workspace-write"
-    begin_anew: bool = False
-    session_tools: SessionTools | None = None
-    with_memories: WithMemories | None = None
-    own_tools: frozenset[str] = frozenset()
-    """Tools of ours that codex has better ones for."""
-
-
 class Codex:
-    """`agent_for` says how, given the session's context so far."""
+    """`agent_for` says how codex answers, given the session's context so far."""
 
     def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], CodexAgent]) -> None:
         self._store = store
@@ -134,8 +123,19 @@ class Codex:
             await driven.close()
 
 
+class _Opened(Struct, frozen=True):
+    """The session's thread, open in a child that runs. `goal` is the session's when the thread was
+    opened: one that is begun has it in its instructions."""
+
+    server: CodexServer
+    thread: CodexThread
+    tools: Mapping[str, Tool]
+    goal: str
+
+
 class _Driven:
-    """A session while codex drives it."""
+    """A session while codex drives it. `_promised` are calls that were approved while codex was
+    away; `_unanswered`: codex took an input and did not answer to it."""
 
     def __init__(
         self, store: Store, held: HeldSession, agent: CodexAgent, excerpts: Excerpts
@@ -144,16 +144,13 @@ class _Driven:
         self._held = held
         self._agent = agent
         self._excerpts = excerpts
-        self._server: Server | None = None
-        self._thread: Thread | None = None
-        self._tools: Mapping[str, Tool] = {}
+        self._server: CodexServer | None = None
+        self._opened: _Opened | None = None
         self._promised: tuple[Promised, ...] = ()
         self._unanswered = False
-        self._goal = ""
-        """As it was when the thread was opened: one that is begun has it in its instructions."""
 
     async def close(self) -> None:
-        server, self._server, self._thread = self._server, None, None
+        server, self._server, self._opened = self._server, None, None
         if server is not None:
             await server.end()
 
@@ -186,8 +183,8 @@ class _Driven:
                     assert_never(unreachable)
 
     async def _let_go(self) -> None:
-        """How the turn ended is stored at once: whoever leaves does not wait long. Then the child
-        goes, before the lease does: whoever takes the session next finds the thread free."""
+        """How the turn ended is stored at once, so that leaving does not take long. Then the child
+        goes, before the lease does: the next process to take the session finds the thread free."""
         await end_turn(self._held)
         await self.close()
         await let_go(self._held)
@@ -211,48 +208,45 @@ class _Driven:
         held = self._held
         promised, self._promised, self._unanswered = self._promised, (), False
         try:
-            await self._unless_stopped(self._ready())
+            opened = await self._unless_stopped(self._ready())
         except CodexError as error:
             await self._fail(error, None)
             return
-        server, thread = self._both()
-        told = await held.consult(
-            "before_request", {"model": f"{RUNTIME}:{thread.model}", "attempt": ask.attempt}
-        )
+        turn_context, thread = self._turn_context(opened), opened.thread
+        model = turn_context.model()
+        told = await held.consult("before_request", {"model": model, "attempt": ask.attempt})
         await held.catch_up()
-        notes = [*await self._set_context(thread), *(note for _, note in told)]
+        notes = [*await self._set_context(opened), *(note for _, note in told)]
         if held.asked_to_stop() or held.state.turn is None:
             await self._give_up(None)
             return
-        asked = await self._request(held.state.turn, ask, thread, promised, notes)
+        asked = await self._request(held.state.turn, ask, turn_context, promised, notes)
         digest = sha256(encode(asked)).hexdigest()[:32]
-        model = f"{RUNTIME}:{thread.model}"
         step = await held.record(
             StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges)
         )
-        map = TurnMap(self._agent.bounds, promised)
         try:
-            answer = await self._unless_stopped(server.ask("turn/start", asked, p.TurnAnswer))
+            began = opened.server.ask("turn/start", asked, p.TurnAnswer)
+            answer = await self._unless_stopped(began)
         except CodexError as error:
             await self._fail(error, step)
             return
+        map = TurnMap(self._agent.bounds, promised)
         map.turn, thread.fresh, thread.answered = answer.turn.id, False, ""
-        await self._end(
-            await RunningTurn(held, self._means(server, thread, model), map, step).run()
-        )
+        await self._end(await CodexTurn(turn_context, map, step).run())
 
     async def _request(
         self,
         turn: OpenTurn,
         ask: Ask,
-        thread: Thread,
+        turn_context: TurnContext,
         promised: tuple[Promised, ...],
         added: list[str],
     ) -> dict[str, Any]:
         """What the thread does not have is said in one message: codex has all of it or nothing, and
         answers to all of it. An input that it has already is not said again: a note asks for what
         is to be done about it."""
-        held = self._held
+        held, thread = self._held, turn_context.thread
         entries = held.history.entries()
         notes = ["" if thread.fresh else lost_note(entries, turn.seq, thread.answered), *added]
         if ask.acknowledges is not None and held.state.cut_off is not None:
@@ -265,34 +259,24 @@ class _Driven:
             for one in promised
         ]
         if inputs := unsaid(entries, thread, held.id):
-            asked: dict[str, Any] = {
-                "input": await self._input(inputs),
+            return {
+                "threadId": thread.id,
+                "input": await turn_context.input(inputs),
                 "clientUserMessageId": message_id(held.id, inputs),
+                **context("\n\n".join(filter(None, notes))),
             }
-            asked |= context("\n\n".join(filter(None, notes)))
-        else:
-            note = "\n\n".join(
-                filter(None, (*notes, "" if promised or ask.acknowledges else AGAIN))
-            )
-            asked = {
-                "input": [{"type": "text", "text": f"{OPENING}\n{note.removeprefix(OPENING)}"}]
-            }
-        return {"threadId": thread.id, **asked}
-
-    async def _input(self, inputs: Sequence[Said]) -> list[dict[str, Any]]:
-        return said_to(inputs, await self._payloads(payloads_told(tuple(inputs))))
-
-    async def _payloads(self, hashes: set[Hash]) -> dict[Hash, bytes]:
-        return {hash: await self._store.get(hash) for hash in sorted(hashes)}
+        if not promised and not ask.acknowledges:
+            notes.append(AGAIN)
+        note = "\n\n".join(filter(None, notes)).removeprefix(OPENING)
+        said = [{"type": "text", "text": f"{OPENING}\n{note}"}]
+        return {"threadId": thread.id, "input": said}
 
     async def _end(self, ending: Ending) -> None:
         held = self._held
         turn = held.state.turn
         if ending == "left" or ending.unheard:
             await self.close()
-        if ending == "left":
-            return
-        if turn is None:
+        if ending == "left" or turn is None:
             return
         if ending.status == "interrupted" and held.letting_go():
             return  # the loop lets go, and says that it was we who ended it
@@ -303,46 +287,40 @@ class _Driven:
             cause = "user" if turn.interrupted is not None else "codex"
             await held.record(*finish(turn, "interrupted", cause).facts)
         elif ending.status == "failed":
-            await held.record(
-                *finish(
-                    turn, "failed", ending.cause, advice.on_failure(ending, self._agent.command)
-                ).facts
-            )
+            detail = _detail(ending, self._agent.command)
+            await held.record(*finish(turn, "failed", ending.cause, detail).facts)
             await self.close()
         elif ending.unanswered:
             self._unanswered = True
         elif turn.last is None or (turn.last_lost is not None and turn.last_lost.cause == "empty"):
-            await held.record(
-                *finish(turn, "failed", "empty", "codex ended the turn without an answer").facts
-            )
+            why = "codex ended the turn without an answer"
+            await held.record(*finish(turn, "failed", "empty", why).facts)
         else:
-            unrun = [call for call in turn.calls.values() if call.started is None]
-            settled = [ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun]
-            ended = finish(
-                replace(
-                    turn, calls={id: one for id, one in turn.calls.items() if one not in unrun}
-                ),
-                "done",
-            )
-            await held.record(*settled, *ended.facts)
+            await self._finish(turn)
+
+    async def _finish(self, turn: OpenTurn) -> None:
+        """The turn is done. A call that was approved and that codex did not come back to was not
+        run."""
+        unrun = [call for call in turn.calls.values() if call.started is None]
+        settled = [ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun]
+        started = {id: one for id, one in turn.calls.items() if one.started is not None}
+        done = finish(replace(turn, calls=started), "done")
+        await self._held.record(*settled, *done.facts)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """What codex takes long over need not be waited for. Raises `Stopped` if a stop is asked
         for first."""
-        doing, stop = asyncio.create_task(work), asyncio.create_task(self._held.stopped.wait())
-        try:
-            await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                raise Stopped
-            return await doing
-        finally:
-            for task in (doing, stop):
-                task.cancel()
-            await asyncio.gather(doing, stop, return_exceptions=True)
+
+        async def done() -> tuple[T]:
+            return (await work,)
+
+        if (found := await first_of(done(), self._held.stopped)) is None:
+            raise Stopped
+        return found[0]
 
     async def _give_up(self, step: Seq | None) -> None:
-        """A stop came before codex had begun. The turn is ended by whoever asked for the stop, or
-        for want of time."""
+        """A stop came before codex had begun. What asked for the stop ends the turn, or its time is
+        up."""
         held = self._held
         await self.close()
         await held.catch_up()
@@ -362,155 +340,160 @@ class _Driven:
         turn = held.state.turn
         if turn is None or held.letting_go():
             return
-        cause, detail = advice.on_error(error, held.id)
+        cause, detail = error.cause, _what_happened(error)
         lost = () if step is None else (StepLost(step, cause, "unknown", detail),)
         await held.record(*lost, *finish(turn, "failed", cause, detail).facts)
 
     # --- approvals that outlived a process
 
     async def _decide(self, calls: tuple[OpenCall, ...]) -> None:
-        """Codex forgot what it asked when it ended. Our question stands until somebody answers
-        it."""
+        """Codex forgot what it asked when it ended. Our question stands until it is answered."""
         promised: list[Promised] = []
         asking = Calls(self._held, {}, self._agent.approval, self._agent.policy)
-        for call in calls:
-            permission = await asking.permission(call, "ask", edits_in(call.call))
+        for open_call in calls:
+            call = open_call.call
+            permission = await asking.permission(open_call, "ask", edits_in(call))
             if isinstance(permission, Refused):
-                await asking.settle(call, permission)
+                await asking.settle(open_call, permission)
             elif permission == "given":
-                one = call.call
-                promised.append(
-                    Promised(one.id, one.name, one.arguments, bool(call.why), call.leaves)
-                )
+                explained, leaves = bool(open_call.why), open_call.leaves
+                promised.append(Promised(call.id, call.name, call.arguments, explained, leaves))
         self._promised = tuple(promised)
 
     # --- the child and its thread
 
-    async def _ready(self) -> None:
+    async def _ready(self) -> _Opened:
         """A child that runs, and the session's thread open in it."""
-        held, command = self._held, self._agent.command
+        held, agent = self._held, self._agent
         if self._server is None:
-            home = gate.codex_home(command.environment)
-            need = "all" if confined(self._agent.sandbox) else gate.needed(home, command.folder)
-            self._server = await Server.start(
-                command, self._agent.patience, self._agent.version, need
+            home = gate.codex_home(agent.command.environment)
+            confined = is_confined(agent.sandbox)
+            need = "all" if confined else gate.needed(home, agent.command.folder)
+            self._server = await CodexServer.start(
+                agent.command, agent.patience, agent.version, need
             )
-        if self._thread is not None and RUNTIME not in held.state.behind:
-            return
-        tools = (
-            None
-            if self._agent.session_tools is None
-            else await tools_of(held, self._agent.session_tools)
-        )
-        self._tools = {
-            name: tool for name, tool in (tools or {}).items() if name not in self._agent.own_tools
-        }
-        turn, self._goal = held.state.turn, held.state.goal
-        entries = held.history.entries()
+        if self._opened is not None and RUNTIME not in held.state.behind:
+            return self._opened
+        tools = await self._tools()
+        turn, goal, entries = held.state.turn, held.state.goal, held.history.entries()
         shape = Shape(
-            folder=str(command.folder),
-            sandbox=self._agent.sandbox,
-            model=self._agent.context.model.partition(":")[2],
-            instructions=system_text(replace(self._agent.context, goal=self._goal)),
-            tools=tuple(tool.spec for tool in self._tools.values()),
-            begin_anew=self._agent.begin_anew,
+            folder=str(agent.command.folder),
+            sandbox=agent.sandbox,
+            model=agent.context.model.partition(":")[2],
+            instructions=system_text(replace(agent.context, goal=goal)),
+            tools=tuple(tool.spec for tool in tools.values()),
+            begin_anew=agent.begin_anew,
         )
-        payloads = await self._payloads(payloads_told((*entries, *pending(held))))
+        hashes = sorted(payloads_told((*entries, *pending(held))))
+        payloads = {hash: await self._store.get(hash) for hash in hashes}
         inputs = () if turn is None else turn.inputs
-        self._thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
+        thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
+        self._opened = _Opened(self._server, thread, tools, goal)
+        return self._opened
 
-    async def _set_context(self, thread: Thread) -> list[str]:
+    async def _tools(self) -> Mapping[str, Tool]:
+        session_tools, own = self._agent.session_tools, self._agent.own_tools
+        tools = None if session_tools is None else await tools_of(self._held, session_tools)
+        return {name: tool for name, tool in (tools or {}).items() if name not in own}
+
+    async def _set_context(self, opened: _Opened) -> list[str]:
         """Store what shapes this turn, if it changed. A thread has the tools and instructions that
         it was begun with, so it is told of a goal that was set since."""
-        held, before = self._held, self._held.history.context
-        kept = before is not None and before.model.partition(":")[0] == RUNTIME and not thread.fresh
-        tools = (
-            before.tools
-            if kept and before is not None
-            else tuple(tool.spec for tool in self._tools.values())
-        )
-        goal = held.state.goal
-        context = replace(
-            self._agent.context, model=f"{RUNTIME}:{thread.model}", tools=tools, goal=goal
-        )
+        held, thread, goal = self._held, opened.thread, self._held.state.goal
+        before = held.history.context
+        tools, known_goal = tuple(tool.spec for tool in opened.tools.values()), opened.goal
+        if before is not None and _runtime(before) == RUNTIME and not thread.fresh:
+            tools, known_goal = before.tools, before.goal
+        model = f"{RUNTIME}:{thread.model}"
+        context = replace(self._agent.context, model=model, tools=tools, goal=goal)
         if before == context:
             return []
         await held.record(context)
-        changed = goal != (before.goal if kept and before is not None else self._goal)
-        return [
-            f"The goal of this session is now: {goal}"
-            if goal
-            else "This session has no goal any more."
-        ] * changed
+        if goal == known_goal:
+            return []
+        return [f"The goal of this session is now: {goal}" if goal else NO_GOAL]
 
-    def _both(self) -> tuple[Server, Thread]:
-        if self._server is None or self._thread is None:
-            raise AssertionError("there is a thread once it is ready")
-        return self._server, self._thread
-
-    def _means(self, server: Server, thread: Thread, model: str) -> Means:
-        held = self._held
-
-        async def keep(payload: bytes) -> Hash:
-            return await self._store.put(held.id, payload)
-
-        return Means(
-            server=server,
-            thread=thread,
-            calls=Calls(held, self._tools, self._agent.approval, self._agent.policy),
-            keep=keep,
-            excerpts=self._excerpts,
-            input=self._input,
-            model=model,
-            output_chars_max=self._agent.bounds.shown_chars_max,
-            limits=self._agent.limits,
-            confined=confined(self._agent.sandbox),
+    def _turn_context(self, opened: _Opened) -> TurnContext:
+        return TurnContext(
+            self._store,
+            self._held,
+            self._agent,
+            opened.server,
+            opened.thread,
+            opened.tools,
+            self._excerpts,
         )
+
+    # --- compaction
 
     async def compact(self) -> Compaction:
         held = self._held
         if RUNTIME not in held.state.threads or RUNTIME in held.state.behind:
             return Compaction("nothing", "codex has no thread of this session yet")
-        await self._ready()
-        server, thread = self._both()
+        opened = await self._ready()
+        thread = opened.thread
         started = await held.record(HelperStarted("summary", f"{RUNTIME}:{thread.model}"))
-        rouser = asyncio.create_task(_rouse(held, server))
         try:
-            async with asyncio.timeout(COMPACTION_S):
-                done = await self._compacted(server, thread)
+            made = self._compacted(opened.server, thread)
+            done = await first_of(made, held.stopped, limit_s=COMPACTION_S)
         except CodexError as error:
             done = Compaction("failed", f"codex {error}")
-        except TimeoutError:
+        if done is None and held.asked_to_stop():
+            done = Compaction("stopped", "asked to stop; its thread may be shorter all the same")
+        elif done is None:
             done = Compaction("failed", "codex took too long over it")
-        finally:
-            rouser.cancel()
         if done.outcome == "done":
             await held.record(HelperEnded(started, "done"), ThreadCompacted(RUNTIME, thread.id))
         else:
-            ended: Literal["failed", "stopped"] = (
-                "stopped" if done.outcome == "stopped" else "failed"
-            )
+            stopped = done.outcome == "stopped"
+            ended: Literal["failed", "stopped"] = "stopped" if stopped else "failed"
             await held.record(HelperEnded(started, ended, done.detail, sent="unknown"))
         return done
 
-    async def _compacted(self, server: Server, thread: Thread) -> Compaction:
-        held = self._held
+    async def _compacted(self, server: CodexServer, thread: CodexThread) -> Compaction:
         await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
-        while not held.asked_to_stop():
-            for note in server.take():
-                match note:
-                    case p.TurnCompleted(turn=p.Turn(status="completed")):
-                        return Compaction("done", "codex made its own thread shorter")
-                    case p.TurnCompleted(turn=turn):
-                        return Compaction(
-                            "failed", "" if turn.error is None else turn.error.message
-                        )
-                    case _:
-                        pass
+        while True:
+            ends = (one.turn for one in server.take() if isinstance(one, p.TurnCompleted))
+            if (turn := next(ends, None)) is not None and turn.status == "completed":
+                return Compaction("done", "codex made its own thread shorter")
+            if turn is not None:
+                return Compaction("failed", "" if turn.error is None else turn.error.message)
             await server.arrived.wait()
-        return Compaction("stopped", "asked to stop; its thread may be shorter all the same")
 
 
-async def _rouse(held: HeldSession, server: Server) -> None:
-    await held.stopped.wait()
-    server.arrived.set()
+def _runtime(context: ContextSet) -> str:
+    return context.model.partition(":")[0]
+
+
+# --- what a person is told of a failure -----------------------------------------------------------
+
+_MENDS: Mapping[type[CodexError], str] = {
+    ThreadBusy: "close it there; nothing is lost",
+    Unguarded: (
+        "so its own rules files or MCP servers could do things without asking steno; "
+        "turn hooks on in its configuration, or take those away"
+    ),
+    Unstartable: "path under [codex] names another program",
+    Gone: "it is started again with the next turn",
+    Silent: "answer_s under [codex] gives it more time",
+    Unreadable: f"steno was tried with codex {p.VERSIONS}; path under [codex] names another",
+}
+
+
+def _what_happened(error: CodexError) -> str:
+    """Why codex could not begin a turn, and what to do where the cause does not say it."""
+    said = f"codex says: {error}" if isinstance(error, Declined) else f"codex {error}"
+    mend = _MENDS.get(type(error), "")
+    return f"{said}; {mend}" if mend else said
+
+
+def _detail(end: EndTurn, command: Command) -> str:
+    """`command` is what codex was started with."""
+    match end.cause:
+        case "no_key":
+            login = f"{by_hand(command)} login signs in"
+            return f"{end.detail}; {login}, or set the key that its provider wants"
+        case "sandbox":
+            return f"{end.detail}; {SANDBOX}"
+        case _:
+            return end.detail

@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec import Raw
 
-from steno.runtimes.codex.hooks import Held
 from steno.runtimes.codex.items import Change, ChangeKind, FileChange
-from steno.runtimes.codex.patches import changes_held, is_patch, may_be_patch
-from steno.runtimes.codex.wording import call_of, edits_in, same_call
+from steno.runtimes.codex.policy import as_changes, is_patch, may_be_patch
+from steno.runtimes.codex.protocol import WaitingCall
+from steno.runtimes.codex.translate import call_of, edits_in, same_call
 
 ADD = "*** Begin Patch\n*** Add File: new\n+one\n+*** Add File: none\n*** End Patch"
 ALL = """\
@@ -26,20 +26,22 @@ ALL = """\
 """
 
 
-def tool(patch: str) -> Held:
-    return Held("1", "t", "apply_patch", Raw(json.dumps({"command": patch}).encode()), "/folder")
+def tool(patch: str) -> WaitingCall:
+    return WaitingCall(
+        "1", "t", "apply_patch", Raw(json.dumps({"command": patch}).encode()), "/folder"
+    )
 
 
-def command(text: str) -> Held:
-    return Held("1", "t", "Bash", Raw(json.dumps({"command": text}).encode()), "/folder")
+def command(text: str) -> WaitingCall:
+    return WaitingCall("1", "t", "Bash", Raw(json.dumps({"command": text}).encode()), "/folder")
 
 
 def given(patch: str, before: str = "", opens: str = "<<'END'", after: str = "\nEND\n") -> str:
     return f"{before}apply_patch {opens}\n{patch}{after}"
 
 
-def read(held: Held, within: str | None = None) -> list[tuple[str, str, str]] | None:
-    call = changes_held(held, within)
+def read(held: WaitingCall, within: str | None = None) -> list[tuple[str, str, str]] | None:
+    call = as_changes(held, within)
     changes = None if call is None else json.loads(call.arguments)["changes"]
     return changes and [(one["kind"], one["path"], one["diff"]) for one in changes]
 
@@ -135,7 +137,7 @@ def test_a_command_that_only_speaks_of_patches_is_none(text: str) -> None:
 
 
 def test_what_codex_tells_of_a_patch_is_the_same_call_if_it_is_about_the_same_files() -> None:
-    held = changes_held(tool(ALL), None)
+    held = as_changes(tool(ALL), None)
     assert held is not None
     changes = [
         Change("/c", ChangeKind("update", "/folder/d"), "@@ -1 +1 @@\n-old\n+new\n"),
