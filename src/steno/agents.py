@@ -9,6 +9,7 @@ waits for.
 
 from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -161,7 +162,6 @@ class Agents:
     def codex_agent(self, before: ContextSet | None) -> "CodexAgent":
         from importlib.metadata import version
 
-        from steno.runtimes.codex.binary import missing
         from steno.runtimes.codex.calls import OutputBounds
         from steno.runtimes.codex.process import Patience
         from steno.runtimes.codex.turn import CodexAgent
@@ -175,7 +175,7 @@ class Agents:
         config = self.config.codex
         binary = self.codex_program()
         if not binary:
-            raise ConfigError(missing(config.path, self.where.config))
+            raise ConfigError(_no_codex(config.path, self.where.config))
         name = self._spec(before).partition(":")[2]
         workspace = self._workspace()
         command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
@@ -406,3 +406,14 @@ def _is_able(spec: str) -> bool:
     """Whether a model can call tools."""
     kind = kind_of(spec)
     return kind is None or kind.able
+
+
+def _no_codex(path: str, config: Path) -> str:
+    """What to do where the codex program is missing; `path` is the one that was configured."""
+    native = "--runtime native answers without codex. Nothing was stored"
+    install = "pip install 'steno[codex]' brings"
+    if not path:
+        named = f"or path under [codex] in {config} names one that is there"
+        return f"codex is not installed: {install} it, {named}; {native}"
+    where = f"which STENO_CODEX_PATH or path under [codex] in {config} names"
+    return f"there is no codex at {path}, {where}: correct it, or take it out and {install} one; {native}"

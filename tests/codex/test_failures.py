@@ -92,7 +92,7 @@ def test_a_codex_that_does_not_start_fails_the_turn(
     world.environment |= {"STENO_CODEX_PATH": str(program), "STENO_CODEX_START_S": "1"}
     said = failed(world, "hello")
     assert told in said
-    assert "steno doctor" in said
+    assert "path under [codex]" in said
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
     world.wait_codex_gone()
@@ -248,9 +248,9 @@ def test_a_prompt_that_is_too_long_for_codex_says_what_to_do(world: CodexWorld) 
     ran = subprocess.run(
         words, env=world.environment, cwd=world.work, input=long, capture_output=True, check=False
     )
-    assert b"Put the text into a file" in ran.stderr
+    assert b"put the text into a file" in ran.stderr
     [turn] = world.show(world.only_session())["turns"]
-    assert (turn["outcome"], turn["cause"]) == ("failed", "too_long")
+    assert (turn["outcome"], turn["cause"]) == ("failed", "input_too_long")
     assert world.run("and") == "And so on.\n"
 
 

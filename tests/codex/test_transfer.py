@@ -71,7 +71,9 @@ def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(
     copy = world.copied("restored")
     assert isinstance(copy, CodexWorld)
     world.run("and")
-    assert "by a copy of it" in complaint(copy, "run", "think", "--key", "k", expect=1)
+    assert "that only a copy of this session has" in complaint(
+        copy, "run", "think", "--key", "k", expect=1
+    )
     assert copy.steno("retry", copy.only_session(), "--new-thread") == "Done.\n"
     assert [text for _, text in spoken(copy, "think")] == ["hello", "Hello there.", "think"]
     assert world.run("and") == "And so on.\n"

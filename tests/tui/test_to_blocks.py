@@ -143,19 +143,15 @@ def test_why_a_turn_failed_is_said_once() -> None:
     assert len(blocks(*asked, lost, TurnEnded(2, "failed", "unreachable"))) == 3
 
 
-def test_what_codex_says_to_do_is_not_contradicted() -> None:
-    """A prompt that it does not take at all is no shorter after a compaction."""
-    too_long = TurnEnded(
-        3, "failed", "too_long", "Input exceeds the maximum length. Put the text into a file."
-    )
-    for model, mend in (
-        ("codex:m", "/retry runs it again"),
-        ("m", "/compact makes it shorter, then /retry"),
+def test_a_prompt_that_codex_does_not_take_is_no_shorter_after_a_compaction() -> None:
+    for cause, mend in (
+        ("input_too_long", "put the text into a file that codex can read, and name it"),
+        ("too_long", "/compact makes it shorter, then /retry"),
     ):
-        asked = (ContextSet(model), said("go"), TurnStarted(Takes(2)))
-        *_, told = blocks(*asked, too_long)
+        asked = (ContextSet("codex:m"), said("go"), TurnStarted(Takes(2)))
+        *_, told = blocks(*asked, TurnEnded(3, "failed", cause, "codex says: no"))
         assert isinstance(told, Notice)
-        assert told.text.endswith(f"Put the text into a file. Everything is kept; {mend}")
+        assert told.text.endswith(f"codex says: no. Everything is kept; {mend}")
 
 
 @pytest.mark.promise(46)

@@ -31,6 +31,14 @@ STORE_CAUSES = {
 }
 """Why nothing more could be stored, and what helps."""
 
+CODEX_MENDS = {
+    "thread_lost": (
+        "steno retry {session} --new-thread begins a new thread with what this session says"
+    ),
+    "input_too_long": "put the text into a file that codex can read, and name it",
+}
+"""What to do where running the same prompt again does not help."""
+
 _READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
@@ -48,8 +56,10 @@ def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider
         return _interrupted(ended.cause, session)
     what, mend = _failure(ended, model, provider)
     kept = f"the turn failed: {what}; the prompt and everything shown are kept in session {session}"
-    if ended.cause == "thread_lost":  # it says which retry helps, and that is not the plain one
-        return kept
+    if ended.cause in CODEX_MENDS:
+        return f"{kept}; {CODEX_MENDS[ended.cause].format(session=session)}"
+    if ended.cause == "too_long" and model.startswith("codex:"):
+        mend = f"steno compact {session} has codex make its thread shorter"
     again = (
         f"{mend}, then steno retry {session}"
         if mend

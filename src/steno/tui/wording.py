@@ -11,6 +11,7 @@ CAUSES = {
     "unknown_model": "there is no such model",
     "no_model": "there is no such model",
     "too_long": "the session is longer than the model takes",
+    "input_too_long": "the prompt is longer than codex takes in one message",
     "timeout": "no answer came",
     "dropped": "no answer came",
     "rate_limited": "the provider is being asked too often",
@@ -30,21 +31,22 @@ MENDS = {
     "unknown_model": _OTHER,
     "no_model": _OTHER,
     "too_long": "/compact makes it shorter, then /retry",
-    "thread_lost": "run that in another terminal and see it here; /retry alone would ask for the same thread",
+    "thread_lost": (
+        "in another terminal, steno retry ID --new-thread begins a new thread with what this "
+        "session says (steno sessions shows the ID); /retry alone would ask for the same thread"
+    ),
+    "input_too_long": "put the text into a file that codex can read, and name it",
 }
 """What to do about a turn that failed, where running it again is not enough."""
 
 
 def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
-    """A turn that is not done. What to do about a key of codex's own, and about a prompt or a
-    thread that is too long for it, its detail says."""
+    """A turn that is not done. What to do about a login of codex's own its detail says."""
     if ended.outcome == "failed":
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        mend = (
-            "" if by_codex and ended.cause in ("no_key", "too_long") else MENDS.get(ended.cause, "")
-        )
+        mend = "" if by_codex and ended.cause == "no_key" else MENDS.get(ended.cause, "")
         return (
             (
                 f"failed: {said.removesuffix('.')}. Everything is kept; "

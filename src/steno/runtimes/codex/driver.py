@@ -482,9 +482,14 @@ _MENDS: Mapping[type[CodexError], str] = {
 
 def _what_happened(error: CodexError) -> str:
     """Why codex could not begin a turn, and what to do where the cause does not say it."""
-    said = f"codex says: {error}" if isinstance(error, Declined) else f"codex {error}"
-    mend = _MENDS.get(type(error), "")
-    return f"{said}; {mend}" if mend else said
+    match error:
+        case Unstartable():
+            said = str(error)
+        case Declined():
+            said = f"codex says: {error}"
+        case _:
+            said = f"codex {error}"
+    return "; ".join(filter(None, (said, _MENDS.get(type(error), ""))))
 
 
 def _detail(end: EndTurn, command: Command) -> str:

@@ -46,7 +46,7 @@ Answered = TypeVar("Answered")
 
 
 class CodexError(Exception):
-    """Its text goes on after "codex"."""
+    """Its text goes on after "codex", that of `Unstartable` names the program."""
 
     cause = "codex"
 
