@@ -15,18 +15,18 @@ class Reads(Protocol):
 
 
 async def read_all(
-    store: Reads, session: str, after: Seq = 0, upto: Seq | None = None
+    store: Reads, session: str, after: Seq = 0, upto: Seq | None = None, page: int = PAGE
 ) -> AsyncIterator[Record]:
     """The facts of a session in order, from the one after `after` to the one at `upto`, or to the
     last. Between two pages other tasks get their turn."""
     while upto is None or after < upto:
-        limit = PAGE if upto is None else min(PAGE, upto - after)
-        page = await store.read(session, after, limit)
-        for record in page:
+        limit = page if upto is None else min(page, upto - after)
+        records = await store.read(session, after, limit)
+        for record in records:
             yield record
-        if len(page) < limit:
+        if len(records) < limit:
             return
-        after = page[-1].seq
+        after = records[-1].seq
         await give_way()
 
 

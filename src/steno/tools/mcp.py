@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from steno.race import first_of
 from steno.tools import mcp_http, mcp_stdio
 from steno.tools.child import Child, Command
 from steno.tools.sandbox import Scrub
@@ -141,15 +142,11 @@ class Connection:
             await self._until_over()
 
     async def _until_over(self) -> None:
-        waits = [asyncio.create_task(self._closing.wait())]
-        if self._child is not None:
-            waits.append(asyncio.create_task(self._child.ended.wait()))
+        ends = () if self._child is None else (self._child.ended,)
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(self._closing.wait(), *ends)
         finally:
             self.lost.set()
-            for wait in waits:
-                wait.cancel()
 
     def _address(self) -> mcp_http.Address:
         settings = self._settings

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
+from steno.race import first_of
 from steno.tools.sandbox import Bounds, Sandbox, Scrub
 
 Arguments = TypeVar("Arguments", bound=Struct)
@@ -90,21 +91,11 @@ class Reading:
         self._stopped = asyncio.Event()
 
     async def run(self, output: Output) -> Outcome:
-        looking = asyncio.ensure_future(self._look())
-        stop = asyncio.create_task(self._stopped.wait())
         try:
-            await asyncio.wait({looking, stop}, return_when=asyncio.FIRST_COMPLETED)
-            return self._outcome(looking) if looking.done() else Interrupted()
-        finally:
-            for task in (looking, stop):
-                task.cancel()
-            await asyncio.gather(looking, stop, return_exceptions=True)
+            found = await first_of(self._look(), self._stopped)
+        except Unusable as error:
+            return Failed((Text(str(error)),))
+        return Interrupted() if found is None else Returned((Text(found),))
 
     async def stop(self) -> None:
         self._stopped.set()
-
-    def _outcome(self, looking: "asyncio.Future[str]") -> Outcome:
-        try:
-            return Returned((Text(looking.result()),))
-        except Unusable as error:
-            return Failed((Text(str(error)),))

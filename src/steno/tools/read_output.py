@@ -8,13 +8,13 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import Record, ToolSettled, ToolSpec
 from steno.journal.parts import Hash, Seq, outcome_parts
+from steno.store.paging import read_all
 from steno.tools.output import is_output, to_text
 from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
 
 READ_CHARS_MAX = 20_000
 PREFIX_CHARS_MIN = 8
 FACTS_MAX = 200_000
-_PAGE = 1_000
 _HEX = re.compile(r"[0-9a-f]{8,64}")
 
 READ_OUTPUT_SPEC = ToolSpec(
@@ -85,10 +85,8 @@ class ReadOutput:
                 "message's number"
             )
         found: set[Hash] = set()
-        after = 0
-        while (page := await self._store.read(self._session, after, _PAGE)) and after < FACTS_MAX:
-            found |= {hash for record in page for hash in _named(record, number, wanted)}
-            after = page[-1].seq
+        async for record in read_all(self._store, self._session, 0, FACTS_MAX):
+            found.update(_named(record, number, wanted))
         if len(found) != 1:
             how = "no output" if not found else "more than one output"
             raise Unusable(f"this session has {how} that {output!r} stands for")

@@ -28,6 +28,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq, text_of
 from steno.store.errors import UnknownSession
+from steno.store.paging import read_all
 from steno.store.protocol import Listed
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
@@ -154,18 +155,15 @@ class SearchSessions:
         """The matches in a session, the latest first."""
         hits: list[Hit] = []
         hidden: set[Seq] = set()
-        after = 0
-        while page := await self._store.read(listed.id, after, _PAGE):
-            for record in page:
-                fact = record.fact
-                if isinstance(fact, MessageHidden):
-                    (hidden.add if fact.hidden else hidden.discard)(fact.target)
-                elif isinstance(fact, InputAdmitted):
-                    hits += _hit(listed, record, record.seq, "user", text_of(fact.parts), wanted)
-                elif isinstance(fact, StepSealed):
-                    said = text_of(fact.parts)
-                    hits += _hit(listed, record, fact.step, "assistant", said, wanted)
-            after = page[-1].seq
+        async for record in read_all(self._store, listed.id):
+            fact = record.fact
+            if isinstance(fact, MessageHidden):
+                (hidden.add if fact.hidden else hidden.discard)(fact.target)
+            elif isinstance(fact, InputAdmitted):
+                hits += _hit(listed, record, record.seq, "user", text_of(fact.parts), wanted)
+            elif isinstance(fact, StepSealed):
+                said = text_of(fact.parts)
+                hits += _hit(listed, record, fact.step, "assistant", said, wanted)
         return [hit for hit in reversed(hits) if hit.seq not in hidden]
 
     async def _may_see(self, own: Origin, listed: Listed) -> bool:

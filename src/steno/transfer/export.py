@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from steno.journal.facts import Record, payloads_of
-from steno.journal.parts import Hash, Seq
+from steno.journal.facts import payloads_of
+from steno.journal.parts import Hash
 from steno.store.errors import UnknownPayload
+from steno.store.paging import read_all
 from steno.store.protocol import Glance, Store
 from steno.transfer import ChangedMeanwhile, FileExists, TransferError
 from steno.transfer.lines import (
@@ -61,7 +62,7 @@ async def _lines(store: Store, session: str) -> AsyncIterator[AnyLine]:
     origin = glance.row.forked_from
     yield HeaderLine(VERSION, session, 0 if origin is None else origin.seq)
     read, brought = hashlib.sha256(), set[Hash]()
-    async for record in _records(store, session, glance.head):
+    async for record in read_all(store, session, 0, glance.head, PAGE):
         for hash in payloads_of(record.fact):
             if hash not in brought:
                 yield await _payload(store, session, hash)
@@ -86,7 +87,7 @@ async def _payload(store: Store, session: str, hash: Hash) -> PayloadLine:
 
 async def _check_unchanged(store: Store, session: str, glance: Glance, read: bytes) -> None:
     again = hashlib.sha256()
-    async for record in _records(store, session, glance.head):
+    async for record in read_all(store, session, 0, glance.head, PAGE):
         again.update(fact_line(record).body)
     if again.digest() != read:
         raise _changed(session)
@@ -96,14 +97,6 @@ def _changed(session: str) -> ChangedMeanwhile:
     return ChangedMeanwhile(
         f"text was removed from session {session!r} while it was exported; try again"
     )
-
-
-async def _records(store: Store, session: str, upto: Seq) -> AsyncIterator[Record]:
-    after = 0
-    while after < upto and (page := await store.read(session, after, min(PAGE, upto - after))):
-        for record in page:
-            yield record
-        after = page[-1].seq
 
 
 @contextlib.contextmanager
