@@ -3,11 +3,12 @@
     open        Library        Session        Reply            blocks until it is durable
     aopen       AsyncLibrary   AsyncSession   AsyncReply       the same verbs, awaited
 
-There is one implementation, the asynchronous one. The blocking face runs it over a store whose verbs
-never suspend, so it needs no event loop and no thread. For tools, forks and leases, use the store
-itself: `Library.store`.
+There is one implementation, the asynchronous one. The blocking face runs it over a store whose
+verbs never suspend, so it needs no event loop and no thread. For tools, forks and leases, use the
+store itself: `Library.store`.
 
-What is passed is checked before anything is stored. A `TypeError` or `ValueError` names the argument.
+What is passed is checked before anything is stored. A `TypeError` or `ValueError` names the
+argument.
 """
 
 import math
@@ -298,7 +299,7 @@ class AsyncReply:
         return True
 
     async def _is_due(self) -> bool:
-        """Whether nobody else replies, and no older input has a reply that may still begin."""
+        """Whether no other reply is under way, and none to an older input may still begin."""
         glance = await self._store.glance(self._session)
         if glance.owner is not None or self._to is None:
             return glance.owner is None
@@ -526,7 +527,7 @@ async def _sleep(seconds: float) -> None:
 
 
 def _now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing. Where it would give way to other tasks, it goes on."""
+    """Run a coroutine that waits for nothing. Where it gives way to other tasks, it goes on."""
     try:
         while coroutine.send(None) is None:
             pass

@@ -155,6 +155,13 @@ def test_the_example_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert example[0].count("\n") <= 12
 
 
+def test_the_example_of_many_requests_gives_each_its_own_answer() -> None:
+    example = Path(__file__).parents[2] / "examples" / "many_requests.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
+    expected = [f"question {n}: answer to question {n}" for n in range(5)]
+    assert done.stdout.splitlines() == [*expected, *expected]
+
+
 def test_a_conversation_is_there_when_it_is_opened_again(path: Path, opened: Open) -> None:
     with opened(path) as chats:
         chat = chats.session("alice")

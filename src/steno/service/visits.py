@@ -3,7 +3,7 @@
     admit       the first input of a visit begins it, in the same commit
     attend      a front end opens a session that exists
     leave       it lets go: the end and what it owes are one commit, then plugins are told
-    look        at a start: end the visits of dead processes and their commands, tell what they left untold
+    look        at a start: end the visits and commands of dead processes, tell what they left
     delete      a session that goes for good ends for all its visitors
 
 Nothing here is needed for correctness of what was said. A process that is killed leaves an open
@@ -43,7 +43,7 @@ STORE_S = 2.0
 """For a store that is slow or locked to take the end of a visit. Commonly that takes some
 milliseconds."""
 TELL_LEAVING_S = 0.4
-"""For plugins to answer somebody who leaves. What is not done by then is done at the next start."""
+"""For plugins to answer when a front end leaves. The rest is done at the next start."""
 LOOK_LEAVING_S = 0.15
 """For a look around that is under way when its front end leaves."""
 TELL_S = 5.0
@@ -54,7 +54,7 @@ the session."""
 TRIES_MAX = 3
 """How often telling is taken over from a dead process before it is recorded as failed."""
 ABSENT_MS = 30 * 24 * 3_600_000
-"""How long a plugin that is not installed here may still be told by somebody else."""
+"""How long a plugin that is not installed here may still be told by another installation."""
 OWED_ELSEWHERE = "owed by the store that the session was imported from"
 """What happened before an import did not happen here: the plugins of this place are not told of
 it."""
@@ -131,7 +131,7 @@ class Visits:
 
     async def _leave(self, visit: Visit, reason: Reason) -> str:
         """A store that fails does not keep plugins from being told. A session in which no turn ever
-        began has no end to tell of; its visit is ended in the store alone, so that nobody takes it
+        began has no end to tell of; its visit is ended in the store alone, so that it is not taken
         for a dead process's."""
         at, problem = AtEnd(), ""
         plugins: Sequence[str] = self._plugins.having(HOOK)
@@ -163,7 +163,7 @@ class Visits:
         try:
             added = await self._store.add(visit.session, facts, key=visit.key)
         except KeyReused:
-            return None  # somebody else ended it
+            return None  # another process ended it
         if not plugins:
             return None
         hooks = (await self._store.glance(visit.session)).row.owed.hooks
@@ -217,7 +217,7 @@ class Visits:
 
     @contextlib.asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Look around, beside whatever else is done. Whoever leaves first waits for a moment: what
+        """Look around, beside whatever else is done. Leaving waits for a moment: what
         a plugin is being told is recorded then, and it is not told that again."""
         self._beside(self.look())
         try:
@@ -308,7 +308,7 @@ class Visits:
                 await self._tell_all(debts)
 
     async def _end_commands(self, session: str) -> None:
-        """Those that a dead process left running: it may be long until somebody goes on with the
+        """Those that a dead process left running: it may be long until a process goes on with the
         session. A group that a live process looks after bears its mark, and is spared."""
         turn = (await tail(self._store, session, (await self._store.glance(session)).head)).turn
         groups = (
@@ -319,7 +319,7 @@ class Visits:
         await asyncio.gather(*(end_group(group) for group in groups))
 
     async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> "list[_Debt]":
-        """What can still be told. Those that are not installed here may be told by somebody else,
+        """What can still be told. Plugins that are not installed here may be told elsewhere,
         for a time."""
         [record] = await self._store.read(session, seq - 1, 1)
         if hook.tries >= TRIES_MAX or record.at_ms + ABSENT_MS < time.time() * 1000:
@@ -339,11 +339,11 @@ class Visits:
 
     async def _tell_in_turn(self, plugin: str, debts: "Sequence[_Debt]") -> None:
         """Tell a plugin that has started, one end after the other: a try is counted when it is
-        made, and whoever leaves soon has used up none of the others. One that does not answer is
-        told no more by this process."""
+        made, and a process that leaves soon has used up none of the others. One that does not
+        answer is told no more by this process."""
         if not await self._plugins.ready(plugin):
             return
-        with contextlib.suppress(StoreError):  # whoever starts next tells the rest
+        with contextlib.suppress(StoreError):  # the next start tells the rest
             took_s = 0.0
             for debt in [debt for debt in debts if plugin in debt.left]:
                 began_s = asyncio.get_running_loop().time()
@@ -354,8 +354,8 @@ class Visits:
                 took_s = asyncio.get_running_loop().time() - began_s
 
     async def _tell_debt(self, plugin: str, debt: "_Debt") -> bool:
-        """False if the plugin does not answer. Whoever owed it may have told some before it
-        died."""
+        """False if the plugin does not answer. The process that owed it may have told some before
+        it died."""
         try:
             if debt.attempt and debt.claim is None:
                 debt.claim = asyncio.create_task(self._claim(debt.session, debt.seq, debt.attempt))

@@ -7,7 +7,7 @@ What must be true:
 - Whatever asks the running turn to stop sets `stopped`, and one place decides that:
   `_look_at_stops`.
 
-    async with hold(sessions, id, leaving) as held:    take the lease, fold, close what was left open
+    async with hold(sessions, id, leaving) as held:    take the lease, fold, close what is open
         await held.record(TurnStarted(Takes(3)))       commit, then take in
         await held.draft(Stream(5, "text"), "Hel")     commit; then it may be shown
         await held.release()                           False if a fact came that we have not seen

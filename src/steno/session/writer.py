@@ -1,4 +1,4 @@
-"""The one writer of a session: its lease, what it keeps in memory, and the one way to add turn facts.
+"""The writer of a session: its lease, what it keeps in memory, and the one way to add turn facts.
 
 What must be true:
 
@@ -49,8 +49,8 @@ class Writer:
 
     @classmethod
     async def open(cls, sessions: Sessions, id: str) -> "Writer":
-        """Take the lease, fold, and close what the last writer left open, for a writer that does not
-        go on with it."""
+        """Take the lease, fold, and close what the last writer left open, without going on with
+        it."""
         lease = await sessions.store.acquire(id)
         writer = cls(sessions, lease, await folded(sessions, lease))
         try:
@@ -63,7 +63,8 @@ class Writer:
     async def append(
         self, facts: Sequence[TurnFact], telling: Callable[[Record], None] = _nothing
     ) -> Seq:
-        """Store facts, then take them in, each after `telling` heard of it. The seq of the first."""
+        """Store facts, then take them in, each after `telling` heard of it. The seq of the
+        first."""
         if not facts:
             return self.state.head
         added = await self._store.append(self._lease, facts, self.state.head)
