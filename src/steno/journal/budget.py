@@ -5,32 +5,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from steno.journal.facts import (
-    CUT_OFF,
-    ApprovalFact,
-    ContextFact,
-    EditFact,
-    HelperEnded,
-    HelperStarted,
-    InputFact,
-    InterruptAsked,
-    MemoryFact,
-    OutputLate,
-    OutsideFact,
-    Record,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    ThreadFact,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from steno.journal import facts as f
 from steno.journal.parts import Seq, Unknown
 
 
@@ -45,42 +20,42 @@ class Spent(Struct):
     worked_ms: int = 0
     _open: dict[Seq, int] = {}
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         fact = record.fact
         match fact:
-            case TurnStarted():
+            case f.TurnStarted():
                 self.turn_tokens = 0
-            case StepStarted():
+            case f.StepStarted():
                 self.steps += 1
                 self._open[record.seq] = record.at_ms
-            case StepSealed():
+            case f.StepSealed():
                 self._count(fact.usage)
                 self._close(fact.step, record.at_ms, fact.ended != "interrupted")
-            case InputFact() | TurnEnded() | InterruptAsked():
+            case f.InputFact() | f.TurnEnded() | f.InterruptAsked():
                 pass
-            case ToolStarted():
+            case f.ToolStarted():
                 self._open[record.seq] = record.at_ms
-            case ToolSettled():
+            case f.ToolSettled():
                 if fact.started is not None:
                     known = not isinstance(fact.outcome, Unknown)
                     self._close(fact.started, record.at_ms, known)
-            case HelperEnded() | UsageReported():
+            case f.HelperEnded() | f.UsageReported():
                 self._count(fact.usage)
-            case StepLost():
-                self._close(fact.step, record.at_ms, fact.cause not in CUT_OFF)
-            case SessionStarted():
+            case f.StepLost():
+                self._close(fact.step, record.at_ms, fact.cause not in f.CUT_OFF)
+            case f.SessionStarted():
                 self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
                 self._open = {}
-            case SessionRenamed() | OutputLate():
+            case f.SessionRenamed() | f.OutputLate() | f.ApprovalFact() | f.ContextFact():
                 pass
-            case ApprovalFact() | ContextFact() | EditFact() | HelperStarted() | ThreadFact():
+            case f.EditFact() | f.HelperStarted() | f.ThreadFact() | f.MemoryFact():
                 pass
-            case MemoryFact() | OutsideFact():
+            case f.OutsideFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, usage: f.Usage | None) -> None:
         if usage is not None:
             tokens = (usage.input or 0) + (usage.output or 0)
             self.tokens += tokens

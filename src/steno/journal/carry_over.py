@@ -20,44 +20,7 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from steno.journal.facts import (
-    ApprovalAsked,
-    ApprovalDecided,
-    Compacted,
-    ContextSet,
-    DeliveryFact,
-    GoalSet,
-    HelperFact,
-    HookAttempted,
-    HookDone,
-    HookOwed,
-    InputAdmitted,
-    InputFact,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    PlanUpdated,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    RuleSet,
-    SessionAttended,
-    SessionEnded,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    Takes,
-    ThreadBound,
-    ThreadCompacted,
-    ToolFact,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-    taken_by,
-)
+from steno.journal import facts as f
 from steno.journal.parts import Seq
 from steno.journal.state import State
 
@@ -74,61 +37,61 @@ class Carry(Struct):
     _ended: tuple[Seq, ...] = ()
     _hooks: dict[Seq, list[Seq]] = {}
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         seq, fact, before = record.seq, record.fact, self._state.turn
         self._state.apply(record)
         turn = self._state.turn or before
-        if turn is not None and not isinstance(fact, InputAdmitted | SessionStarted):
+        if turn is not None and not isinstance(fact, f.InputAdmitted | f.SessionStarted):
             self._turns.setdefault(turn.seq, []).append(seq)
         match fact:
-            case TurnStarted() | StepStarted():
-                taken = taken_by(fact)
+            case f.TurnStarted() | f.StepStarted():
+                taken = f.taken_by(fact)
                 if taken and turn is not None:
                     self._said_in = turn.seq
                     self._turns[turn.seq] += taken
-            case StepSealed() | ToolFact() | TurnEnded():
+            case f.StepSealed() | f.ToolFact() | f.TurnEnded():
                 pass  # carried with their turn
-            case InputFact() | SessionAttended() | DeliveryFact() | HelperFact():
+            case f.InputFact() | f.SessionAttended() | f.DeliveryFact() | f.HelperFact():
                 pass  # what is open of these, the state knows
-            case SessionStarted():
+            case f.SessionStarted():
                 kept = ("context", "title", "compacted", "goal", "rule")
                 self._latest = {
                     name: at for name, at in self._latest.items() if name.split(" ")[0] in kept
                 }
                 self._latest["started"] = seq
                 self._ended, self._hooks = (), {}
-            case ContextSet():
+            case f.ContextSet():
                 self._latest["context"] = seq
-            case SessionRenamed():
+            case f.SessionRenamed():
                 self._latest["title"] = seq
-            case GoalSet():
+            case f.GoalSet():
                 self._latest["goal"] = seq
-            case RuleSet():
+            case f.RuleSet():
                 self._latest.pop(f"rule {fact.rule}", None)
                 if fact.verdict is not None:
                     self._latest[f"rule {fact.rule}"] = seq
-            case SessionEnded():
+            case f.SessionEnded():
                 if self._state.ended is fact:
                     self._ended = (seq,) if fact.attended is None else (fact.attended, seq)
-            case HookOwed():
+            case f.HookOwed():
                 self._hooks[seq] = [*self._ended, seq] if fact.attended is not None else [seq]
-            case HookAttempted() | HookDone():
+            case f.HookAttempted() | f.HookDone():
                 self._hooks.get(fact.owed, []).append(seq)
-            case Compacted():
+            case f.Compacted():
                 self._latest["compacted"] = seq
-            case ThreadBound():
+            case f.ThreadBound():
                 self._latest[f"thread {fact.runtime}"] = seq
-            case MessageHidden():
+            case f.MessageHidden():
                 self._hidden[fact.target] = seq
-            case Rewound():
+            case f.Rewound():
                 self._rewinds.add(seq)
-            case RewindWithdrawn():
+            case f.RewindWithdrawn():
                 self._rewinds.discard(fact.rewind)
-            case StepLost() | ApprovalAsked() | ApprovalDecided() | InterruptAsked():
+            case f.StepLost() | f.ApprovalAsked() | f.ApprovalDecided() | f.InterruptAsked():
                 pass  # carried with their turn
-            case UsageReported() | ThreadCompacted() | PlanUpdated() | MemoryFact():
+            case f.UsageReported() | f.ThreadCompacted() | f.PlanUpdated() | f.MemoryFact():
                 pass  # neither the state nor the history looks at them
-            case MessageRedacted():
+            case f.MessageRedacted():
                 pass  # the text is gone from the fact itself
             case unreachable:
                 assert_never(unreachable)
@@ -170,16 +133,16 @@ class Carry(Struct):
             }
 
 
-def needs_everything(record: Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
+def needs_everything(record: f.Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
     """Whether a fact after the seq brings back what was said before it, so that all of that must be
     read. `made` is the place of the summary."""
     fact = record.fact
-    if isinstance(fact, (MessageHidden, MessageRedacted)):
+    if isinstance(fact, (f.MessageHidden, f.MessageRedacted)):
         return record.seq > made and (fact.target <= upto or fact.target == made)
-    if isinstance(fact, Rewound):
+    if isinstance(fact, f.Rewound):
         return fact.to <= upto
-    if isinstance(fact, TurnStarted):
+    if isinstance(fact, f.TurnStarted):
         origin = fact.origin
-        back = origin.input if isinstance(origin, Takes) else origin.turn
+        back = origin.input if isinstance(origin, f.Takes) else origin.turn
         return back <= upto and back not in carried
     return False

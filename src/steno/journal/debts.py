@@ -8,24 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from steno.journal.facts import (
-    Continues,
-    Delivered,
-    DeliveryAttempted,
-    DeliveryOwed,
-    DeliveryRefused,
-    DeliverySettled,
-    HookAttempted,
-    HookDone,
-    HookOwed,
-    InputWithdrawn,
-    SessionAttended,
-    SessionEnded,
-    StepStarted,
-    TurnEnded,
-    TurnStarted,
-    taken_by,
-)
+from steno.journal import facts as f
 from steno.journal.parts import Seq
 
 SETTLED_MAX = 5
@@ -60,27 +43,27 @@ class Owed(Struct, omit_defaults=True):
     def apply(
         self,
         seq: Seq,
-        fact: SessionAttended | SessionEnded | HookOwed | HookAttempted | HookDone,
+        fact: f.SessionAttended | f.SessionEnded | f.HookOwed | f.HookAttempted | f.HookDone,
     ) -> bool:
         """Take one fact in; whether it was the end of the session."""
         match fact:
-            case SessionAttended():
+            case f.SessionAttended():
                 self.attending[seq], self.ended = fact.by, 0
-            case SessionEnded():
+            case f.SessionEnded():
                 return self._end(fact)
-            case HookOwed():
+            case f.HookOwed():
                 if fact.attended is None or fact.attended == self.ended:
                     self.hooks[seq] = OwedHook(fact.by, fact.plugins)
-            case HookAttempted():
+            case f.HookAttempted():
                 if (owed := self.hooks.get(fact.owed)) is not None:
                     owed.by, owed.tries = fact.by, owed.tries + 1
-            case HookDone():
+            case f.HookDone():
                 self._done(fact)
             case unreachable:
                 assert_never(unreachable)
         return False
 
-    def _end(self, fact: SessionEnded) -> bool:
+    def _end(self, fact: f.SessionEnded) -> bool:
         """The end of the last open visit is the end of the session. A visit that had ended before
         ends nothing."""
         if fact.attended is None:
@@ -91,7 +74,7 @@ class Owed(Struct, omit_defaults=True):
         self.ended = 0 if self.attending else fact.attended
         return not self.attending
 
-    def _done(self, fact: HookDone) -> None:
+    def _done(self, fact: f.HookDone) -> None:
         owed = self.hooks.get(fact.owed)
         if owed is None:
             return
@@ -119,13 +102,13 @@ class OwedDelivery(Struct, omit_defaults=True):
 
 
 DeliveryNews = (
-    DeliveryOwed
-    | DeliveryAttempted
-    | DeliverySettled
-    | InputWithdrawn
-    | TurnStarted
-    | StepStarted
-    | TurnEnded
+    f.DeliveryOwed
+    | f.DeliveryAttempted
+    | f.DeliverySettled
+    | f.InputWithdrawn
+    | f.TurnStarted
+    | f.StepStarted
+    | f.TurnEnded
 )
 """The facts that can change what must be delivered."""
 
@@ -140,35 +123,37 @@ class OwedDeliveries(Struct, omit_defaults=True):
     def apply(self, seq: Seq, at_ms: int, fact: DeliveryNews) -> bool:
         """Take one fact in; whether anything changed."""
         match fact:
-            case DeliveryOwed():
+            case f.DeliveryOwed():
                 self.open[seq] = OwedDelivery(fact.target, fact.expires_s, at_ms)
                 return True
-            case DeliveryAttempted():
+            case f.DeliveryAttempted():
                 if (one := self.open.get(fact.owed)) is None:
                     return False
                 one.by, one.tries, one.tried_ms = fact.by, one.tries + 1, at_ms
                 one.cause, one.turn = "", one.turn if fact.turn is None else fact.turn
                 return True
-            case DeliverySettled(owed=owed, outcome=outcome):
+            case f.DeliverySettled(owed=owed, outcome=outcome):
                 if (one := self.open.get(owed)) is None:
                     return False
-                one.by, one.cause = "", "" if isinstance(outcome, Delivered) else outcome.cause
-                if not isinstance(outcome, DeliveryRefused) or outcome.final:
+                one.by, one.cause = "", "" if isinstance(outcome, f.Delivered) else outcome.cause
+                if not isinstance(outcome, f.DeliveryRefused) or outcome.final:
                     self._close(owed, seq)
                 return True
-            case InputWithdrawn():
+            case f.InputWithdrawn():
                 void = [owed for owed, one in self.open.items() if one.input == fact.input]
                 for owed in void:
                     self._close(owed, seq)
                 return bool(void)
-            case TurnStarted() | StepStarted() | TurnEnded():
+            case f.TurnStarted() | f.StepStarted() | f.TurnEnded():
                 return bool(self.open) and self._answer(seq, at_ms, fact)
             case unreachable:
                 assert_never(unreachable)
 
-    def _answer(self, seq: Seq, at_ms: int, fact: TurnStarted | StepStarted | TurnEnded) -> bool:
-        taken, goes_on = taken_by(fact), None
-        if isinstance(fact, TurnStarted) and isinstance(fact.origin, Continues):
+    def _answer(
+        self, seq: Seq, at_ms: int, fact: f.TurnStarted | f.StepStarted | f.TurnEnded
+    ) -> bool:
+        taken, goes_on = f.taken_by(fact), None
+        if isinstance(fact, f.TurnStarted) and isinstance(fact.origin, f.Continues):
             goes_on = fact.origin.turn
         changed = False
         for one in self.open.values():
@@ -178,7 +163,7 @@ class OwedDeliveries(Struct, omit_defaults=True):
                 one.taken, one.turn, changed = seq, 0, True
             elif one.turn and one.turn == goes_on:
                 one.turn, changed = 0, True
-            elif isinstance(fact, TurnEnded) and one.taken and not one.turn:
+            elif isinstance(fact, f.TurnEnded) and one.taken and not one.turn:
                 one.turn, one.since_ms, changed = fact.turn, at_ms, True
         return changed
 

@@ -418,7 +418,7 @@ class HelperFact(Fact, frozen=True):
 
 class HelperStarted(HelperFact, frozen=True, tag="helper.started"):
     """A request to a model that is about the session and not part of it: no message comes of it.
-    Stored before it is sent."""
+    Stored before it is sent. The purpose "title" stands in old journals only."""
 
     purpose: Literal["summary", "title", "distillation"]
     model: str

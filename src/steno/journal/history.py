@@ -13,41 +13,7 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from steno.journal.facts import (
-    AnyFact,
-    ApprovalFact,
-    Compacted,
-    ContextSet,
-    Continues,
-    EditFact,
-    GoalSet,
-    HelperFact,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutputLate,
-    OutsideFact,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    SessionRenamed,
-    SessionStarted,
-    StepEnding,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    Takes,
-    ThreadFact,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnOutcome,
-    TurnStarted,
-    UsageReported,
-)
+from steno.journal import facts as f
 from steno.journal.parts import (
     Content,
     Outcome,
@@ -71,7 +37,7 @@ class Said(Struct, frozen=True, gc=False, tag="said"):
 class Answered(Struct, frozen=True, gc=False, tag="answered"):
     seq: Seq
     parts: tuple[Content, ...]
-    ended: StepEnding
+    ended: f.StepEnding
 
 
 class Settled(Struct, frozen=True, gc=False, tag="settled"):
@@ -84,7 +50,7 @@ class Closed(Struct, frozen=True, gc=False, tag="closed"):
     """A turn that did not end well: what stands before it is not a finished answer."""
 
     seq: Seq
-    outcome: TurnOutcome
+    outcome: f.TurnOutcome
     cause: str
 
 
@@ -115,9 +81,9 @@ Weigh = Callable[[Entry], tuple[int, int]]
 
 
 class _TurnTold(Struct, gc=False):
-    origin: Takes | Continues | None = None
+    origin: f.Takes | f.Continues | None = None
     answered: bool = False
-    outcome: TurnOutcome | None = None
+    outcome: f.TurnOutcome | None = None
     continued: bool = False
 
     def counts(self) -> bool:
@@ -274,7 +240,7 @@ class History(Struct):
     """`counted` is the last answer whose provider said how many tokens it and the request for it
     had, and how many; None when something before it has changed since."""
 
-    context: ContextSet | None = None
+    context: f.ContextSet | None = None
     counted: tuple[Seq, int] | None = None
     _slots: list[_Slot] = []
     _inputs: dict[Seq, Said | Weighed] = {}
@@ -286,39 +252,39 @@ class History(Struct):
     _summaries: _Summaries = field(default_factory=_Summaries)
     _texts: _TextKept = field(default_factory=_TextKept)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         seq, fact = record.seq, record.fact
         match fact:
-            case InputAdmitted():
+            case f.InputAdmitted():
                 self._inputs[seq] = Said(seq, fact.parts)
-            case TurnStarted():
+            case f.TurnStarted():
                 self._start_turn(seq, fact)
-            case StepStarted():
+            case f.StepStarted():
                 for taken in fact.takes:
                     self._take(seq, taken)
-            case StepSealed():
+            case f.StepSealed():
                 self._turn.answered = True
                 if fact.usage is not None and fact.usage.input is not None:
                     self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
                 self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step, seq)
-            case TurnEnded():
+            case f.TurnEnded():
                 self._turn.outcome = fact.outcome
                 if fact.outcome != "done":
                     self._add(seq, Closed(fact.turn, fact.outcome, fact.cause))
-            case ToolSettled():
+            case f.ToolSettled():
                 address = seq if fact.started is None else fact.started
                 self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
-            case ContextSet():
+            case f.ContextSet():
                 self.context, self.counted = fact, None
-            case SessionStarted():
+            case f.SessionStarted():
                 self._start_session(seq)
-            case EditFact():
+            case f.EditFact():
                 self._edit(seq, fact)
-            case ToolStarted() | OutputLate() | StepLost() | UsageReported() | InputWithdrawn():
+            case f.ToolStarted() | f.OutputLate() | f.StepLost() | f.UsageReported():
                 pass
-            case InterruptAsked() | ApprovalFact() | SessionRenamed() | GoalSet():
+            case f.InputWithdrawn() | f.InterruptAsked() | f.ApprovalFact() | f.SessionRenamed():
                 pass
-            case HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
+            case f.GoalSet() | f.HelperFact() | f.ThreadFact() | f.MemoryFact() | f.OutsideFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -405,11 +371,11 @@ class History(Struct):
     def _is_open(self) -> bool:
         return self._turn.origin is not None and self._turn.outcome is None
 
-    def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+    def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
             self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
         self._turn = self._turns[seq] = _TurnTold(fact.origin)
-        if isinstance(fact.origin, Takes):
+        if isinstance(fact.origin, f.Takes):
             self._take(seq, fact.origin.input)
         else:
             self._continue(fact.origin.turn)
@@ -420,7 +386,9 @@ class History(Struct):
         turn = self._turns.get(seq)
         while turn is not None and not turn.continued:
             turn.continued = True
-            turn = self._turns.get(turn.origin.turn) if isinstance(turn.origin, Continues) else None
+            turn = (
+                self._turns.get(turn.origin.turn) if isinstance(turn.origin, f.Continues) else None
+            )
 
     def _take(self, at: Seq, taken: Seq) -> None:
         said = self._inputs.get(taken)
@@ -479,12 +447,12 @@ class History(Struct):
     def _edit(
         self,
         seq: Seq,
-        fact: Compacted | MessageHidden | MessageRedacted | Rewound | RewindWithdrawn,
+        fact: f.Compacted | f.MessageHidden | f.MessageRedacted | f.Rewound | f.RewindWithdrawn,
     ) -> None:
         """The next request is not what the provider counted and some more."""
         self.counted = None
         match fact:
-            case Compacted():
+            case f.Compacted():
                 said = Summarised(seq, fact.upto, fact.summary)
                 slot = _Slot(seq, said, _TurnTold(answered=True))
                 prompts = (one for one in reversed(self._slots) if kind_of(one.entry) is Said)
@@ -492,20 +460,20 @@ class History(Struct):
                 without = self._gone.upto(fact.upto)
                 self._summaries.made.append(_Made(slot, said, without, pinned))
                 self._slots.append(slot)
-            case MessageHidden():
+            case f.MessageHidden():
                 hidden = self._gone.hidden
                 (hidden.add if fact.hidden else hidden.discard)(fact.target)
-            case MessageRedacted():
+            case f.MessageRedacted():
                 self._gone.redacted.add(fact.target)
-            case Rewound():
+            case f.Rewound():
                 self._rewinds.add(seq, fact.to, self._slots, fact.to in self._turns)
-            case RewindWithdrawn():
+            case f.RewindWithdrawn():
                 self._rewinds.withdraw(fact.rewind)
             case unreachable:
                 assert_never(unreachable)
 
 
-def _sayable(fact: StepSealed) -> tuple[Content, ...]:
+def _sayable(fact: f.StepSealed) -> tuple[Content, ...]:
     """Calls of an answer that broke off or was cut never ran, so no provider may see them
     unpaired."""
     if fact.ended == "complete":
@@ -517,13 +485,13 @@ def kind_of(entry: Standing) -> type[Struct]:
     return entry.kind if isinstance(entry, Weighed) else type(entry)
 
 
-def restored(weighed: Weighed, fact: AnyFact) -> Entry:
+def restored(weighed: Weighed, fact: f.AnyFact) -> Entry:
     """The entry again, from the fact that has its text."""
-    if isinstance(fact, InputAdmitted):
+    if isinstance(fact, f.InputAdmitted):
         return Said(weighed.seq, fact.parts)
-    if isinstance(fact, StepSealed):
+    if isinstance(fact, f.StepSealed):
         return Answered(weighed.seq, _sayable(fact), fact.ended)
-    if isinstance(fact, ToolSettled):
+    if isinstance(fact, f.ToolSettled):
         return Settled(weighed.seq, fact.call, fact.outcome)
     raise ValueError(f"fact {weighed.fact} has no text of an entry")
 

@@ -4,43 +4,8 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
+from steno.journal import facts as f
 from steno.journal.debts import Owed, OwedDeliveries
-from steno.journal.facts import (
-    ApprovalFact,
-    Compacted,
-    ContextSet,
-    DeliveryFact,
-    ForkPoint,
-    GoalSet,
-    HelperEnded,
-    HelperStarted,
-    HookFact,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutputLate,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    SessionAttended,
-    SessionEnded,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    ThreadFact,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnOutcome,
-    TurnStarted,
-    UsageReported,
-    taken_by,
-)
 from steno.journal.memory import Memory
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
@@ -62,7 +27,7 @@ class ListingRow(Struct, omit_defaults=True):
     model: str = ""
     fallback: str = ""
     name: str | None = None
-    forked_from: ForkPoint | None = None
+    forked_from: f.ForkPoint | None = None
     title: str = ""
     named: bool = False
     titled: Seq = 0
@@ -70,7 +35,7 @@ class ListingRow(Struct, omit_defaults=True):
     updated_ms: int = 0
     messages: int = 0
     turns: int = 0
-    last_turn: TurnOutcome | None = None
+    last_turn: f.TurnOutcome | None = None
     ended: str | None = None
     compacted: Seq = 0
     """The last fact with a summary; 0 if there is none."""
@@ -81,69 +46,69 @@ class ListingRow(Struct, omit_defaults=True):
     waiting: list[tuple[Seq, Seq]] = []
     memory: Memory = field(default_factory=Memory)
 
-    def apply(self, record: Record) -> bool:
+    def apply(self, record: f.Record) -> bool:
         """Take one fact in; whether the row changed."""
         seq, at_ms, fact = record.seq, record.at_ms, record.fact
         if self.usage is not None:
             self.usage.apply(record)
         match fact:
-            case InputAdmitted():
+            case f.InputAdmitted():
                 self.messages += 1
                 self._wait(seq)
                 self.ended = None
                 if not self.title and not self.named and (title := title_of(fact.parts)):
                     self.title, self.titled = title, seq
-            case TurnStarted() | StepStarted():
+            case f.TurnStarted() | f.StepStarted():
                 delivered = self.deliveries.apply(seq, at_ms, fact)
-                return self._wait_no_longer(taken_by(fact)) or delivered
-            case StepSealed():
+                return self._wait_no_longer(f.taken_by(fact)) or delivered
+            case f.StepSealed():
                 self.messages += 1
                 used = fact.usage
                 known = used is not None and used.input is not None
                 self.context = (used.input or 0) + (used.output or 0) if used and known else None
-            case StepLost() | ToolSettled():
+            case f.StepLost() | f.ToolSettled():
                 self.messages += 1
-            case TurnEnded():
+            case f.TurnEnded():
                 self.turns += 1
                 self.last_turn = fact.outcome
                 self.deliveries.apply(seq, at_ms, fact)
                 self.memory.apply(seq, fact)
-            case InputWithdrawn():
+            case f.InputWithdrawn():
                 self.deliveries.apply(seq, at_ms, fact)
                 return self._wait_no_longer((fact.input,))
-            case SessionStarted():
+            case f.SessionStarted():
                 self._start(record, fact)
-            case SessionRenamed():
+            case f.SessionRenamed():
                 self.title, self.named, self.titled = fact.title, True, seq
-            case SessionAttended():
+            case f.SessionAttended():
                 self.ended = None
                 self.owed.apply(seq, fact)
-            case SessionEnded():
+            case f.SessionEnded():
                 self.ended = fact.reason if self.owed.apply(seq, fact) else self.ended
-            case HookFact():
+            case f.HookFact():
                 self.owed.apply(seq, fact)
                 return True
-            case DeliveryFact():
+            case f.DeliveryFact():
                 return self.deliveries.apply(seq, at_ms, fact)
-            case ContextSet():
+            case f.ContextSet():
                 self.model, self.fallback = fact.own_model, fact.model if fact.instead_of else ""
                 self.memory.apply(seq, fact)
-            case Compacted():
+            case f.Compacted():
                 self.compacted, self.context = seq, None
-            case HelperEnded() | UsageReported():
+            case f.HelperEnded() | f.UsageReported():
                 return self.usage is not None
-            case HelperStarted() | MemoryFact() | MessageHidden() | Rewound():
+            case f.HelperStarted() | f.MemoryFact() | f.MessageHidden() | f.Rewound():
                 return self.memory.apply(seq, fact)
-            case ToolStarted() | OutputLate() | InterruptAsked() | GoalSet() | ApprovalFact():
+            case f.ToolStarted() | f.OutputLate() | f.InterruptAsked() | f.GoalSet():
                 return False
-            case ThreadFact() | MessageRedacted() | RewindWithdrawn():
+            case f.ApprovalFact() | f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn():
                 return False
             case unreachable:
                 assert_never(unreachable)
         self.updated_ms = at_ms
         return True
 
-    def _start(self, record: Record, fact: SessionStarted) -> None:
+    def _start(self, record: f.Record, fact: f.SessionStarted) -> None:
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
         self.model, self.fallback = fact.model or self.model, ""
         self.created_ms = record.at_ms

@@ -19,42 +19,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from steno.journal.facts import (
-    AnyFact,
-    ApprovalAsked,
-    ApprovalDecided,
-    Compacted,
-    ContextSet,
-    Distilled,
-    GoalSet,
-    HelperEnded,
-    HelperStarted,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptAsked,
-    ItemAt,
-    MemoryRemoved,
-    MessageHidden,
-    MessageRedacted,
-    OutputLate,
-    OutsideFact,
-    PlanUpdated,
-    RewindWithdrawn,
-    Rewound,
-    RuleSet,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    ThreadBound,
-    ThreadCompacted,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-)
+from steno.journal import facts as f
 from steno.journal.parts import (
     GONE,
     Content,
@@ -68,58 +33,58 @@ from steno.journal.parts import (
 )
 
 
-def redact(fact: AnyFact) -> AnyFact | None:
+def redact(fact: f.AnyFact) -> f.AnyFact | None:
     """The fact without its text; None if it holds no text that a person, a model or a tool
     wrote."""
     match fact:
-        case InputAdmitted():
+        case f.InputAdmitted():
             return replace(fact, parts=_without(fact.parts))
-        case StepSealed():
+        case f.StepSealed():
             shown = None if fact.shown is None else _without(fact.shown)
             return replace(fact, parts=_without(fact.parts), shown=shown)
-        case ToolSettled():
+        case f.ToolSettled():
             shown = None if fact.shown is None else _without(fact.shown)
             return replace(fact, outcome=_settled_without(fact.outcome), shown=shown)
-        case OutputLate():
+        case f.OutputLate():
             return replace(fact, text=GONE)
-        case PlanUpdated():
+        case f.PlanUpdated():
             return replace(
                 fact, steps=tuple(replace(step, step=GONE) for step in fact.steps), explanation=GONE
             )
-        case SessionRenamed():
+        case f.SessionRenamed():
             return replace(fact, title=GONE)
-        case Compacted():
+        case f.Compacted():
             return replace(fact, summary=GONE)
-        case TurnEnded() | StepLost() | HelperEnded():
+        case f.TurnEnded() | f.StepLost() | f.HelperEnded():
             return replace(fact, detail=GONE) if fact.detail else None
-        case ApprovalAsked() | ApprovalDecided():
+        case f.ApprovalAsked() | f.ApprovalDecided():
             return replace(fact, reason=GONE) if fact.reason else None
-        case ContextSet():
+        case f.ContextSet():
             return replace(fact, system=GONE, memories=(), recalled=(), goal="")
-        case Distilled():
+        case f.Distilled():
             return replace(
                 fact,
                 title=GONE if fact.title else "",
                 summary=GONE if fact.summary else "",
                 items=tuple(replace(item, text=GONE) for item in fact.items),
             )
-        case GoalSet():
+        case f.GoalSet():
             return replace(fact, goal=GONE)
-        case RuleSet():
+        case f.RuleSet():
             return replace(fact, rule=GONE)
-        case SessionStarted() | InputWithdrawn() | TurnStarted() | InterruptAsked():
+        case f.SessionStarted() | f.InputWithdrawn() | f.TurnStarted() | f.InterruptAsked():
             return None
-        case StepStarted() | UsageReported() | ToolStarted() | HelperStarted() | MemoryRemoved():
+        case f.StepStarted() | f.UsageReported() | f.ToolStarted() | f.HelperStarted():
             return None
-        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+        case f.MemoryRemoved() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
             return None
-        case ThreadBound() | ThreadCompacted() | OutsideFact():
+        case f.RewindWithdrawn() | f.ThreadBound() | f.ThreadCompacted() | f.OutsideFact():
             return None
         case unreachable:
             assert_never(unreachable)
 
 
-def forget(context: ContextSet, gone: Callable[[ItemAt], bool]) -> ContextSet:
+def forget(context: f.ContextSet, gone: Callable[[f.ItemAt], bool]) -> f.ContextSet:
     """A context without the memories whose source is gone."""
     kept = [i for i, at in enumerate(context.recalled) if not gone(at)]
     return replace(

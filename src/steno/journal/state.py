@@ -7,52 +7,8 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
+from steno.journal import facts as f
 from steno.journal.debts import Owed, OwedHook
-from steno.journal.facts import (
-    ApprovalAsked,
-    ApprovalDecided,
-    Compacted,
-    ContextSet,
-    Continues,
-    DeliveryAttempted,
-    DeliveryOwed,
-    DeliveryRefused,
-    DeliverySettled,
-    EditFact,
-    GoalSet,
-    HelperEnded,
-    HelperStarted,
-    HookFact,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutputLate,
-    PlanUpdated,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    RuleSet,
-    SessionAttended,
-    SessionEnded,
-    SessionRenamed,
-    SessionStarted,
-    StepFact,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    Takes,
-    ThreadBound,
-    ThreadCompacted,
-    ToolFact,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-)
 from steno.journal.parts import Seq, ToolCall
 
 WITHDRAWALS_MAX = 3
@@ -87,17 +43,17 @@ class OpenTurn(Struct):
     order: the last one answers."""
 
     seq: Seq
-    origin: Takes | Continues
+    origin: f.Takes | f.Continues
     inputs: list[Seq]
     step: Seq | None = None
     steps: int = 0
     lost: int = 0
-    last_lost: StepLost | None = None
+    last_lost: f.StepLost | None = None
     broken: int = 0
     calls: dict[str, OpenCall] = {}
-    settled: list[ToolSettled] = []
-    last: StepSealed | None = None
-    interrupted: InterruptAsked | None = None
+    settled: list[f.ToolSettled] = []
+    last: f.StepSealed | None = None
+    interrupted: f.InterruptAsked | None = None
     compaction: Literal["done", "failed"] | None = None
     fallen: list[str] = []
 
@@ -110,25 +66,25 @@ class OpenTurn(Struct):
     def call(
         self,
         seq: Seq,
-        fact: ToolStarted | ToolSettled | OutputLate | ApprovalAsked | ApprovalDecided,
+        fact: f.ToolStarted | f.ToolSettled | f.OutputLate | f.ApprovalAsked | f.ApprovalDecided,
     ) -> None:
         """Take in a fact about a call of this turn."""
         match fact:
-            case ToolStarted():
+            case f.ToolStarted():
                 if (call := self.calls.get(fact.call)) is not None:
                     call.started, call.group, call.repeat = seq, fact.group, fact.repeat
-            case ToolSettled():
+            case f.ToolSettled():
                 self.calls.pop(fact.call, None)
                 self.settled.append(fact)
-            case ApprovalAsked():
+            case f.ApprovalAsked():
                 if (call := self.calls.get(fact.call)) is not None:
                     call.leaves = fact.leaves and (call.leaves or not call.asked)
                     call.asked, call.why = (*call.asked, seq), fact.reason or call.why
-            case ApprovalDecided():
+            case f.ApprovalDecided():
                 for call in self.calls.values():
                     if fact.asked in call.asked and call.decision is None:
                         call.decision, call.reason = fact.decision, fact.reason
-            case OutputLate():
+            case f.OutputLate():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -136,7 +92,7 @@ class OpenTurn(Struct):
 
 class EndedTurn(Struct):
     turn: OpenTurn
-    ending: TurnEnded
+    ending: f.TurnEnded
 
 
 class CutOff(Struct):
@@ -181,10 +137,10 @@ class CutOff(Struct):
     later: frozenset[Seq] = frozenset()
     undone_by: frozenset[Seq] = frozenset()
     killed: int = 0
-    unseen: tuple[ToolSettled, ...] = ()
+    unseen: tuple[f.ToolSettled, ...] = ()
     tried: frozenset[Seq] = frozenset()
 
-    def results(self) -> tuple[ToolSettled, ...]:
+    def results(self) -> tuple[f.ToolSettled, ...]:
         """Results of tools that no answer came to, as long as it is worth telling of them."""
         tried = self.tried | self.withdrawn
         return (
@@ -214,9 +170,9 @@ class CutOff(Struct):
 
     def is_continued_by(self, turn: OpenTurn) -> bool:
         """Whether a turn only takes this one up. If an input was taken in it, it is about that."""
-        return not turn.inputs and turn.origin == Continues(self.ended.turn.seq)
+        return not turn.inputs and turn.origin == f.Continues(self.ended.turn.seq)
 
-    def is_over(self, ending: TurnEnded) -> bool:
+    def is_over(self, ending: f.TurnEnded) -> bool:
         """Whether the end of a later turn leaves it behind: a request took it up, a person stopped,
         or it was undone or given up and an answer came since."""
         if self.acknowledged_by is not None or ending.cause in STOPS:
@@ -231,21 +187,21 @@ class State(Struct):
     counts: a model of another runtime answered since, or what was said before was edited."""
 
     head: Seq = 0
-    started: SessionStarted | None = None
+    started: f.SessionStarted | None = None
     title: str = ""
-    context: ContextSet | None = None
-    pending: dict[Seq, InputAdmitted] = {}
+    context: f.ContextSet | None = None
+    pending: dict[Seq, f.InputAdmitted] = {}
     turn: OpenTurn | None = None
     last_turn: EndedTurn | None = None
     cut_off: CutOff | None = None
     compacted: Seq | None = None
-    helpers: dict[Seq, HelperStarted] = {}
+    helpers: dict[Seq, f.HelperStarted] = {}
     threads: dict[str, str] = {}
     bound: dict[str, Seq] = {}
     behind: frozenset[str] = frozenset()
-    deliveries: dict[Seq, DeliveryOwed] = {}
+    deliveries: dict[Seq, f.DeliveryOwed] = {}
     owed: Owed = field(default_factory=Owed)
-    ended: SessionEnded | None = None
+    ended: f.SessionEnded | None = None
     rules: dict[str, Literal["allow", "ask", "deny"]] = {}
     goal: str = ""
     stopping: Seq | None = None
@@ -259,78 +215,78 @@ class State(Struct):
     def hooks(self) -> dict[Seq, OwedHook]:
         return self.owed.hooks
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         seq, fact = record.seq, record.fact
         self.head = seq
         match fact:
-            case StepFact():
+            case f.StepFact():
                 if self.turn is not None:
                     self._step(self.turn, seq, fact)
-            case ToolFact() | ApprovalAsked() | ApprovalDecided():
+            case f.ToolFact() | f.ApprovalAsked() | f.ApprovalDecided():
                 if self.turn is not None:
                     self.turn.call(seq, fact)
-            case InputAdmitted():
+            case f.InputAdmitted():
                 self.pending[seq], self.ended = fact, None
-            case InputWithdrawn():
+            case f.InputWithdrawn():
                 self.pending.pop(fact.input, None)
-            case TurnStarted():
+            case f.TurnStarted():
                 self._start_turn(seq, fact)
-            case TurnEnded():
+            case f.TurnEnded():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self._end_turn(self.turn, fact)
-            case InterruptAsked():
+            case f.InterruptAsked():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self.turn.interrupted = fact
                 elif fact.turn in self.helpers:
                     self.stopping = fact.turn
-            case SessionStarted():
+            case f.SessionStarted():
                 self._start_session(fact)
-            case SessionRenamed():
+            case f.SessionRenamed():
                 self.title = fact.title
-            case ContextSet():
+            case f.ContextSet():
                 self.context = fact
                 if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
                     self.turn.fall_back(fact.model)
-            case GoalSet():
+            case f.GoalSet():
                 self.goal = fact.goal
-            case RuleSet():
+            case f.RuleSet():
                 self.rules.pop(fact.rule, None)
                 if fact.verdict is not None:
                     self.rules[fact.rule] = fact.verdict
-            case EditFact():
+            case f.EditFact():
                 self._edit(seq, fact)
-            case HelperStarted():
+            case f.HelperStarted():
                 self.helpers[seq] = fact
-            case HelperEnded():
+            case f.HelperEnded():
                 self._end_helper(fact)
-            case ThreadBound():
+            case f.ThreadBound():
                 self.threads[fact.runtime], self.bound[fact.runtime] = fact.thread, seq
                 self.behind -= {fact.runtime}
-            case DeliveryOwed():
+            case f.DeliveryOwed():
                 self.deliveries[seq] = fact
-            case DeliverySettled():
-                if not isinstance(fact.outcome, DeliveryRefused) or fact.outcome.final:
+            case f.DeliverySettled():
+                if not isinstance(fact.outcome, f.DeliveryRefused) or fact.outcome.final:
                     self.deliveries.pop(fact.owed, None)
-            case SessionAttended():
+            case f.SessionAttended():
                 self.ended = None
                 self.owed.apply(seq, fact)
-            case SessionEnded():
+            case f.SessionEnded():
                 self.ended = fact if self.owed.apply(seq, fact) else self.ended
-            case HookFact():
+            case f.HookFact():
                 self.owed.apply(seq, fact)
-            case DeliveryAttempted() | MemoryFact() | ThreadCompacted() | PlanUpdated():
+            case f.DeliveryAttempted() | f.MemoryFact() | f.ThreadCompacted() | f.PlanUpdated():
                 pass
             case unreachable:
                 assert_never(unreachable)
 
-    def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+    def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         self.ended = None
         self.turn = OpenTurn(seq, fact.origin, [])
-        if isinstance(fact.origin, Takes):
+        if isinstance(fact.origin, f.Takes):
             self.pending.pop(fact.origin.input, None)
             self.turn.inputs.append(fact.origin.input)
 
-    def _end_turn(self, turn: OpenTurn, fact: TurnEnded) -> None:
+    def _end_turn(self, turn: OpenTurn, fact: f.TurnEnded) -> None:
         self.last_turn, self.turn = EndedTurn(turn, fact), None
         cut = self.cut_off
         if fact.outcome == "interrupted" and fact.cause not in STOPS:
@@ -353,11 +309,14 @@ class State(Struct):
             self.cut_off = None
 
     def _step(
-        self, turn: OpenTurn, seq: Seq, fact: StepStarted | StepSealed | StepLost | UsageReported
+        self,
+        turn: OpenTurn,
+        seq: Seq,
+        fact: f.StepStarted | f.StepSealed | f.StepLost | f.UsageReported,
     ) -> None:
         cut = self.cut_off
         match fact:
-            case StepStarted():
+            case f.StepStarted():
                 turn.step, turn.steps = seq, turn.steps + 1
                 self._fall_behind(fact.model.partition(":")[0])
                 if cut is not None and fact.acknowledges == cut.key:
@@ -365,19 +324,19 @@ class State(Struct):
                 for taken in fact.takes:
                     self.pending.pop(taken, None)
                     turn.inputs.append(taken)
-            case StepSealed():
+            case f.StepSealed():
                 turn.step, turn.last, turn.lost, turn.last_lost = None, fact, 0, None
                 turn.broken = turn.broken + 1 if fact.ended == "incomplete" else 0
                 turn.settled, turn.compaction = [], None
                 if fact.ended == "complete":
                     calls = (part for part in fact.parts if isinstance(part, ToolCall))
                     turn.calls |= {call.id: OpenCall(call, fact.step) for call in calls}
-            case StepLost():
+            case f.StepLost():
                 turn.step, turn.last_lost = None, fact
                 turn.lost += 1
                 if cut is not None and cut.acknowledged_by == fact.step:
                     cut.withdraw(turn.seq)
-            case UsageReported():
+            case f.UsageReported():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -385,40 +344,42 @@ class State(Struct):
     def _edit(
         self,
         seq: Seq,
-        fact: Compacted | MessageHidden | MessageRedacted | Rewound | RewindWithdrawn,
+        fact: f.Compacted | f.MessageHidden | f.MessageRedacted | f.Rewound | f.RewindWithdrawn,
     ) -> None:
         """What was said before changed: no external thread knows of that."""
         self._fall_behind()
         match fact:
-            case Compacted():
+            case f.Compacted():
                 self.compacted = seq
                 if self.turn is not None:
                     self.turn.compaction, self.turn.lost = "done", 0
-            case Rewound():
+            case f.Rewound():
                 if self.cut_off is not None:
                     self.cut_off.rewind(seq, fact.to)
-            case RewindWithdrawn():
+            case f.RewindWithdrawn():
                 if self.cut_off is not None:
                     self.cut_off.undone_by -= {fact.rewind}
-            case MessageHidden() | MessageRedacted():
+            case f.MessageHidden() | f.MessageRedacted():
                 pass
             case unreachable:
                 assert_never(unreachable)
 
-    def _end_helper(self, fact: HelperEnded) -> None:
+    def _end_helper(self, fact: f.HelperEnded) -> None:
         helper = self.helpers.pop(fact.started, None)
         self.stopping = None
         failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
         if self.turn is not None and failed:
             self.turn.compaction = "failed"
 
-    def _start_session(self, fact: SessionStarted) -> None:
+    def _start_session(self, fact: f.SessionStarted) -> None:
         """A fork inherits what was said, not what was under way: that is its parent's to finish,
         and here it was cut off; nothing takes it up by itself. What was allowed was allowed to its
         parent; what is forbidden stays forbidden."""
         self.started = fact
         if self.turn is not None:
-            self.last_turn = EndedTurn(self.turn, TurnEnded(self.turn.seq, "interrupted", "forked"))
+            self.last_turn = EndedTurn(
+                self.turn, f.TurnEnded(self.turn.seq, "interrupted", "forked")
+            )
         self.turn = self.cut_off = self.stopping = None
         self.rules = {rule: verdict for rule, verdict in self.rules.items() if verdict != "allow"}
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}

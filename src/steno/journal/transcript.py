@@ -9,40 +9,8 @@ from typing import Literal, assert_never
 
 from msgspec import Struct
 
+from steno.journal import facts as f
 from steno.journal.drafts import Draft
-from steno.journal.facts import (
-    ApprovalFact,
-    Compacted,
-    ContextFact,
-    Continues,
-    HelperFact,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutputLate,
-    OutsideFact,
-    PlanUpdated,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    Takes,
-    ThreadBound,
-    ThreadCompacted,
-    ToolSettled,
-    ToolStarted,
-    TurnEnded,
-    TurnOutcome,
-    TurnStarted,
-    UsageReported,
-)
 from steno.journal.listing import title_of
 from steno.journal.parts import (
     Content,
@@ -99,7 +67,7 @@ class Turn(Struct):
     """`outcome` is None while it runs."""
 
     seq: Seq
-    outcome: TurnOutcome | None = None
+    outcome: f.TurnOutcome | None = None
     cause: str = ""
     detail: str = ""
 
@@ -116,53 +84,53 @@ class Transcript(Struct):
     _calls: dict[Seq, str] = {}
     _hidden: set[Seq] = set()
     _named: bool = False
-    plan: PlanUpdated | None = None
+    plan: f.PlanUpdated | None = None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         fact = record.fact
         match fact:
-            case InputAdmitted():
+            case f.InputAdmitted():
                 said = Message(record.seq, record.seq, record.at_ms, "user", fact.parts, "pending")
                 self._inputs[record.seq] = said
                 self.messages.append(said)
                 self.title = self.title if self.title or self._named else title_of(fact.parts)
-            case TurnStarted():
+            case f.TurnStarted():
                 self._start_turn(record.seq, fact)
-            case StepStarted():
+            case f.StepStarted():
                 for seq in fact.takes:
                     self._take(seq)
-            case StepSealed():
+            case f.StepSealed():
                 state: MessageState = "complete" if fact.ended == "length" else fact.ended
                 self._say(record, fact.step, "assistant", fact.parts, state)
                 self._sealed = True
-            case StepLost():
+            case f.StepLost():
                 self._say(record, fact.step, "assistant", (), "lost")
-            case ToolStarted():
+            case f.ToolStarted():
                 self._calls[record.seq] = fact.call
-            case ToolSettled():
+            case f.ToolSettled():
                 self._settle(record, fact)
-            case TurnEnded():
+            case f.TurnEnded():
                 self._end_turn(fact)
-            case SessionStarted():
+            case f.SessionStarted():
                 self._start_session()
-            case InputWithdrawn():
+            case f.InputWithdrawn():
                 self._withdraw(fact.input)
-            case SessionRenamed():
+            case f.SessionRenamed():
                 self.title, self._named = fact.title, True
-            case PlanUpdated():
+            case f.PlanUpdated():
                 self.plan = fact
-            case MessageHidden():
+            case f.MessageHidden():
                 (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
                 for message in self.messages:
                     if message.seq == fact.target:
                         message.hidden = fact.hidden
-            case UsageReported() | OutputLate() | InterruptAsked() | ApprovalFact():
+            case f.UsageReported() | f.OutputLate() | f.InterruptAsked() | f.ApprovalFact():
                 pass
-            case ContextFact() | HelperFact() | MemoryFact() | OutsideFact():
+            case f.ContextFact() | f.HelperFact() | f.MemoryFact() | f.OutsideFact():
                 pass
-            case ThreadBound() | ThreadCompacted() | Compacted() | MessageRedacted():
+            case f.ThreadBound() | f.ThreadCompacted() | f.Compacted() | f.MessageRedacted():
                 pass
-            case Rewound() | RewindWithdrawn():  # people still read what a model is not told
+            case f.Rewound() | f.RewindWithdrawn():  # people still read what a model is not told
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -178,14 +146,14 @@ class Transcript(Struct):
             shown.tool_call_id, shown.hidden = self._calls.get(seq), seq in self._hidden
             self._place(shown)
 
-    def _start_turn(self, seq: Seq, fact: TurnStarted) -> None:
+    def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         self.turns.append(Turn(seq))
         self._taken, self._sealed = [], False
         self._calls.clear()
         match fact.origin:
-            case Takes():
+            case f.Takes():
                 self._take(fact.origin.input)
-            case Continues():
+            case f.Continues():
                 pass
 
     def _take(self, seq: Seq) -> None:
@@ -209,14 +177,14 @@ class Transcript(Struct):
         at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
         self.messages.insert(first, self.messages.pop(at))
 
-    def _settle(self, record: Record, fact: ToolSettled) -> None:
+    def _settle(self, record: f.Record, fact: f.ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
         self._say(
             record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome), fact.call
         )
         self._calls.pop(seq, None)
 
-    def _end_turn(self, fact: TurnEnded) -> None:
+    def _end_turn(self, fact: f.TurnEnded) -> None:
         for turn in reversed(self.turns):
             if turn.seq == fact.turn:
                 turn.outcome, turn.cause, turn.detail = fact.outcome, fact.cause, fact.detail
@@ -235,7 +203,7 @@ class Transcript(Struct):
 
     def _say(
         self,
-        record: Record,
+        record: f.Record,
         seq: Seq,
         role: Role,
         parts: tuple[Content, ...],

@@ -8,33 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from steno.journal.facts import (
-    ApprovalFact,
-    Compacted,
-    ContextFact,
-    Continues,
-    HelperFact,
-    InputFact,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutsideFact,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    Takes,
-    ThreadFact,
-    ToolFact,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-)
+from steno.journal import facts as f
 from steno.journal.parts import Seq
 
 
@@ -48,36 +22,38 @@ class Taken(Struct, frozen=True):
 class Turns(Struct):
     """`rewinds` are those that can be taken back, with the turns that each leaves out."""
 
-    origins: dict[Seq, Takes | Continues] = {}
+    origins: dict[Seq, f.Takes | f.Continues] = {}
     rewinds: dict[Seq, tuple[Seq, ...]] = {}
     _taken: dict[Seq, list[Taken]] = {}
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         fact = record.fact
         match fact:
-            case TurnStarted():
+            case f.TurnStarted():
                 self.origins[record.seq] = fact.origin
-                if isinstance(fact.origin, Takes):
+                if isinstance(fact.origin, f.Takes):
                     self._taken.setdefault(fact.origin.input, []).append(
                         Taken(record.seq, record.seq)
                     )
-            case StepStarted():
+            case f.StepStarted():
                 for input in fact.takes:
                     self._taken.setdefault(input, []).append(
                         Taken(next(reversed(self.origins), 0), record.seq)
                     )
-            case InputFact() | StepSealed() | ToolFact() | TurnEnded() | InterruptAsked():
+            case f.InputFact() | f.StepSealed() | f.ToolFact() | f.TurnEnded() | f.InterruptAsked():
                 pass
-            case Rewound():
+            case f.Rewound():
                 first = self._first_left_out(fact.to)
                 self.rewinds[record.seq] = tuple(turn for turn in self.origins if turn >= first)
-            case RewindWithdrawn():
+            case f.RewindWithdrawn():
                 self.rewinds.pop(fact.rewind, None)
-            case StepLost() | UsageReported() | SessionStarted() | SessionRenamed():
+            case f.StepLost() | f.UsageReported() | f.SessionStarted() | f.SessionRenamed():
                 pass
-            case ApprovalFact() | ContextFact() | HelperFact() | ThreadFact() | MemoryFact():
+            case f.ApprovalFact() | f.ContextFact() | f.HelperFact() | f.ThreadFact():
                 pass
-            case Compacted() | MessageHidden() | MessageRedacted() | OutsideFact():
+            case f.MemoryFact() | f.Compacted() | f.MessageHidden() | f.MessageRedacted():
+                pass
+            case f.OutsideFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -93,7 +69,7 @@ class Turns(Struct):
     def prompt(self, turn: Seq) -> Seq | None:
         """The input that a turn was begun for, through the turns that it took up."""
         origin = self.origins.get(turn)
-        while isinstance(origin, Continues):
+        while isinstance(origin, f.Continues):
             origin = self.origins.get(origin.turn)
         return None if origin is None else origin.input
 
@@ -109,7 +85,7 @@ class Turns(Struct):
         taken = self._taken[input][-1]
         chain = [taken.turn]
         for turn, origin in self.origins.items():
-            if isinstance(origin, Continues) and origin.turn in chain:
+            if isinstance(origin, f.Continues) and origin.turn in chain:
                 chain.append(turn)
         return (taken.at, *chain[1:])
 

@@ -4,35 +4,9 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from steno.journal.facts import (
-    ApprovalFact,
-    Compacted,
-    ContextFact,
-    HelperEnded,
-    HelperStarted,
-    InputFact,
-    InterruptAsked,
-    MemoryFact,
-    MessageHidden,
-    MessageRedacted,
-    OutsideFact,
-    Record,
-    RewindWithdrawn,
-    Rewound,
-    SessionRenamed,
-    SessionStarted,
-    StepLost,
-    StepSealed,
-    StepStarted,
-    ThreadFact,
-    ToolFact,
-    TurnEnded,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from steno.journal import facts as f
 
-_UNKNOWN = Usage()
+_UNKNOWN = f.Usage()
 
 
 class UsageTotal(Struct, omit_defaults=True):
@@ -46,36 +20,38 @@ class UsageTotal(Struct, omit_defaults=True):
     cached: int | None = None
     reasoning: int | None = None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: f.Record) -> None:
         fact = record.fact
         match fact:
-            case StepSealed():
+            case f.StepSealed():
                 self._count(fact.usage)
-            case InputFact() | TurnStarted() | TurnEnded() | StepStarted() | ToolFact():
+            case f.InputFact() | f.TurnStarted() | f.TurnEnded() | f.StepStarted() | f.ToolFact():
                 pass
-            case UsageReported():
+            case f.UsageReported():
                 self.unreported -= 1
                 self.calls -= 1
                 self._count(fact.usage)
-            case HelperEnded():
+            case f.HelperEnded():
                 if fact.sent != "no":
                     self._count(fact.usage)
-            case Compacted():
+            case f.Compacted():
                 if fact.usage is not None:
                     self._count(fact.usage)
-            case StepLost():
+            case f.StepLost():
                 if fact.sent != "no":
                     self._count(None)
-            case SessionStarted() | SessionRenamed() | ContextFact() | ApprovalFact():
+            case f.SessionStarted() | f.SessionRenamed() | f.ContextFact() | f.ApprovalFact():
                 pass
-            case InterruptAsked() | HelperStarted() | ThreadFact() | MemoryFact() | OutsideFact():
+            case f.InterruptAsked() | f.HelperStarted() | f.ThreadFact() | f.MemoryFact():
                 pass
-            case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+            case f.OutsideFact() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
+                pass
+            case f.RewindWithdrawn():
                 pass
             case unreachable:
                 assert_never(unreachable)
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, usage: f.Usage | None) -> None:
         self.calls += 1
         if usage is None or usage == _UNKNOWN:
             self.unreported += 1
