@@ -214,7 +214,7 @@ def test_a_call_that_waits_for_approval(decision: Literal["allow", "deny"]) -> N
             world.process().start(lambda other: other.decide(decision))
         next = world.process()
         assert await next.run(lambda process: process.ask(NOW, session=id)) == THEN
-        after = Stands(next, id)
+        after = Stands(world, id)
         assert sum(isinstance(record.fact, ApprovalAsked) for record in after.records) == 1
         assert len(world.runs) == (decision == "allow")
         assert after.texts()[-3:] == [THEN, NOW, THEN]
@@ -265,7 +265,7 @@ def test_what_was_cut_off_is_continued_once_however_often_that_is_killed() -> No
         else:
             raise AssertionError("it is continued for ever")
         assert world.runs == ['look {"n":0}']
-        await go_on(world, FIRST, Stands(world.process(), FIRST))
+        await go_on(world, FIRST, Stands(world))
 
     play(test, looks(0))
 
@@ -295,7 +295,7 @@ async def nearly_full(world: World) -> None:
 async def old_or_new(world: World, id: str, before: Stands) -> None:
     """One session, with the old context or the new one; each call to the summariser has an end."""
     await go_on(world, id, before)
-    records = world.process().facts(id)
+    records = world.facts(id)
     made = [record.fact for record in records if isinstance(record.fact, Compacted)]
     assert [one.summary for one in made] in ([], [SUMMARY])
     told = [entry for entry in world.model.requests[-1].entries if isinstance(entry, Summarised)]
@@ -357,7 +357,7 @@ def test_the_end_of_a_session_is_told_to_plugins() -> None:
         assert world.ear is not None
         for _ in range(2):
             await world.process().run(lambda process: process.service.visits.look())
-        records = world.process().facts(id)
+        records = world.facts(id)
         kinds = [type(record.fact) for record in records]
         assert kinds.count(SessionEnded) == kinds.count(SessionAttended)
         owed = [record.fact.key for record in records if isinstance(record.fact, HookOwed)]
@@ -394,7 +394,7 @@ def test_an_answer_that_is_owed_to_a_place() -> None:
         next = world.process()
         for _ in range(2):
             await next.run(lambda process: process.service.deliveries.finish([id], within_s=100.0))
-        records = next.facts(id)
+        records = world.facts(id)
         (settled,) = [one.fact for one in records if isinstance(one.fact, DeliverySettled)]
         assert isinstance(settled.outcome, Delivered)
         assert {key for key, _ in world.inbox.got} == {"key-1"}

@@ -56,7 +56,7 @@ def test_who_waits_for_an_answer_gets_it_wherever_its_runner_is_killed() -> None
             else:
                 await running
             events = await watching
-            check_seen(events, Stands(watcher, FIRST))
+            check_seen(events, Stands(world))
             assert len(set(world.runs)) == len(world.runs)
             return len(runner.commits), outcome_in(events)
 
@@ -101,7 +101,7 @@ def test_a_client_that_left_gets_every_missed_piece_once_when_it_returns() -> No
             asyncio.get_running_loop().call_later(leaves_after_s, leaving.set)
             seen = await client.run(partial(follow, admitted=admitted, leaving=leaving)) or []
         assert spoken(seen) == spoken(await running) == "step one and done"
-        check_seen(seen, Stands(client, FIRST))
+        check_seen(seen, Stands(world))
         assert outcome_in(seen) == "done", "leaving stops nothing"
 
     async def follow(process: Process, admitted: Admitted, leaving: asyncio.Event) -> list[Event]:
@@ -117,13 +117,13 @@ def test_who_follows_a_turn_whose_process_is_dead_sees_the_end_that_will_be_stor
         dead = world.process(Kill("after", 8))
         await dead.run(lambda process: process.ask("hello"))
         looker = world.process()
-        before = looker.facts(FIRST)
+        before = world.facts()
         turns = looker.service.turns
         seen = [event async for event in turns.follow(FIRST, None, asyncio.Event())]
         assert outcome_in(seen) == "interrupted"
-        assert looker.facts(FIRST) == before
+        assert world.facts() == before
         await world.process().run(lambda process: process.ask("and now?"))
-        ends = [one.fact for one in looker.facts(FIRST) if isinstance(one.fact, TurnEnded)]
+        ends = [one.fact for one in world.facts() if isinstance(one.fact, TurnEnded)]
         last = seen[-1]
         assert isinstance(last, Record)
         assert ends[0] == last.fact
@@ -136,7 +136,7 @@ def test_a_stop_that_comes_too_late_does_not_stop_the_next_turn() -> None:
     async def test(world: World) -> None:
         process = world.process()
         await process.run(lambda process: process.ask("first"))
-        (turn,) = [one.seq for one in process.facts(FIRST) if isinstance(one.fact, TurnStarted)]
+        (turn,) = [one.seq for one in world.facts() if isinstance(one.fact, TurnStarted)]
 
         async def stop(other: Process) -> None:
             await other.wait_for(StepStarted, times=3)
@@ -144,9 +144,9 @@ def test_a_stop_that_comes_too_late_does_not_stop_the_next_turn() -> None:
 
         world.process().start(stop)
         assert await process.run(lambda process: process.ask("second")) == "all of it"
-        ends = [one.fact for one in process.facts(FIRST) if isinstance(one.fact, TurnEnded)]
+        ends = [one.fact for one in world.facts() if isinstance(one.fact, TurnEnded)]
         assert [one.outcome for one in ends] == ["done", "done"]
-        assert any(isinstance(one.fact, InterruptAsked) for one in process.facts(FIRST))
+        assert any(isinstance(one.fact, InterruptAsked) for one in world.facts())
 
     play(test, STEP, LAST, Reply(("all ", "of ", "it"), pause_s=1.0))
 

@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -38,7 +37,7 @@ from steno.journal.transcript import Transcript
 from steno.models.specs import Access, ModelSettings, make
 from steno.store.protocol import Event
 from tests.models.rules import check
-from tests.world.model import Reply
+from tests.world.model import Reply, digest
 from tests.world.store import Kill
 from tests.world.world import FIRST, Act, Process, World, play
 
@@ -62,9 +61,8 @@ async def go_on(world: World, id: str, before: "Stands") -> None:
     """Another process says something: what waited is answered first, and what the dead process left
     open is closed once."""
     world.model.choose = lambda _: Reply((THEN,))
-    next = world.process()
-    assert await next.run(lambda process: process.ask(NOW, session=id)) == THEN
-    after = Stands(next, id)
+    assert await world.process().run(lambda process: process.ask(NOW, session=id)) == THEN
+    after = Stands(world, id)
     assert after.closing == ()
     assert after.records[: len(before.records)] == before.records
     new = [record.fact for record in after.records[len(before.records) :]]
@@ -74,9 +72,8 @@ async def go_on(world: World, id: str, before: "Stands") -> None:
     for fact in before.closing:
         assert new.count(fact) == 1, "the correction is stored once, as it was shown"
     assert after.texts() == [*before.texts(waiting=False), *_answered(before), NOW, THEN]
-    another = world.process()
-    assert await another.run(lambda process: process.ask(NOW, session=id)) == THEN
-    last = [record.fact for record in another.facts(id)[len(after.records) :]]
+    assert await world.process().run(lambda process: process.ask(NOW, session=id)) == THEN
+    last = [record.fact for record in world.facts(id)[len(after.records) :]]
     assert [type(fact) for fact in last if not isinstance(fact, VISITS)] == PLAIN
 
 
@@ -112,12 +109,12 @@ class Stored(Struct, frozen=True):
 class Stands:
     """A session as it stands: what a dead process left open is closed in memory."""
 
-    def __init__(self, process: Process, session: str) -> None:
-        self.records = process.facts(session)
+    def __init__(self, world: World, session: str = FIRST) -> None:
+        self.records = world.facts(session)
         self.transcript, self.state = Transcript(), State()
         for record in self.records:
             self._apply(record)
-        drafts = process.drafts(session)
+        drafts = world.drafts(session)
         self.closing: tuple[TurnFact, ...] = recover(self.state, drafts)
         for fact in self.closing:
             self._apply(Record(self.state.head + 1, 0, fact))
@@ -172,9 +169,9 @@ def at_every_boundary(scenario: Scenario, *replies: Reply) -> list[str]:
     async def to_the_end(world: World) -> tuple[list[str], list[str]]:
         await scenario.prepare(world)
         process = world.process()
-        process.on_boundary = lambda kill: whole.update({kill: stored(process)})
+        process.on_boundary = lambda kill: whole.update({kill: stored(world)})
         await process.run(scenario.act)
-        return process.commits, Stands(process, FIRST).texts()
+        return process.commits, Stands(world).texts()
 
     commits, texts = play(to_the_end, *replies)
     for kill, left in whole.items():
@@ -197,7 +194,7 @@ def _killed(scenario: Scenario, kill: Kill, left: Stored) -> Callable[[World], A
     async def test(world: World) -> None:
         await scenario.prepare(world)
         process, seen = world.process(kill), []
-        process.on_boundary = lambda at: seen.append(stored(process)) if at == kill else None
+        process.on_boundary = lambda at: seen.append(stored(world)) if at == kill else None
         await process.run(scenario.act)
         assert process.dead
         assert seen == [left], "exactly the finished prefix"
@@ -208,14 +205,14 @@ def _killed(scenario: Scenario, kill: Kill, left: Stored) -> Callable[[World], A
     return test
 
 
-def stored(process: Process) -> Stored:
-    owners = {one.store.owner for one in process.world.processes}
+def stored(world: World) -> Stored:
+    owners = {one.store.owner for one in world.processes}
     return Stored(
         {
-            id: [(one.seq, _same(one.fact, owners)) for one in process.facts(id)]
-            for id in process.sessions()
+            id: [(one.seq, _same(one.fact, owners)) for one in world.facts(id)]
+            for id in world.sessions()
         },
-        {id: process.drafts(id) for id in process.sessions()},
+        {id: world.drafts(id) for id in world.sessions()},
     )
 
 
@@ -225,12 +222,9 @@ def _same(fact: Any, owners: set[str]) -> Any:
 
 
 async def check_after(world: World, dead: Process, scenario: Scenario) -> None:
-    """Looking stores nothing, what was shown is stored, no tool runs twice, and the next requests
-    are valid."""
-    looker = world.process()
-    before = stored(looker)
-    stands = {id: Stands(looker, id) for id in looker.sessions()}
-    assert stored(looker) == before
+    """What was shown is stored, no tool runs twice, and the next requests are valid."""
+    stands = {id: Stands(world, id) for id in world.sessions()}
+    await _look(world, stands)
     for one in dead.shown:
         assert any(stand.holds(one) for stand in stands.values()), "shown, so it is stored"
     began = Counter(world.runs)
@@ -244,19 +238,24 @@ async def check_after(world: World, dead: Process, scenario: Scenario) -> None:
         check_valid(request)
     for id, stand in stands.items():
         if scenario.repeats and (earlier := stand.answered(asked)):
-            later = Stands(looker, id).answered(world.model.requests)
+            later = Stands(world, id).answered(world.model.requests)
             check_repeats(earlier[-1], later[-1])
-    assert looker.verify() == ()
+    assert world.verify() == ()
+
+
+async def _look(world: World, stands: dict[str, Stands]) -> None:
+    """A process that looks sees what the next one will store, and stores nothing."""
+    before, looker = stored(world), world.process()
+    for id, stand in stands.items():
+        loaded = await looker.sessions.load(id)
+        assert loaded.state.turn == stand.state.turn
+        assert loaded.state.last_turn == stand.state.last_turn
+    assert stored(world) == before
 
 
 def check_valid(request: Request) -> None:
     for kind in FORMATS:
         check(kind, wire(kind, request))
-
-
-def digest(request: Request) -> str:
-    """As a step that sent it names it."""
-    return sha256(msgspec.json.encode(request)).hexdigest()[:32]
 
 
 def wire(kind: str, request: Request) -> dict[str, Any]:

@@ -3,6 +3,7 @@ off, fails. It writes down every request that it was sent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -45,6 +46,11 @@ def answers_in(request: Request) -> int:
     return sum(isinstance(entry, Answered) for entry in request.entries)
 
 
+def digest(request: Request) -> str:
+    """As the fact that says that it is sent names it."""
+    return sha256(msgspec.json.encode(request)).hexdigest()[:32]
+
+
 class FakeModel:
     provider = "fake"
 
@@ -52,6 +58,7 @@ class FakeModel:
         self.spec = spec
         self.choose = choose
         self.requests: list[Request] = []
+        self.before_answer: Callable[[str], None] = lambda _: None
         self.most_at_once = 0
         self._at_once = 0
 
@@ -62,6 +69,7 @@ class FakeModel:
         request = msgspec.json.decode(body, type=Request)
         reply = self.choose(request)
         self.requests.append(request)
+        self.before_answer(digest(request))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:

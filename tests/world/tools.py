@@ -44,7 +44,7 @@ class _Prepared:
 
     async def run(self, output: Output) -> Outcome:
         self._process.check_alive()
-        self._process.world.runs.append(f"{self._tool.spec.name} {self._arguments}")
+        self._process.world.ran(f"{self._tool.spec.name} {self._arguments}")
         for piece in self._tool.pieces:
             await output(piece)
             await asyncio.sleep(self._tool.pause_s)

@@ -25,11 +25,15 @@ from steno.delivery.outbox import Body, Outbox
 from steno.engine.action import Limits
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
+    AnyFact,
     ApprovalAsked,
     ApprovalDecided,
     ContextSet,
     DeliveryOwed,
+    HelperStarted,
     Record,
+    StepStarted,
+    ToolStarted,
 )
 from steno.journal.parts import Seq
 from steno.plugins.protocol import NoPlugins
@@ -101,6 +105,10 @@ class World:
         self._memory = Memory()
         self._keeper = apsw.Connection(str(self._memory.path), vfs="memdb")
         self._ids = itertools.count(1)
+        self._eye = self.open_store()
+        self._read: dict[str, Seq] = {}
+        self._facts: list[AnyFact] = []
+        self.model.before_answer = self._check_recorded
         self._waiting: list[asyncio.Future[None]] = []
         self._loop.set_task_factory(_make_task)
         self._loop.set_exception_handler(self._trouble)
@@ -132,9 +140,47 @@ class World:
             self._waiting.append(one)
             await one
 
+    # --- what anybody can read
+
+    def sessions(self) -> list[str]:
+        return sorted(listed.id for listed in self._eye.list())
+
+    def facts(self, session: str = FIRST) -> list[Record]:
+        return list(self._eye.read_all(session))
+
+    def drafts(self, session: str = FIRST) -> list[Draft]:
+        return self._eye.drafts(session)
+
+    def verify(self) -> tuple[Damage, ...]:
+        return self._eye.verify().damage
+
+    def _check_recorded(self, digest: str) -> None:
+        """A request is stored before it is sent."""
+        asked = (one for one in self._all_facts() if isinstance(one, StepStarted | HelperStarted))
+        assert digest in {fact.digest for fact in asked}, "sent before it was stored"
+
+    def ran(self, what: str) -> None:
+        """A tool does it now: that it would is stored."""
+        self.runs.append(what)
+        started = sum(isinstance(fact, ToolStarted) for fact in self._all_facts())
+        assert len(self.runs) <= started, "run before its start was stored"
+
+    def _all_facts(self) -> list[AnyFact]:
+        """Of all sessions; what was read once is not read again."""
+        for id in self.sessions():
+            after = self._read.get(id, 0)
+            for record in self._eye.read_all(id, after):
+                self._facts.append(record.fact)
+                self._read[id] = record.seq
+        return self._facts
+
     async def close(self) -> None:
         for process in self.processes:
             await process.kill()
+            for task in process.tasks:
+                if not task.cancelled() and getattr(task, "_log_traceback", False):
+                    self._trouble(self._loop, {"exception": task.exception()})
+        self._eye.close()
         self._keeper.close()
         assert self.troubles == []
 
@@ -169,7 +215,7 @@ class Process:
         self.store = cast(Store, Handle(self, self._blocking))
         tools = [FakeTool(self, **tool) for tool in world.tools]
         self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
-        sessions = Sessions(self.store, plugins=world.ear or NoPlugins())
+        self.sessions = sessions = Sessions(self.store, plugins=world.ear or NoPlugins())
         native = Native(self.store, self._agent)
         runtime = Dispatch(sessions, lambda _: native)
         self._children = ChildSessions(sessions, runtime, world.model.spec)
@@ -297,7 +343,7 @@ class Process:
 
     async def wait_for(self, kind: type, times: int = 1, session: str = FIRST) -> Seq:
         """Until a fact of this kind is stored in a session, whoever stores it; where."""
-        while not self.sessions():
+        while not self.world.sessions():
             await self.world.newer_than(self.world.version)
         async for event in self.store.follow(session):
             if isinstance(event, Record) and isinstance(event.fact, kind):
@@ -311,20 +357,6 @@ class Process:
         asked = await self.wait_for(ApprovalAsked, session=session)
         fact = ApprovalDecided(asked, decision, "user")
         await self.store.add(session, [fact], key=f"decided:{asked}")
-
-    # --- what another process would see
-
-    def sessions(self) -> list[str]:
-        return sorted(listed.id for listed in self._blocking.list())
-
-    def facts(self, session: str) -> list[Record]:
-        return list(self._blocking.read_all(session))
-
-    def drafts(self, session: str) -> list[Draft]:
-        return self._blocking.drafts(session)
-
-    def verify(self) -> tuple[Damage, ...]:
-        return self._blocking.verify().damage
 
 
 def _name(verb: str, args: tuple[Any, ...]) -> str:
