@@ -67,6 +67,8 @@ def another(value: Any) -> tuple[str, Any]:
             return "read-only", "read-only"
         case "auto":
             return "off", "off"
+        case "ask":
+            return "refuse", "refuse"
         case _:
             return "something", "something"
 

@@ -34,7 +34,15 @@ def text(page: str) -> str:
 
 
 def options(verb: argparse.ArgumentParser) -> set[str]:
-    return {
+    """Those of a command and of its own commands."""
+    within = [
+        option
+        for action in verb._actions
+        if isinstance(action, argparse._SubParsersAction) and verb.prog != "steno"
+        for act in action.choices.values()
+        for option in options(act)
+    ]
+    return {*within} | {
         option
         for action in verb._actions
         for option in action.option_strings

@@ -106,6 +106,14 @@ VENDORS
 [contexts]                   # context_tokens of single models
 # "anthropic:claude-sonnet-4-5" = 200000
 
+[gateway]
+# listen = "127.0.0.1:8765"
+# approval = "ask"          # refuse, allow: what becomes of a call that needs approval
+# folder = ""               # where tools of its sessions work; empty: a folder for each session
+# names = []                # other host names that it answers to
+# proxies = []              # addresses of proxies whose forwarded headers count
+# drain_s = 20.0            # how long running turns get after SIGTERM
+
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
 # steps_max = 200            # model calls in one turn
@@ -268,6 +276,18 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     chat_idle_s: SecondsOrNone = 21_600.0
 
 
+class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`folder`: where the tools of sessions from outside work; empty: a folder of its own for each.
+    `names`: other names of the service. `proxies`: addresses that may forward requests."""
+
+    listen: str = "127.0.0.1:8765"
+    approval: Literal["ask", "refuse", "allow"] = "ask"
+    folder: str = ""
+    names: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    drain_s: SecondsOrNone = 20.0
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """`vendors` are the sections that are called like a vendor of models."""
 
@@ -279,6 +299,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsConfig = ToolsConfig()
     memory: MemoryConfig = MemoryConfig()
     limits: LimitsConfig = LimitsConfig()
+    gateway: GatewayConfig = GatewayConfig()
     approvals: dict[str, Verdict] = {}
     contexts: dict[str, Count] = {}
     mcp: dict[ServerName, McpConfig] = {}
@@ -312,7 +333,15 @@ SECTIONS = frozenset(Config.__struct_fields__) - {"vendors"} | _VENDORS
 _FREE = frozenset(("approvals", "contexts", "mcp", "channels"))
 """Sections whose keys are the user's own."""
 
-_LISTS = frozenset((("model", "fallback"), ("tools", "secret_env"), ("tools", "kept_env")))
+_LISTS = frozenset(
+    (
+        ("model", "fallback"),
+        ("tools", "secret_env"),
+        ("tools", "kept_env"),
+        ("gateway", "names"),
+        ("gateway", "proxies"),
+    )
+)
 
 SYSTEM_PROMPT = """\
 You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they

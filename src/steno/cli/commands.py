@@ -149,6 +149,12 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
             store = setup.where.store.name
             show(f"restored; the store that was there before, if any, is kept as {store}.replaced")
             return DONE
+        case "gateway":
+            from steno.cli import gateway
+
+            if options.act == "token":
+                return gateway.token(options, setup)
+            return asyncio.run(gateway.serve(options, setup))
         case _:
             return asyncio.run(_with_service(options, setup, terms))
 

@@ -53,6 +53,7 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     _add_memory(verbs)
     _add_moving(verbs)
     _add_keeping(verbs)
+    _add_gateway(verbs)
     return root
 
 
@@ -325,6 +326,25 @@ def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     ):
         verbs.add_parser(verb, help=text).add_argument("file")
     verbs.add_parser("doctor", help="say what is set up and what is not")
+
+
+def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    gateway = verbs.add_parser("gateway", help="serve sessions over HTTP, and manage its tokens")
+    gateway.add_argument("--listen", metavar="ADDRESS:PORT", help="default: 127.0.0.1:8765")
+    gateway.add_argument("--port-file", metavar="FILE", help="write the port to this file")
+    acts = gateway.add_subparsers(dest="act", metavar="ACT")
+    token = acts.add_parser("token", help="add, list or revoke tokens")
+    token.add_argument("what", choices=("add", "list", "revoke"))
+    token.add_argument("name", nargs="?", help="a name of yours for the token")
+    token.add_argument(
+        "--scope",
+        choices=("read", "write", "approve", "admin"),
+        default="write",
+        help="what it allows; each holds those before it",
+    )
+    token.add_argument("--session", metavar="ID", help="for this session alone")
+    token.add_argument("--expires-s", metavar="SECONDS", type=float, help="valid for this long")
+    token.add_argument("--json", action="store_true")
 
 
 def with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:

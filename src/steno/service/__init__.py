@@ -129,6 +129,16 @@ class Service:
             self.deliveries.get_ready()
         return admitted
 
+    async def begin(self, model: str, name: str | None = None, title: str | None = None) -> str:
+        """Make a session in which nothing is said yet; its id."""
+        if name is not None and not name.strip():
+            raise Misused("the name of a session is empty; nothing was stored")
+        started = SessionStarted(self._platform, model, name)
+        id = await (self._store.create(started) if name is None else self._store.ensure(started))
+        if title is not None:
+            await self.edits.rename(id, title)
+        return id
+
     async def withdraw(self, session: str, input: Seq) -> None:
         """Take an input back that waits. `NotPending` if it was taken first: then it is being
         answered."""

@@ -56,11 +56,12 @@ class Approvals:
         decision: Literal["allow", "deny"],
         reason: str = "",
         rules: Sequence[str] = (),
+        by: str = "user",
     ) -> bool:
         """Say whether a call may run, and with `rules` the same of all later calls of this session
         that they meet, in one commit. The first word counts: False if somebody had decided
         otherwise before; then no rule is set."""
-        facts: list[FreeFact] = [ApprovalDecided(asked, decision, by="user", reason=reason)]
+        facts: list[FreeFact] = [ApprovalDecided(asked, decision, by=by, reason=reason)]
         facts += [RuleSet(_checked(rule), decision) for rule in rules]
         try:
             await self._store.add(session, facts, key=f"decided:{asked}")

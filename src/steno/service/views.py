@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from steno.engine import tokens
 from steno.engine.recover import waits_for_approval
 from steno.engine.visit_end import last_turn
-from steno.journal.facts import ApprovalAsked, Distilled, InputAdmitted, Record, StepStarted
+from steno.journal.facts import (
+    ApprovalAsked,
+    Distilled,
+    InputAdmitted,
+    Record,
+    StepStarted,
+    TurnEnded,
+)
 from steno.journal.history import History
 from steno.journal.parts import Seq
 from steno.journal.state import State
@@ -30,7 +37,8 @@ from steno.session.load import (
 )
 from steno.session.page import FACTS, Page, Tail
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Listed
+from steno.store.paging import read_all
+from steno.store.protocol import Cursor, Event, Glance, Listed
 from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 
@@ -115,6 +123,35 @@ class Views:
         loaded = await self._sessions.whole(session, shown.transcript, shown)
         await unfold(shown.transcript.messages, self._store.get)
         return loaded, shown
+
+    async def glance(self, session: str) -> Glance:
+        """What is under way in a session, of one moment."""
+        return await self._store.glance(session)
+
+    def follow(self, session: str, cursor: Cursor) -> AsyncIterator[Event]:
+        """What is stored after a cursor, and then what comes. It goes on for ever, unless the
+        session is deleted."""
+        return self._store.follow(session, cursor)
+
+    async def recent(self, session: str, upto: Seq) -> list[Record]:
+        """The facts up to one, from the last beginning or end of a turn before it."""
+        return await tail_records(self._store, session, upto)
+
+    async def end_of(self, session: str, turn: Seq) -> Seq | None:
+        """The fact that ended a turn; None if there is none yet."""
+        async for record in read_all(self._store, session, turn - 1):
+            if isinstance(record.fact, TurnEnded) and record.fact.turn == turn:
+                return record.seq
+        return None
+
+    async def owing(self) -> AsyncIterator[str]:
+        """Sessions in which a visit is open or something is owed: an earlier process may have left
+        them in the middle."""
+        page = await self._store.owing(PAGE)
+        while page:
+            for listed in page:
+                yield listed.id
+            page = await self._store.owing(PAGE, after=page[-1].mark)
 
     async def end(self, session: str, facts_min: int = FACTS) -> Tail:
         return await pages.end(self._store, session, facts_min)

@@ -1,0 +1,225 @@
+"""What a route is: one row says its method, path, scope, body and answers.
+
+The router, the check of scopes and the OpenAPI document are made from the same rows, so none of
+them can forget one. A handler takes a `Call` and gives an `Answer`: values of ours, so that the
+server under them can be changed and a test needs none.
+
+    Problem   what a handler raises to refuse: a status, a kind, and a sentence for people
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from steno.gateway.tokens import Scope, Token
+
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+class Problem(Exception):
+    """Becomes `application/problem+json`. `kind` is a stable word for programs."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.detail = status, kind, detail
+        self.headers = dict(headers or {})
+
+
+class Call(Struct):
+    """A request that was let in. `token` is who calls; `by_cookie`, whether it is a browser."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    token: Token
+    by_cookie: bool = False
+
+    def read(self, kind: type[Any]) -> Any:
+        """The body as a value of this type."""
+        try:
+            return msgspec.json.decode(self.body or b"{}", type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Problem(400, "bad_body", f"The body cannot be read: {error}") from error
+
+    def number(self, name: str, least: int, most: int, otherwise: int | None) -> int | None:
+        """A whole number of the query."""
+        text = self.query.get(name)
+        if text is None:
+            return otherwise
+        try:
+            number = int(text) if len(text) <= 20 and text.isascii() else least - 1
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise Problem(400, "bad_query", f"{name} must be a number from {least} to {most}")
+        return number
+
+
+class Json(Struct):
+    """An answer that is one JSON value."""
+
+    value: object
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class Content(Struct):
+    """An answer that is some bytes of another type."""
+
+    body: bytes
+    media_type: str
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class Stream(Struct):
+    """An answer that comes in pieces. The first piece is awaited before the status is sent, so a
+    refusal can still be told by the status."""
+
+    pieces: AsyncIterator[bytes]
+    media_type: str = "text/event-stream"
+    headers: Mapping[str, str] = {}
+
+
+Answer = Json | Content | Stream
+Handler = Callable[[Any, Call], Awaitable[Answer]]
+
+
+class Parameter(Struct, frozen=True):
+    """A value of the query or of the headers, for the document."""
+
+    name: str
+    says: str
+    place: Literal["query", "header"] = "query"
+    kind: Literal["string", "integer", "boolean"] = "string"
+
+
+class Route(Struct, frozen=True):
+    """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or a media type.
+    `body_bytes_max` is for routes that take attachments."""
+
+    method: Method
+    path: str
+    scope: Scope | None
+    says: str
+    handler: Handler
+    answers: Mapping[int, Any]
+    body: Any = None
+    parameters: tuple[Parameter, ...] = ()
+    body_bytes_max: int = 1 << 20
+    form: bool = False
+
+    def name(self) -> str:
+        """The id of the operation: `post_api_sessions_id_inputs`."""
+        return "_".join([self.method.lower(), *_words(self.path)])
+
+
+class ProblemBody(Struct):
+    """What went wrong (RFC 9457). `type` is a stable word."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def _words(path: str) -> list[str]:
+    return [word.strip("{}").replace(".", "_") for word in path.split("/") if word]
+
+
+def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of all routes."""
+    types = [kind for route in routes for kind in _types(route)] + [ProblemBody]
+    _, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "steno gateway", "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _types(route: Route) -> list[Any]:
+    bodies = [] if route.body is None else [route.body]
+    return bodies + [kind for kind in route.answers.values() if not isinstance(kind, str | None)]
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name(),
+        "summary": route.says,
+        "parameters": _parameters(route),
+        "responses": {
+            str(status): _response(kind) for status, kind in sorted(route.answers.items())
+        }
+        | {"default": _problem()},
+    }
+    if route.scope is None:
+        operation["security"] = []
+    else:
+        operation["security"] = [{"token": []}]
+        operation["description"] = f"Needs a token with the scope `{route.scope}`."
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _schema(route.body)}},
+        }
+    return operation
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    places = [word[1:-1] for word in route.path.split("/") if word.startswith("{")]
+    in_path: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "integer" if name in ("seq", "turn") else "string"},
+        }
+        for name in places
+    ]
+    return in_path + [
+        {
+            "name": one.name,
+            "in": one.place,
+            "required": False,
+            "description": one.says,
+            "schema": {"type": one.kind},
+        }
+        for one in route.parameters
+    ]
+
+
+def _response(kind: Any) -> dict[str, Any]:
+    if kind is None:
+        return {"description": "done"}
+    if isinstance(kind, str):
+        return {"description": kind, "content": {kind: {"schema": {"type": "string"}}}}
+    return {"description": "done", "content": {"application/json": {"schema": _schema(kind)}}}
+
+
+def _problem() -> dict[str, Any]:
+    schema = _schema(ProblemBody)
+    return {"description": "refused", "content": {"application/problem+json": {"schema": schema}}}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components(
+        [kind], ref_template="#/components/schemas/{name}"
+    )
+    return schema

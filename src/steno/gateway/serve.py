@@ -1,0 +1,189 @@
+"""The service from its start to its end.
+
+start     open the store, listen, say so, take up what an earlier process left
+SIGTERM   take no new turn; inputs are still accepted, streams are told `bye`; running turns get
+          `drain_s`, then are ended in order
+SIGKILL   needs nothing: everything that was accepted is a fact
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steno.compose import Setup
+from steno.config import ConfigError
+from steno.gateway.api import ROUTES as API
+from steno.gateway.hub import Hub
+from steno.gateway.metrics import Metrics
+from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
+from steno.gateway.server import Place, Server
+from steno.gateway.service_errors import problem
+from steno.gateway.tokens import Tokens
+
+LOOPBACK = ("127.0.0.1", "::1")
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Gateway:
+    """What handlers get: the hub, and what the service knows about itself."""
+
+    def __init__(self, hub: Hub, tokens: Tokens, metrics: Metrics) -> None:
+        self.hub = hub
+        self.tokens = tokens
+        self.metrics = metrics
+        self.boot = secrets.token_hex(4)
+        self.ready = False
+
+
+async def health(gateway: Gateway, call: Call) -> Answer:
+    return Json({"status": "ok"})
+
+
+async def ready(gateway: Gateway, call: Call) -> Answer:
+    if not gateway.ready or gateway.hub.draining.is_set():
+        raise Problem(
+            503, "not_ready", "The service is starting or stopping.", {"Retry-After": "1"}
+        )
+    return Json({"status": "ready", "running": gateway.hub.running(), "boot": gateway.boot})
+
+
+async def metrics(gateway: Gateway, call: Call) -> Answer:
+    body = gateway.metrics.text(gateway.hub)
+    return Content(body, "text/plain; version=0.0.4; charset=utf-8")
+
+
+async def openapi(gateway: Gateway, call: Call) -> Answer:
+    return Json(document(routes(), version("steno")))
+
+
+OWN = (
+    Route("GET", "/health", None, "Whether the process answers", health, {200: dict}),
+    Route("GET", "/ready", "read", "Whether it takes work", ready, {200: dict}),
+    Route("GET", "/metrics", "read", "Metrics for Prometheus", metrics, {200: "text/plain"}),
+    Route("GET", "/openapi.json", "read", "This document", openapi, {200: dict}),
+)
+
+
+def _of_hub(route: Route) -> Route:
+    """A route whose handler takes the hub alone."""
+
+    async def handler(gateway: Gateway, call: Call) -> Answer:
+        return await route.handler(gateway.hub, call)
+
+    return msgspec.structs.replace(route, handler=handler)
+
+
+def routes() -> tuple[Route, ...]:
+    return (*OWN, *(_of_hub(route) for route in API))
+
+
+def address(listen: str) -> tuple[list[str], int]:
+    """The addresses and the port of `--listen`: HOST:PORT, :PORT or PORT."""
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--listen {listen!r} must be ADDRESS:PORT, such as 127.0.0.1:8765")
+    host = host.strip("[]")
+    if host in ("", "localhost"):
+        return _loopback(), int(port)
+    return [host], int(port)
+
+
+def _loopback() -> list[str]:
+    """The loopback addresses that this machine has."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return ["127.0.0.1"]
+    return list(LOOPBACK)
+
+
+async def serve(
+    setup: Setup, listen: str, port_file: str | None, say: Callable[[str], None]
+) -> int:
+    """Serve until a signal; the exit status."""
+    config = setup.config.gateway
+    addresses, port = address(listen or config.listen)
+    tokens = Tokens(setup.where.home / "tokens.json")
+    outside = [one for one in addresses if one not in LOOPBACK]
+    if outside and not tokens.all():
+        raise ConfigError(
+            f"To listen on {outside[0]} the service needs a token first: "
+            "steno gateway token add NAME --scope write"
+        )
+    _log_as_json()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in STOPS:
+        loop.add_signal_handler(number, stopping.set)
+    async with setup.open() as program:
+        hub = Hub(program, config, setup.where.home)
+        counted = Metrics()
+        gateway = Gateway(hub, tokens, counted)
+        server = Server(routes(), gateway, tokens, seen=counted.answered, explain=problem)
+        place = Place(port, config.names, config.proxies)
+        port = await server.start(addresses, place)
+        if port_file:
+            _write_port(Path(port_file), port)
+        service = hub.service()
+        await hub.find_work()  # before visits of dead processes are ended: they say what was left
+        async with service.visits.looking(), service.deliveries.tending():
+            gateway.ready = True
+            say(f"steno gateway listens on http://{_host(addresses)}:{port}")
+            _notify("READY=1")
+            await stopping.wait()
+            _notify("STOPPING=1")
+            await hub.drain(config.drain_s)
+        await server.close()
+    return 0
+
+
+def _host(addresses: Sequence[str]) -> str:
+    return f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+
+
+def _write_port(path: Path, port: int) -> None:
+    """Whole or not at all: a reader never sees half a number."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(f"{port}\n")
+    beside.replace(path)
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started us."""
+    to = os.environ.get("NOTIFY_SOCKET", "")
+    if to:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.connect("\0" + to[1:] if to.startswith("@") else to)
+            out.send(state.encode())
+
+
+class _AsJson(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "name": record.name,
+            "message": record.getMessage(),
+        }
+        return msgspec.json.encode(said).decode()
+
+
+def _log_as_json() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_AsJson())
+    logger = logging.getLogger("steno")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

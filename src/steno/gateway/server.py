@@ -1,0 +1,428 @@
+"""The HTTP server: the only module that knows aiohttp. It lets a request in or refuses it, finds
+its route, and writes the answer.
+
+Every request passes the same gate, in this order, before a handler sees it:
+
+    1  Host            ours, or 421: a name that somebody points at this address is not served
+    2  forwarded       headers of a proxy count from a listed one alone
+    3  Origin          absent or ours; Sec-Fetch-Site same-origin or none; else 403. No CORS, ever
+    4  token           a bearer token or the page's cookie, else 401; too many wrong ones, 429
+    5  route           404, 405; then the scope of the token, and the session that it is bound to
+    6  body            JSON where JSON is expected, within its size and its time
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from steno.gateway.routes import Answer, Call, Content, Json, Problem, ProblemBody, Route, Stream
+from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
+
+COOKIE = "steno"
+SAFE_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PARTS = {
+    "seq": r"\d{1,10}",
+    "turn": r"\d{1,10}",
+    "hash": r"[0-9a-f]{64}",
+}
+_PART = r"[A-Za-z0-9_.:-]{1,128}"
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Bounds(Struct, frozen=True):
+    """How much one caller may take."""
+
+    header_s: float = 10.0
+    body_s: float = 30.0
+    streams_per_token: int = 32
+    streams_max: int = 1_000
+    wrong_tries_max: int = 10
+    wrong_tries_s: float = 60.0
+    addresses_max: int = 10_000
+    revoked_look_s: float = 0.5
+
+
+class Place(Struct, frozen=True):
+    """Where we are reached: `names` are other names of ours, `proxies` addresses that may forward."""
+
+    port: int
+    names: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+
+
+class WrongTries:
+    """How often an address came with a wrong token of late. Only so many addresses are kept."""
+
+    def __init__(self, bounds: Bounds, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._bounds = bounds
+        self._now_s = now_s
+        self._tries: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def is_locked(self, address: str) -> bool:
+        tries = self._tries.get(address)
+        if tries is None:
+            return False
+        while tries and tries[0] < self._now_s() - self._bounds.wrong_tries_s:
+            tries.popleft()
+        return len(tries) >= self._bounds.wrong_tries_max
+
+    def add(self, address: str) -> None:
+        tries = self._tries.setdefault(address, deque(maxlen=self._bounds.wrong_tries_max))
+        tries.append(self._now_s())
+        self._tries.move_to_end(address)
+        if len(self._tries) > self._bounds.addresses_max:
+            self._tries.popitem(last=False)
+
+
+class Server:
+    """Serves a table of routes. `state` is handed to every handler. `seen` hears of each answer:
+    route, status, seconds. `explain` makes a refusal of an error that a handler raises."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        state: Any,
+        tokens: Tokens,
+        bounds: Bounds | None = None,
+        seen: Callable[[str, int, float], None] = lambda route, status, seconds: None,
+        explain: Callable[[Exception], Problem | None] = lambda error: None,
+    ) -> None:
+        self._routes = [(re.compile(_pattern(route.path)), route) for route in routes]
+        self._state = state
+        self._tokens = tokens
+        self._bounds = bounds or Bounds()
+        self._seen = seen
+        self._explain = explain
+        self._wrong = WrongTries(self._bounds)
+        self._streams: dict[asyncio.Task[Any], Token] = {}
+        self._place = Place(0)
+        self._runner: web.ServerRunner | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    # --- coming and going
+
+    async def start(self, addresses: Sequence[str], place: Place, reuse_port: bool = True) -> int:
+        """Listen; the port."""
+        server = web.Server(
+            self._serve,
+            handler_cancellation=True,
+            keepalive_timeout=self._bounds.header_s,
+            access_log=None,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False)
+        await self._runner.setup()
+        port = place.port
+        for address in addresses:
+            site = web.TCPSite(self._runner, address, port, reuse_port=reuse_port, backlog=1024)
+            await site.start()
+            if port == 0:
+                port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        self._place = msgspec.structs.replace(place, port=port)
+        self._watching = asyncio.create_task(self._watch_tokens())
+        return port
+
+    async def stop_listening(self) -> None:
+        """Take no new connection; those that are open go on."""
+        if self._runner is not None:
+            for site in list(self._runner.sites):
+                await site.stop()
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        for task in list(self._streams):
+            task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def streams(self) -> int:
+        return len(self._streams)
+
+    async def _watch_tokens(self) -> None:
+        """End the streams of tokens that were revoked."""
+        while True:
+            await asyncio.sleep(self._bounds.revoked_look_s)
+            for task, token in list(self._streams.items()):
+                if not self._tokens.is_good(token):
+                    task.cancel()
+
+    # --- one request
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        began_s = time.monotonic()
+        name = ""
+        try:
+            self._check_place(request)
+            route, parameters, other = self._find(request.method, request.path)
+            name = "" if route is None else route.name()
+            route, call = await self._let_in(request, route, parameters, other)
+            answer = await route.handler(self._state, call)
+            response = await self._write(request, answer, call.token)
+        except Problem as problem:
+            response = self._refuse(request, problem)
+        except Exception as error:
+            found = self._explain(error)
+            if found is None:
+                raise
+            response = self._refuse(request, found)
+        self._seen(name, response.status, time.monotonic() - began_s)
+        return response
+
+    def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], bool]:
+        """The route; and whether another method of this path has one."""
+        other = False
+        for pattern, route in self._routes:
+            found = pattern.fullmatch(path)
+            if found is None:
+                continue
+            if route.method == method:
+                return route, found.groupdict(), False
+            other = True
+        return None, {}, other
+
+    def _check_place(self, request: web.BaseRequest) -> None:
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) != 1 or not self._is_ours(hosts[0], self._scheme(request)):
+            raise Problem(421, "wrong_host", "This service does not answer under that name.")
+        self._check_forwarded(request)
+        if request.method == "OPTIONS":
+            raise Problem(403, "no_cors", "This service does not answer other origins.")
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if site not in ("none", "same-origin"):
+            raise Problem(403, "other_origin", "A page of another origin may not call this.")
+        origin = request.headers.get("Origin")
+        if origin is not None and not self._is_our_origin(origin):
+            raise Problem(403, "other_origin", "A page of another origin may not call this.")
+
+    def _scheme(self, request: web.BaseRequest) -> str:
+        if _peer(request) in self._place.proxies:
+            return request.headers.get("X-Forwarded-Proto", request.scheme)
+        return request.scheme
+
+    def _is_ours(self, host: str, scheme: str) -> bool:
+        name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+        name = name.strip("[]").lower().rstrip(".")
+        if name in self._place.names or host.lower() in self._place.names:
+            return True
+        return name in ("127.0.0.1", "localhost", "::1") and port == str(self._place.port)
+
+    def _is_our_origin(self, origin: str) -> bool:
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+            return False
+        return self._is_ours(parts.netloc, parts.scheme)
+
+    def _check_forwarded(self, request: web.BaseRequest) -> None:
+        said = any(
+            name in request.headers for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP")
+        )
+        if said and _peer(request) not in self._place.proxies:
+            raise Problem(
+                403, "unknown_proxy", "A proxy that is not listed under [gateway] proxies."
+            )
+
+    async def _let_in(
+        self,
+        request: web.BaseRequest,
+        route: Route | None,
+        parameters: dict[str, str],
+        other: bool,
+    ) -> tuple[Route, Call]:
+        if route is not None and route.scope is None:
+            token, by_cookie = ANYONE, False
+        else:
+            token, by_cookie = self._identify(request)
+        if route is None:
+            if other:
+                raise Problem(405, "wrong_method", "This path does not take that method.")
+            raise Problem(404, "no_route", "There is nothing at this path.")
+        if route.scope is not None and not token.allows(route.scope):
+            raise Problem(403, "scope", f"This needs a token with the scope {route.scope}.")
+        bound = token.session
+        if bound is not None and parameters.get("id") != bound:
+            raise Problem(403, "bound", "This token is for one session.")
+        if by_cookie and request.method != "GET" and "Origin" not in request.headers:
+            raise Problem(403, "no_origin", "A browser must say where the request comes from.")
+        body = await self._body(request, route)
+        return route, Call(
+            request.method,
+            request.path,
+            parameters,
+            {name: request.query[name] for name in request.query},
+            {name.lower(): value for name, value in request.headers.items()},
+            body,
+            token,
+            by_cookie,
+        )
+
+    def _identify(self, request: web.BaseRequest) -> tuple[Token, bool]:
+        address = self._caller(request)
+        if self._wrong.is_locked(address):
+            raise Problem(
+                429, "wrong_tries", "Too many wrong tokens; wait a minute.", {"Retry-After": "60"}
+            )
+        said = request.headers.get("Authorization", "")
+        kind, _, secret = said.partition(" ")
+        by_cookie = not said
+        if by_cookie:
+            secret = request.cookies.get(COOKIE) or request.cookies.get(f"__Host-{COOKIE}") or ""
+        elif kind.lower() != "bearer":
+            secret = ""
+        try:
+            return self._tokens.find(secret.strip()), by_cookie
+        except BadToken:
+            if secret:
+                self._wrong.add(address)
+            raise Problem(
+                401,
+                "no_token",
+                "This needs a token: Authorization: Bearer st_…",
+                {"WWW-Authenticate": "Bearer"},
+            ) from None
+
+    def _caller(self, request: web.BaseRequest) -> str:
+        """Where a request comes from: what a listed proxy says, else the other end."""
+        peer = _peer(request)
+        forwarded = request.headers.get("X-Forwarded-For", "")
+        if peer in self._place.proxies and forwarded:
+            said = forwarded.rpartition(",")[2].strip()
+            with contextlib.suppress(ValueError):
+                return str(ip_address(said))
+        return peer
+
+    async def _body(self, request: web.BaseRequest, route: Route) -> bytes:
+        if request.method == "GET" or not request.can_read_body:
+            return b""
+        wanted = _FORM if route.form else "application/json"
+        if request.content_type != wanted:
+            raise Problem(415, "wrong_type", f"The body must be {wanted}.")
+        size = request.content_length
+        if size is not None and size > route.body_bytes_max:
+            raise _too_large(route)
+        chunks: list[bytes] = []
+        left = route.body_bytes_max
+        try:
+            async with asyncio.timeout(self._bounds.body_s):
+                async for chunk in request.content.iter_any():
+                    left -= len(chunk)
+                    if left < 0:
+                        raise _too_large(route)
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise Problem(408, "slow_body", "The body took too long.") from None
+        return b"".join(chunks)
+
+    # --- answers
+
+    async def _write(
+        self, request: web.BaseRequest, answer: Answer, token: Token
+    ) -> web.StreamResponse:
+        match answer:
+            case Json():
+                return _response(
+                    msgspec.json.encode(answer.value),
+                    answer.status,
+                    "application/json",
+                    answer.headers,
+                )
+            case Content():
+                return _response(answer.body, answer.status, answer.media_type, answer.headers)
+            case Stream():
+                return await self._stream(request, answer, token)
+
+    async def _stream(
+        self, request: web.BaseRequest, answer: Stream, token: Token
+    ) -> web.StreamResponse:
+        """Write pieces as they come. A reader that is slow holds up nothing but its own stream: the
+        next piece is read from the journal when the socket takes more."""
+        own = sum(one == token for one in self._streams.values())
+        if own >= self._bounds.streams_per_token or len(self._streams) >= self._bounds.streams_max:
+            raise Problem(429, "too_many_streams", "Too many streams are open.")
+        task = asyncio.current_task() or asyncio.create_task(asyncio.sleep(0))
+        self._streams[task] = token
+        try:
+            async with contextlib.aclosing(_begun(answer.pieces)) as pieces:
+                first = await anext(pieces, b"")
+                response = web.StreamResponse(
+                    headers=SAFE_HEADERS
+                    | {"Content-Type": answer.media_type, "X-Accel-Buffering": "no"}
+                    | dict(answer.headers)
+                )
+                await response.prepare(request)
+                await response.write(first)
+                async for piece in pieces:
+                    await response.write(piece)
+                await response.write_eof()
+                return response
+        finally:
+            del self._streams[task]
+
+    def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.Response:
+        body = ProblemBody(
+            f"urn:steno:{problem.kind}", problem.kind, problem.status, problem.detail
+        )
+        wants_page = "text/html" in request.headers.get("Accept", "") and request.method == "GET"
+        if problem.status == 401 and wants_page:
+            return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})
+        return _response(
+            msgspec.json.encode(body), problem.status, "application/problem+json", problem.headers
+        )
+
+
+ANYONE = Token("", "", "read", 0)
+"""Who calls a route that is open to everyone."""
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        yield piece
+
+
+def _response(body: bytes, status: int, media_type: str, headers: Any) -> web.Response:
+    kind = {"Content-Type": media_type}
+    return web.Response(body=body, status=status, headers=SAFE_HEADERS | kind | dict(headers))
+
+
+def _too_large(route: Route) -> Problem:
+    return Problem(413, "too_large", f"The body may have {route.body_bytes_max} bytes at most.")
+
+
+def _peer(request: web.BaseRequest) -> str:
+    return request.remote or ""
+
+
+def _pattern(path: str) -> str:
+    def part(found: re.Match[str]) -> str:
+        return f"(?P<{found[1]}>{_PARTS.get(found[1], _PART)})"
+
+    return re.sub(r"\\\{(\w+)\\\}", part, re.escape(path))
+
+
+def cookie(secret: str, secure: bool) -> str:
+    """The header that gives a browser its token."""
+    name = f"__Host-{COOKIE}" if secure else COOKIE
+    ending = "; Secure" if secure else ""
+    return f"{name}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000{ending}"
+
+
+__all__ = ["Bounds", "Place", "Server", "TokenError", "cookie"]

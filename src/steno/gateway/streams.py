@@ -1,0 +1,169 @@
+"""A session as a stream of server-sent events: what is stored, from a cursor on, and then what comes.
+
+Nothing is buffered here. Each event's id is the cursor after it, so a client that comes back with
+the last id it saw reads on at the next code point, from this process or another one.
+
+The text of a stream is told once, in order, however it was cut. A client that left in mid-answer
+and comes back when it is sealed is told the rest of it from the fact that seals it:
+
+    text 41 0 "Hel"          id 40~41t3
+    (gone; the answer is sealed as fact 42 meanwhile)
+    text 41 3 "lo"           id 40~41t5, from fact 42
+    message 42               id 42
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from steno.gateway.cursors import to_print
+from steno.journal.drafts import Stream, sealed_by
+from steno.journal.facts import Record, StepSealed, ToolSettled, TurnEnded
+from steno.journal.parts import Content, Reasoning, Text, outcome_parts, text_of
+from steno.journal.transcript import Transcript
+from steno.service.objects import Objects, message_object
+from steno.store.protocol import Cursor, Event, Piece
+
+PING_S = 15.0
+RETRY_MS = 1_000
+
+
+def encode(name: str, data: dict[str, Any], id: str | None = None) -> bytes:
+    """One event, as it goes over the wire."""
+    mark = "" if id is None else f"id: {id}\n"
+    return f"{mark}event: {name}\ndata: ".encode() + to_line(data) + b"\n\n"
+
+
+def to_line(data: object) -> bytes:
+    """JSON on one line. Text that UTF-8 cannot carry is escaped."""
+    try:
+        return msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(data).encode()
+
+
+class Place:
+    """Where a reader stands: the last fact, and how far it is in each stream that is open."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.seq = cursor.seq
+        self._ends: dict[Stream, int] = dict(cursor.offsets)
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.seq, tuple(self._ends.items()))
+
+    def id(self) -> str:
+        return to_print(self.cursor())
+
+    def piece(self, stream: Stream, offset: int, text: str) -> tuple[int, str]:
+        """What of a piece is new, and where it begins."""
+        known = self._ends.get(stream, 0)
+        new = text[max(known - offset, 0) :]
+        self._ends[stream] = max(known, offset + len(text))
+        return max(known, offset), new
+
+    def fact(self, record: Record) -> None:
+        self.seq = record.seq
+        started = sealed_by(record.fact)
+        if started is not None:
+            self._ends = {one: end for one, end in self._ends.items() if one.started != started}
+
+
+def sealed_streams(record: Record) -> list[tuple[Stream, str]]:
+    """The whole text of each stream that a fact seals."""
+    fact = record.fact
+    if isinstance(fact, StepSealed):
+        parts = fact.parts if fact.shown is None else fact.shown
+        both = (
+            (Stream(fact.step, "reasoning"), _reasoning(parts)),
+            (Stream(fact.step, "text"), _text(parts)),
+        )
+        return [(stream, text) for stream, text in both if text]
+    if isinstance(fact, ToolSettled) and fact.started is not None:
+        parts = outcome_parts(fact.outcome) if fact.shown is None else fact.shown
+        text = text_of(parts)
+        return [(Stream(fact.started, "output"), text)] if text else []
+    return []
+
+
+def _text(parts: tuple[Content, ...]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _reasoning(parts: tuple[Content, ...]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Reasoning))
+
+
+class Telling:
+    """Turns what is stored into events, for one reader. `transcript` has folded what came before
+    the reader's place."""
+
+    def __init__(self, cursor: Cursor, transcript: Transcript, objects: Objects) -> None:
+        self.place = Place(cursor)
+        self._transcript = transcript
+        self._objects = objects
+
+    def tell(self, event: Event) -> list[bytes]:
+        if isinstance(event, Piece):
+            return self._piece(event.stream, event.offset, event.text)
+        told: list[bytes] = []
+        for stream, text in sealed_streams(event):
+            told += self._piece(stream, 0, text)
+        return told + self._fact(event)
+
+    def _piece(self, stream: Stream, offset: int, text: str) -> list[bytes]:
+        at, new = self.place.piece(stream, offset, text)
+        if not new:
+            return []
+        [one] = self._objects.of(Piece(stream, at, new))
+        return [encode(one["type"], one, self.place.id())]
+
+    def _fact(self, record: Record) -> list[bytes]:
+        self._transcript.apply(record)
+        self.place.fact(record)
+        found = [one for one in self._objects.of(record) if one["type"] != "sealed"]
+        found += [
+            {"type": "message", "message": message_object(message)}
+            for message in self._transcript.messages[-4:]
+            if message.end == record.seq
+        ]
+        id = self.place.id()
+        return [encode(one["type"], one, id) for one in found]
+
+
+async def with_pings(
+    events: AsyncIterator[list[bytes]], ends: asyncio.Event
+) -> AsyncIterator[bytes]:
+    """What comes, with a ping where nothing does; when `ends` is set, a last word."""
+    ended = asyncio.ensure_future(ends.wait())
+    coming = asyncio.ensure_future(anext(events))
+    try:
+        while True:
+            await asyncio.wait({coming, ended}, timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                try:
+                    told = coming.result()
+                except StopAsyncIteration:
+                    return
+                coming = asyncio.ensure_future(anext(events))
+                if told:
+                    yield b"".join(told)
+            elif ended.done():
+                yield encode("bye", {"type": "bye", "reason": "restart"})
+                return
+            else:
+                yield encode("ping", {})
+    finally:
+        ended.cancel()
+        coming.cancel()
+        await asyncio.gather(ended, coming, return_exceptions=True)
+
+
+def is_end(event: Event, turn: int) -> bool:
+    return (
+        isinstance(event, Record) and isinstance(event.fact, TurnEnded) and event.fact.turn == turn
+    )

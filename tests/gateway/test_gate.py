@@ -1,0 +1,106 @@
+"""Nobody gets in who does not belong: each check on the running service, the first two made from
+the table of routes."""
+
+import re
+import time
+
+import pytest
+
+from steno.gateway.routes import Route
+from steno.gateway.serve import routes
+from tests.gateway.client import Gateway
+
+PLACES = {"id": "abcdefghijklm", "seq": "3", "turn": "3"}
+
+
+def path_of(route: Route) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: PLACES[found[1]], route.path)
+
+
+@pytest.mark.promise(65)
+def test_every_route_but_health_refuses_who_has_no_valid_token(gateway: Gateway) -> None:
+    for route in routes():
+        expected = 200 if route.scope is None else 401
+        body: object = {} if route.body is not None else None
+        assert gateway.ask(route.method, path_of(route), body, token=None).status == expected, route
+    assert [route.path for route in routes() if route.scope is None] == ["/health"]
+
+
+@pytest.mark.promise(65)
+def test_the_scope_of_a_route_is_that_of_the_stored_token(gateway: Gateway) -> None:
+    reader = gateway.world.steno("gateway", "token", "add", "reader", "--scope", "read").strip()
+    for route in routes():
+        if route.scope not in (None, "read"):
+            body: object = {} if route.body is not None else None
+            answer = gateway.ask(route.method, path_of(route), body, token=reader)
+            assert (answer.status, answer.json()["title"]) == (403, "scope"), route
+
+
+@pytest.mark.promise(65)
+def test_a_revoked_token_is_refused_at_once_and_its_stream_ends_within_a_second(
+    gateway: Gateway,
+) -> None:
+    session = gateway.make()
+    stream = gateway.events(session)
+    assert next(stream).name == "hello"
+    gateway.world.steno("gateway", "token", "revoke", "test")
+    began_s = time.monotonic()
+    assert list(stream) == []
+    assert time.monotonic() - began_s < 1.5
+    assert gateway.ask("GET", "/api/sessions").status == 401
+
+
+@pytest.mark.promise(66)
+def test_another_host_another_origin_and_a_preflight_are_refused(gateway: Gateway) -> None:
+    def asked(**headers: str) -> int:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return gateway.ask("GET", "/api/sessions", headers=sent).status
+
+    own = f"127.0.0.1:{gateway.port}"
+    assert asked(Host=own) == 200
+    assert asked(Host="steno.example") == 421
+    assert asked(Host=f"localhost.evil.example:{gateway.port}") == 421
+    assert asked(Host="127.0.0.1:1") == 421
+    assert asked(Origin=f"http://{own}") == 200
+    assert asked(Origin="http://evil.example") == 403
+    assert asked(Origin="null") == 403
+    assert asked(Sec_Fetch_Site="cross-site") == 403
+    assert asked(X_Forwarded_For="1.2.3.4") == 403
+    assert gateway.ask("OPTIONS", "/api/sessions").status == 403
+
+
+def test_wrong_tokens_are_slowed_down(gateway: Gateway) -> None:
+    tried = [gateway.ask("GET", "/ready", token=f"st_{i}").status for i in range(12)]
+    assert tried == [401] * 10 + [429] * 2
+
+
+def test_bodies_that_cannot_be_read_or_are_too_large_store_nothing(gateway: Gateway) -> None:
+    session = gateway.make()
+    path = f"/api/sessions/{session}/inputs"
+    assert gateway.ask("POST", path, b"{").status == 400
+    assert gateway.ask("POST", path, b'{"text": 5}').status == 400
+    assert gateway.ask("POST", path, {"text": "x", "more": 1}).status == 400
+    assert gateway.ask("POST", path, {"text": " "}).status == 422
+    plain = {"Content-Type": "text/plain"}
+    assert gateway.ask("POST", path, b'{"text": "x"}', headers=plain).status == 415
+    assert gateway.ask("POST", "/api/sessions", b"{" + b" " * (2 << 20) + b"}").status == 413
+    assert gateway.ask("GET", f"/api/sessions/{session}").json()["messages"] == []
+
+
+@pytest.mark.promise(65)
+def test_no_token_is_in_the_store_the_log_or_the_token_file(gateway: Gateway) -> None:
+    gateway.say(gateway.make(), "hello")
+    gateway.ask("GET", "/api/sessions", token="st_wrong")
+    gateway.stop()
+    secret = gateway.token.encode()
+    for file in gateway.world.home.rglob("*"):
+        if file.is_file():
+            assert secret not in file.read_bytes(), file
+    assert (gateway.world.home / "tokens.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_another_address_needs_a_token_first(gateway: Gateway) -> None:
+    gateway.stop()
+    gateway.world.steno("gateway", "token", "revoke", "test")
+    said = gateway.world.steno("gateway", "--listen", "0.0.0.0:0", expect=2)
+    assert said == ""
