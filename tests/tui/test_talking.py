@@ -3,9 +3,12 @@ screen."""
 
 import asyncio
 import json
+from contextlib import closing
 
+import apsw
 import pytest
 
+from steno.store.sqlite.database import checked_pages
 from steno.tui import composer
 from steno.tui.blocks import Call
 from steno.tui.painting import Look, paint
@@ -31,6 +34,33 @@ def test_an_answer_is_on_the_screen_and_in_the_session(world: World, server: Mod
         ("user", "What is the sea?"),
         ("assistant", "The *sea* keeps `what` it is given."),
     ]
+
+
+@pytest.mark.promise(3)
+def test_a_store_that_is_locked_in_a_turn_is_the_cause_on_the_screen_and_all_is_kept(
+    world: World, server: ModelServer
+) -> None:
+    world.environment["STENO_STORE_LOCK_WAIT_MS"] = "200"
+    server.replies = [Reply(("shown ", "and lost"), held=True), Reply(("the rest",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("hi")
+        await person.sees("shown")
+        store = str(world.home / "store.db")
+        with closing(apsw.Connection(store, vfs=checked_pages())) as other:
+            other.execute("begin immediate")
+            server.go_on()
+            await person.sees("what you said and what was shown is kept", "/continue goes on")
+            other.execute("rollback")
+        assert not person.shows("nothing was stored")
+        await person.say("/continue")
+        await person.sees("the rest", "another process kept the store locked for too long")
+        await person.rests()
+
+    chat_with(world, talk)
+    shown = world.show(world.only_session())
+    assert [turn["cause"] for turn in shown["turns"]] == ["store_locked", ""]
+    assert [m["text"] for m in shown["messages"]] == ["hi", "shown ", "the rest"]
 
 
 def test_markdown_is_laid_out_and_code_is_coloured(world: World, server: ModelServer) -> None:

@@ -270,9 +270,9 @@ class Acts:
         watched = self._chat.watched
         if watched.asked():
             raise NotAllowed("a tool call waits for your answer")
-        cut = watched.folded.state.cut_off
+        loaded = await self._chat.service.views.load(session)
+        cut = loaded.state.cut_off
         if cut is not None and cut.waits():
-            loaded = await self._chat.service.views.load(session)
             watched.run(self._chat.service.turns.continuation(loaded))
         elif watched.waiting() or watched.turn() is not None:
             watched.run()
