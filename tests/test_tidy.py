@@ -194,3 +194,32 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 def test_no_test_depends_on_the_date_or_on_chance_without_a_seed() -> None:
     files = [file for file in python_files("tests") if file != Path(__file__)]
     assert matching_lines(CALENDAR, files) == []
+
+
+COMMANDS = "run|continue|retry|show|approve|deny|approvals|interrupt|sessions|memory|verify|restore"
+COMMANDS += "|follow|undo|rules|compact|redact|rewind|hide|fork|goal|delete|distill|import|export"
+OF_THE_COMMAND_LINE = re.compile(rf"\bsteno ({COMMANDS})\b|(?<![\w-])--[a-z]{{2,}}")
+BELOW = ("session", "service", "runtimes", "engine", "journal", "transfer", "delivery", "plugins")
+
+
+def sentences(file: Path) -> list[ast.Constant]:
+    """Strings of several words that are no documentation."""
+    documentation = {id(node.value) for node in nodes(file) if isinstance(node, ast.Expr)}
+    return [
+        node
+        for node in nodes(file)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+        if id(node) not in documentation
+    ]
+
+
+def test_no_sentence_below_the_front_ends_names_a_command_or_a_flag() -> None:
+    """An error says what is so, and each front end what to do about it."""
+    said = [
+        f"{place(file)}:{node.lineno}: {node.value!r}"
+        for package in BELOW
+        for file in python_files(f"src/steno/{package}")
+        for node in sentences(file)
+        if OF_THE_COMMAND_LINE.search(str(node.value))
+    ]
+    assert said == []

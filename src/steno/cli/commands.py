@@ -54,10 +54,10 @@ def run(options: argparse.Namespace) -> int:
             )  # before there is a loop, so that Ctrl-C ends the reading
         return left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
     except (ConfigError, Misused) as error:
-        complain(str(error))
+        complain(wording.problem(error))
         return USAGE
     except StoreError as error:
-        complain("; ".join(filter(None, (str(error), wording.advice(error)))))
+        complain(wording.problem(error))
         return FAILED
     except OSError as error:
         complain(f"{error.filename or 'steno'}: {error.strerror or error}")

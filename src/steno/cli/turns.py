@@ -19,10 +19,12 @@ from steno.journal.facts import (
     ApprovalDecided,
     InputWithdrawn,
     Record,
+    ToolSettled,
     TurnEnded,
     TurnStarted,
 )
 from steno.journal.parts import Seq
+from steno.runtimes.tool_calls import NOBODY
 from steno.service import Service
 from steno.service.approvals import always, asked_about
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
@@ -70,7 +72,7 @@ async def carry_out(
     questions = Questions(front, session)
     began = False
     ending: TurnEnded | None = None
-    withdrawn = False
+    withdrawn = unasked = False
     printer.begin()
     try:
         await questions.ask_what_waits()
@@ -90,6 +92,8 @@ async def carry_out(
                 questions.ask(event.seq)
             elif isinstance(fact, InputWithdrawn):
                 withdrawn = True
+            elif isinstance(fact, ToolSettled):
+                unasked |= fact.outcome == NOBODY
             elif isinstance(fact, ApprovalDecided):
                 questions.decided(fact.asked)
     except UnknownSession:
@@ -110,8 +114,10 @@ async def carry_out(
     finally:
         await questions.close()
     if withdrawn:
-        note(f"[the input was taken back before anybody answered it; steno show {session}]")
+        note(f"[the input was taken back before it was answered; steno show {session}]")
         return LEFT
+    if unasked and front.style == "text":
+        note("[--yes approves tools; --ask wait waits until steno approve or steno deny decides]")
     if ending is None:
         note(f"[left; {await what_stays(front.service, session, began)}]")
         return OUTPUT_LOST if printer.lost else LEFT

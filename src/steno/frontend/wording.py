@@ -1,12 +1,15 @@
 """How a turn ended, in words: what happened, what was kept, what to do next."""
 
+from typing import assert_never
+
 from steno.agents import Provider
 from steno.journal.facts import TurnEnded
+from steno.session.errors import NoSuch, Refusal
 from steno.store.errors import (
     JournalCorrupt,
     KeyReused,
+    PageDamaged,
     SessionBusy,
-    StoreError,
     StoreFull,
     StoreLocked,
     StoreReadOnly,
@@ -154,9 +157,20 @@ def left(session: str | None, unanswered: int, unsent: str) -> list[str]:
     return [*found, f"not sent: {unsent}"] if unsent.strip() else found
 
 
-def advice(error: StoreError) -> str:
-    """What to do about an error of the store, where that does not say so itself."""
+def problem(error: Exception) -> str:
+    """What went wrong, and what to do about it on the command line."""
+    return "; ".join(filter(None, (str(error), advice(error))))
+
+
+def advice(error: Exception) -> str:
+    """What to do about an error, where that does not say so itself."""
     match error:
+        case NoSuch(what="memory"):
+            return "steno memory has the names of those there are, ID:SEQ.N"
+        case NoSuch():
+            return f"steno show {error.session} has the numbers"
+        case Refusal():
+            return _after_refusal(error)
         case SessionBusy():
             return (
                 f"nothing was changed; wait for it (steno follow {error.session} shows it), or "
@@ -175,6 +189,11 @@ def advice(error: StoreError) -> str:
             return "nothing was touched; use the newer steno"
         case StoreUnopenable():
             return "nothing was changed; mend that and try again"
+        case PageDamaged():
+            return (
+                "if another program wrote to it, steno verify --adopt looks at everything and can "
+                "put that right; else steno restore FILE puts a backup in its place"
+            )
         case JournalCorrupt():
             return (
                 "nothing was changed; steno verify says what is damaged, steno restore FILE puts "
@@ -182,3 +201,25 @@ def advice(error: StoreError) -> str:
             )
         case _:
             return ""
+
+
+def _after_refusal(error: Refusal) -> str:
+    session = error.session
+    match error.why:
+        case "waits_for_approval":
+            return (
+                f"steno approve {session} or steno deny {session} decides, then steno continue "
+                f"{session} goes on; steno interrupt {session} stops it"
+            )
+        case "killed_each_time" | "nothing_came_back" | "forked":
+            return f"steno retry {session} runs its prompt again"
+        case "input_waits":
+            return f"steno continue {session} runs it"
+        case "answered" | "turn_since" | "not_waiting":
+            return f"steno show {session} has what was said"
+        case "several_asked":
+            return "say which"
+        case "undone" | "nothing_cut_off" | "no_turn" | "nothing_asked" | "not_asked":
+            return ""
+        case unreachable:
+            assert_never(unreachable)

@@ -17,7 +17,7 @@ from steno.session.lease import HeldSession
 from steno.tools.protocol import BadArguments, Prepared, Tool
 
 STOPPED = Refused("not run: the turn was stopped first")
-NOBODY = Refused("not run: it needs approval and there was nobody to ask; --yes approves tools")
+NOBODY = Refused("not run: it needs approval and there was nobody to ask")
 DENIED = "not run: the user denied it"
 
 Permission = Refused | Literal["given", "left"]

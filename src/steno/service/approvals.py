@@ -11,7 +11,7 @@ from steno.engine.approval import Verdict, rule_for
 from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
 from steno.journal.parts import Seq, ToolCall
 from steno.service.views import Approval, Views
-from steno.session.errors import Misused
+from steno.session.errors import Misused, Refusal
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
 from steno.store.protocol import Store
 
@@ -38,16 +38,10 @@ class Approvals:
             return waiting[0]
         if (meant := next((one for one in waiting if one.seq == seq), None)) is not None:
             return meant
-        there = ", ".join(f"{one.seq} ({one.tool})" for one in waiting)
         if not waiting:
-            raise NotAllowed(
-                f"nothing in session {session!r} waits for approval; nothing was changed"
-            )
-        if seq is None:
-            raise NotAllowed(f"say which: {there} wait in session {session!r}; nothing was changed")
-        raise NotAllowed(
-            f"nothing waits at {seq} in session {session!r}, but {there}; nothing was changed"
-        )
+            raise Refusal("nothing_asked", session)
+        there = ", ".join(f"{one.seq} ({one.tool})" for one in waiting)
+        raise Refusal("several_asked" if seq is None else "not_asked", session, seq, there=there)
 
     async def decide(
         self,

@@ -23,7 +23,7 @@ from steno.journal.turns import Turns
 from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Runtime
 from steno.service.copies import Copy, Redaction, Texts
-from steno.session.errors import Misused
+from steno.session.errors import Misused, NoSuch
 from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
@@ -186,10 +186,7 @@ async def _last(held: HeldSession, fact: Rewound | RewindWithdrawn) -> Seq:
 def _message(transcript: Transcript, session: str, seq: Seq) -> Message:
     message = next((one for one in transcript.messages if one.seq == seq), None)
     if message is None:
-        raise Misused(
-            f"session {session!r} has no message {seq}; steno show {session} has the numbers; "
-            "nothing was changed"
-        )
+        raise NoSuch("message", seq, session)
     return message
 
 

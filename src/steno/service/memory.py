@@ -9,7 +9,7 @@ from steno.journal.facts import ItemAt, MemoryRemoved
 from steno.journal.listing import ListingRow
 from steno.runtimes.distil import Distillation, Distilling
 from steno.runtimes.recall import Remembered, items_of
-from steno.session.errors import Misused
+from steno.session.errors import NoSuch
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
 
@@ -66,10 +66,7 @@ class Memories:
         for record in await self._store.read(at.session, at.seq - 1, 1) if at.seq > 0 else []:
             if at.item < len(getattr(record.fact, "items", ())):
                 return False
-        raise Misused(
-            f"there is no memory {name_of(at)}; steno memory has those there are; nothing was "
-            "changed"
-        )
+        raise NoSuch("memory", name_of(at))
 
     async def _kept(self, session: str, row: ListingRow) -> list[Kept]:
         try:
@@ -87,7 +84,5 @@ def item_named(name: str) -> ItemAt:
     session, _, place = name.rpartition(":")
     seq, _, item = place.partition(".")
     if not session or not seq.isdecimal() or not item.isdecimal():
-        raise Misused(
-            f"{name!r} names no memory: steno memory has their names, ID:SEQ.N; nothing was changed"
-        )
+        raise NoSuch("memory", name)
     return ItemAt(session, int(seq), int(item))

@@ -39,11 +39,11 @@ from steno.journal.facts import (
 )
 from steno.journal.history import Entry, Weighed
 from steno.journal.parts import Seq
+from steno.session.errors import Refusal
 from steno.session.load import Folds, Sessions, to_carry, with_text
 from steno.session.plugin_hooks import Hooks
 from steno.session.writer import Writer, folded
 from steno.store.errors import (
-    NotAllowed,
     NotPending,
     OutcomeUnknown,
     SessionBusy,
@@ -297,9 +297,7 @@ async def open_turn(held: HeldSession, opening: TurnStarted) -> None:
         case Continues(turn=turn):
             cut = held.state.cut_off
             if cut is None or cut.ended.turn.seq != turn or not cut.waits():
-                raise NotAllowed(
-                    f"turn {turn} of session {held.id!r} is not waiting to be continued"
-                )
+                raise Refusal("not_waiting", held.id, turn)
         case Takes(input=input):
             _refuse_answered(held, input)
     await held.record(opening)
@@ -334,30 +332,18 @@ async def end_turn(held: HeldSession) -> None:
 
 def refuse_waiting(held: HeldSession) -> None:
     if held.state.turn is not None:
-        raise NotAllowed(
-            f"a turn of session {held.id!r} waits for approval: steno approvals shows what for; "
-            "decide, then steno "
-            f"continue {held.id}, or stop it with steno interrupt {held.id}; nothing was changed"
-        )
+        raise Refusal("waits_for_approval", held.id)
 
 
 def _refuse_answered(held: HeldSession, input: Seq) -> None:
     """A prompt is run again only if its last turn did not answer it, and is still the last turn."""
     last = held.state.last_turn
     if input in held.state.pending:
-        raise NotAllowed(
-            f"input {input} of session {held.id!r} still waits for its first turn; steno continue "
-            "runs it"
-        )
+        raise Refusal("input_waits", held.id, input)
     if last is None or last.ending.outcome == "done":
-        raise NotAllowed(
-            f"input {input} of session {held.id!r} has been answered meanwhile; see steno show "
-            f"{held.id}"
-        )
+        raise Refusal("answered", held.id)
     if isinstance(last.turn.origin, Takes) and last.turn.origin.input != input:
-        raise NotAllowed(
-            f"another turn of session {held.id!r} came since; see steno show {held.id}"
-        )
+        raise Refusal("turn_since", held.id)
 
 
 # --- taking the lease -----------------------------------------------------------------------------

@@ -48,13 +48,12 @@ from steno.journal.state import KILLED_MAX, State
 from steno.journal.turns import Turns
 from steno.race import first_of
 from steno.session import page as pages
-from steno.session.errors import Misused
+from steno.session.errors import NoSuch, Refusal
 from steno.session.load import Loaded, Sessions, folded, now, tail
 from steno.session.page import Tail
 from steno.store.errors import (
     JournalCorrupt,
     LeaseLost,
-    NotAllowed,
     SessionBusy,
     StoreError,
     UnknownSession,
@@ -365,59 +364,36 @@ class Live:
         if input is not None:
             said = await self._store.read(session, input - 1, 1) if input > 0 else []
             if not said or not isinstance(said[0].fact, InputAdmitted):
-                raise Misused(
-                    f"session {session!r} has no input {input}; steno show {session} has the "
-                    "numbers"
-                )
+                raise NoSuch("input", input, session)
             return await self._answered(session, input) or _waiting(session, input)
         state = (await self._sessions.load(session)).state
         if state.turn is None and state.pending:
             return _waiting(session, min(state.pending))
         turn = state.turn or (None if state.last_turn is None else state.last_turn.turn)
         if turn is None:
-            raise NotAllowed(f"session {session!r} has no turn yet; there is nothing to follow")
+            raise Refusal("no_turn", session)
         seq = turn.seq
         return _Wanted(session, seq - 1, lambda record: record.seq == seq)
 
     # --- what can be run again
 
     def continuation(self, loaded: Loaded) -> TurnStarted:
-        """The turn that takes up the one that was cut off. Raises `NotAllowed` if none waits for
+        """The turn that takes up the one that was cut off. Raises `Refusal` if none waits for
         that."""
         _refuse_running(loaded)
         session, state = loaded.id, loaded.state
         cut = state.cut_off
         if cut is not None and cut.undone_by:
-            raise NotAllowed(
-                f"the turn of session {session!r} that was cut off is undone; take the undo back "
-                "first"
-            )
+            raise Refusal("undone", session)
         if cut is not None and cut.killed >= KILLED_MAX:
-            raise NotAllowed(
-                f"session {session!r} was continued {cut.killed} times in a row and killed each "
-                "time, so it is not "
-                "continued any more. Everything shown is kept: the next prompt goes on from here, "
-                "and "
-                f"steno retry {session} runs the last one again"
-            )
+            raise Refusal("killed_each_time", session, times=cut.killed)
         if cut is not None and cut.given_up():
-            raise NotAllowed(
-                f"the turn of session {session!r} that was cut off was taken up "
-                f"{len(cut.withdrawn)} times and nothing "
-                f"came back; there is nothing to continue. It is kept: steno retry {session} runs "
-                "its prompt again"
-            )
+            raise Refusal("nothing_came_back", session, times=len(cut.withdrawn))
         last = state.last_turn
         if last is not None and last.ending.cause == "forked":
-            raise NotAllowed(
-                f"session {session!r} begins in the middle of a turn that is its parent's to "
-                "finish; "
-                f"steno retry {session} runs its prompt here"
-            )
+            raise Refusal("forked", session)
         if cut is None or not cut.waits():
-            raise NotAllowed(
-                f"session {session!r} has no turn that was cut off; there is nothing to continue"
-            )
+            raise Refusal("nothing_cut_off", session)
         return TurnStarted(Continues(cut.ended.turn.seq))
 
     async def retry(self, loaded: Loaded) -> TurnStarted:
@@ -426,11 +402,9 @@ class Live:
         _refuse_running(loaded)
         last = loaded.state.last_turn
         if last is None:
-            raise NotAllowed(f"session {loaded.id!r} has no turn yet; there is nothing to retry")
+            raise Refusal("no_turn", loaded.id)
         if last.ending.outcome == "done":
-            raise NotAllowed(
-                f"the last turn of session {loaded.id!r} was answered; there is nothing to retry"
-            )
+            raise Refusal("answered", loaded.id)
         origin = last.turn.origin
         while isinstance(origin, Continues):
             [record] = await self._store.read(loaded.id, origin.turn - 1, 1)
@@ -632,12 +606,7 @@ def _takes(record: Record, input: Seq) -> bool:
 
 
 def _refuse_running(loaded: Loaded) -> None:
-    session = loaded.id
     if loaded.owner is not None:
-        raise SessionBusy(session, loaded.owner)
+        raise SessionBusy(loaded.id, loaded.owner)
     if loaded.state.turn is not None:
-        raise NotAllowed(
-            f"a turn of session {session!r} waits for approval: decide with steno approve or "
-            "steno deny, then "
-            f"steno continue {session}; steno interrupt {session} stops it; nothing was changed"
-        )
+        raise Refusal("waits_for_approval", loaded.id)

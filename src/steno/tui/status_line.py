@@ -5,15 +5,13 @@ import time
 from msgspec import Struct
 
 from steno.agents import Agents
-from steno.frontend import wording
 from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
 from steno.journal.state import State
 from steno.service import Attachment
-from steno.store.errors import StoreError, UnknownSession
 from steno.tui.blocks import Tone
 from steno.tui.to_blocks import Folded
-from steno.tui.wording import size
+from steno.tui.wording import advice, size
 
 WELCOME = (
     "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
@@ -141,10 +139,7 @@ def ago(at_ms: int, now_s: float) -> str:
 
 def problem(error: Exception) -> str:
     """What went wrong, and what to do about it."""
-    advice = wording.advice(error) if isinstance(error, StoreError) else ""
-    if isinstance(error, UnknownSession):
-        advice = "Ctrl-O lists those that there are"
-    return "; ".join(filter(None, (str(error), advice)))
+    return "; ".join(filter(None, (str(error), advice(error))))
 
 
 def attached(attachment: Attachment) -> str:

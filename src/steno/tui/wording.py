@@ -1,7 +1,10 @@
 """What is said to a person in the chat, in few words: what happened, what was kept, what to do
 next."""
 
+from steno.frontend import wording
 from steno.journal.facts import StepLost, TurnEnded
+from steno.session.errors import Refusal
+from steno.store.errors import NotAllowed, SessionBusy, StoreError, UnknownSession
 from steno.tui.blocks import Tone
 
 CAUSES = {
@@ -74,6 +77,25 @@ def lost(fact: StepLost | TurnEnded) -> str:
     return f"no answer: {what}" + (
         f" ({fact.detail})" if fact.detail and fact.detail not in what else ""
     )
+
+
+def advice(error: Exception) -> str:
+    """What to do in the chat about an error, where that does not say so itself."""
+    match error:
+        case UnknownSession():
+            return "Ctrl-O lists those that there are"
+        case SessionBusy():
+            return "nothing was changed; you follow it here, and Ctrl-C stops its turn"
+        case Refusal(why="waits_for_approval"):
+            return "answer the question first, or stop the turn with Ctrl-C"
+        case Refusal(why="killed_each_time" | "nothing_came_back" | "forked"):
+            return "/retry runs its prompt again"
+        case Refusal(why="input_waits"):
+            return "/continue runs it"
+        case StoreError() if not isinstance(error, NotAllowed):
+            return wording.advice(error)
+        case _:
+            return ""
 
 
 def size(bytes_count: int) -> str:

@@ -295,9 +295,7 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
             return JournalCorrupt(f"{doing}: the database is damaged ({error})")
         case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             return PageDamaged(
-                f"{doing}: the database is damaged (a page does not match its checksum); "
-                "if another program wrote to it, `steno verify --adopt` looks at everything and "
-                "can put that right"
+                f"{doing}: the database is damaged (a page does not match its checksum)"
             )
         case apsw.CantOpenError():
             return StoreUnopenable(f"{doing}: {error}")
