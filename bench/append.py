@@ -13,8 +13,7 @@ from bench.baseline import Raw
 from bench.building import AsyncWriter, Writer, build, warm
 from bench.result import Plan, Result, at_most, noted, unless_busy
 from bench.timing import bounded, each_ms, interleaved, is_steady, median_ratio, medians, percentile
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "append"
 
@@ -115,7 +114,7 @@ def _against_a_thread(plan: Plan, ours: Some, threaded: Some) -> Result:
 
 
 async def _async_writer(store: BlockingStore) -> AsyncWriter:
-    return AsyncWriter(SqliteStore(store))
+    return AsyncWriter(SqliteStore(store.core))
 
 
 async def _each(act: Callable[[int], Awaitable[object]], count: int) -> list[float]:

@@ -19,12 +19,11 @@ from steno.journal.facts import (
     Usage,
 )
 from steno.journal.parts import Seq, Text
+from steno.store import facade, verbs
 from steno.store.protocol import Admission, Admitted, Lease, Settings
-from steno.store.sqlite import operations
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.operations import Moment
-from steno.store.sqlite.store import SqliteStore
-from steno.store.sqlite.transaction import Transaction
+from steno.store.sqlite.store import BlockingStore, SqliteStore
+from steno.store.transaction import Transaction, written
+from steno.store.verbs import Moment
 
 MESSAGES_PER_TURN = 2
 MODEL = "openai-chat:some-model"
@@ -71,7 +70,7 @@ def _build_some(store: BlockingStore, sessions: int, turns: int) -> list[str]:
     heads = [1] * sessions
     for start in range(0, turns, _TURNS_PER_COMMIT):
         count = min(_TURNS_PER_COMMIT, turns - start)
-        heads = store.pipeline.run(_turns(leases, heads, count, store.moment()))
+        heads = store.core.queue.run(_turns(leases, heads, count, store.core.moment()))
     return ids
 
 
@@ -80,8 +79,8 @@ def add_turns(store: BlockingStore, id: str, turns: int) -> None:
     head = store.glance(id).head
     lease = store.acquire(id)
     for start in range(0, turns, _TURNS_PER_COMMIT):
-        [head] = store.pipeline.run(
-            _turns([lease], [head], min(_TURNS_PER_COMMIT, turns - start), store.moment())
+        [head] = store.core.queue.run(
+            _turns([lease], [head], min(_TURNS_PER_COMMIT, turns - start), store.core.moment())
         )
     store.release(lease, head)
 
@@ -100,10 +99,12 @@ def _turns(
 
 def _session_turns(tx: Transaction, lease: Lease, head: Seq, count: int, moment: Moment) -> Seq:
     for i in range(head, head + count):
-        input = operations.admit(tx, Admission(input=said(i), session=lease.session), moment).seq
-        step = operations.append(tx, lease, asked(input), input, moment).last
+        admission = Admission(input=said(i), session=lease.session)
+        input = verbs.admit(tx, admission, written((admission.input,)), moment).seq
+        step = verbs.append(tx, lease, written(asked(input)), input, moment).last
         ending = TurnEnded(input + 1, "done")
-        head = operations.append(tx, lease, (sealed(step, i + 1), ending), step, moment).last
+        ended = written((sealed(step, i + 1), ending))
+        head = verbs.append(tx, lease, ended, step, moment).last
     return head
 
 
@@ -111,7 +112,7 @@ def warm(store: BlockingStore) -> None:
     """Write more than a thousand pages at once, so that the log is past its first checkpoint, as
     the baseline's is."""
     lease = store.acquire(store.create(SessionStarted("bench")))
-    store.pipeline.run(_turns([lease], [1], WARM_TURNS, store.moment()))
+    store.core.queue.run(_turns([lease], [1], WARM_TURNS, store.core.moment()))
     ready = Writer(store)
     for i in range(20):
         ready.append(i)
@@ -123,7 +124,7 @@ def warm(store: BlockingStore) -> None:
 class Writer:
     """A session with an open step, written to by blocking calls."""
 
-    def __init__(self, store: BlockingStore, session: str | None = None) -> None:
+    def __init__(self, store: facade.BlockingStore, session: str | None = None) -> None:
         self.store = store
         self.session = session or store.create(SessionStarted("bench"))
         self.lease = store.acquire(self.session)

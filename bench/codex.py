@@ -18,8 +18,7 @@ from steno.journal.facts import ContextSet
 from steno.runtimes.codex import protocol
 from steno.runtimes.codex.driver import Codex
 from steno.runtimes.codex.turn import CodexAgent
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 from steno.tools.child import Command
 
 NAME = "codex"
@@ -34,7 +33,7 @@ def run(plan: Plan) -> list[Result]:
 
 
 async def _measure(plan: Plan, store: BlockingStore) -> list[Result]:
-    shared = SqliteStore(store)
+    shared = SqliteStore(store.core)
     return [await _paced(plan, shared), await _first(plan, shared)]
 
 

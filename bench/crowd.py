@@ -19,8 +19,7 @@ from bench.timing import (
     percentile,
     timed_ms,
 )
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "crowd"
 SESSIONS = 100
@@ -71,7 +70,7 @@ def _crowd(
 
 
 async def _writers(store: BlockingStore) -> list[AsyncWriter]:
-    shared = SqliteStore(store)
+    shared = SqliteStore(store.core)
     return [AsyncWriter(shared) for _ in range(SESSIONS)]
 
 

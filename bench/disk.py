@@ -16,7 +16,7 @@ from steno.journal.drafts import Stream
 from steno.journal.facts import InputAdmitted, SessionStarted, TurnEnded
 from steno.journal.parts import Seq
 from steno.store.protocol import Admission, Lease
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 NAME = "disk"
 BYTES_MAX = 1_100

@@ -16,8 +16,7 @@ from bench.engine_turns import Shown, admitted, turn
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import percentile
 from steno.models.specs import Access, ModelSettings, make
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "turns"
 TURNS = 100
@@ -69,7 +68,7 @@ def serving(pieces: int, per_second: float) -> Iterator[str]:
 
 
 async def _turns(store: BlockingStore, url: str) -> list[list[Shown]]:
-    shared = SqliteStore(store)
+    shared = SqliteStore(store.core)
     model = make("openai-chat:bench", ModelSettings({"openai": Access(base_url=url)}))
     try:
         said = [await admitted(shared) for _ in range(TURNS)]

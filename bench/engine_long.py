@@ -21,8 +21,7 @@ from steno.runtimes.compact import compact
 from steno.runtimes.loop import written
 from steno.session.lease import HeldSession
 from steno.session.load import Sessions
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "long"
 SIZES = (1_000, 10_000, 100_000)
@@ -82,7 +81,7 @@ def _first_summaries(path: Path, sizes: Sequence[int]) -> list[Result]:
 
 
 async def _shared(store: BlockingStore) -> SqliteStore:
-    return SqliteStore(store)
+    return SqliteStore(store.core)
 
 
 def _opened_ms(runner: asyncio.Runner, store: SqliteStore, id: str) -> float:

@@ -18,8 +18,7 @@ from steno.journal.history import History
 from steno.models.protocol import Model
 from steno.models.specs import Access, ModelSettings, make
 from steno.runtimes.loop import payloads_told, written
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "request"
 MESSAGES = 10_000
@@ -74,7 +73,7 @@ def _built(history: History, spec: str, rounds: int) -> Result:
 
 
 async def _stalled_ms(store: BlockingStore, session: str, url: str) -> float:
-    shared = SqliteStore(store)
+    shared = SqliteStore(store.core)
     model = _model(SPECS[0], url)
     try:
         _, input = await admitted(shared, session)

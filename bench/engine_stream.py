@@ -15,8 +15,7 @@ from steno.engine.request import Request
 from steno.journal.parts import Hash
 from steno.models.protocol import Finished, Model, ModelEvent
 from steno.models.specs import ModelSettings, make
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "turn"
 PER_SECOND = 500
@@ -30,7 +29,7 @@ def run(plan: Plan) -> list[Result]:
 
 
 async def _measure(plan: Plan, store: BlockingStore) -> list[Result]:
-    shared = SqliteStore(store)
+    shared = SqliteStore(store.core)
     return [await _paced(plan, shared), await _fast(plan, shared), await _first(plan, shared)]
 
 

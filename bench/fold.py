@@ -13,7 +13,7 @@ from steno.journal.facts import Record
 from steno.journal.history import History
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 NAME = "fold"
 MESSAGES = 10_000

@@ -18,8 +18,7 @@ from bench.pacing import PIECE, Wait, paced
 from bench.result import Plan, Result, at_least, at_most
 from bench.timing import percentile
 from steno.store.protocol import Cursor, Piece
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "follow"
 PER_SECOND = 500
@@ -58,7 +57,7 @@ def run(plan: Plan) -> list[Result]:
 
 
 async def _open(store: BlockingStore) -> SqliteStore:
-    return SqliteStore(store)
+    return SqliteStore(store.core)
 
 
 def _judged(what: str, waits: list[Wait], arrivals: list[Arrival]) -> Result:
@@ -97,17 +96,13 @@ async def _near(writer: AsyncWriter, count: int) -> tuple[list[Wait], list[Arriv
 def _far(
     runner: asyncio.Runner, writer: AsyncWriter, count: int, per_second: int
 ) -> tuple[list[Wait], list[Arrival]]:
-    process = child.start(
-        "bench.follow", "pieces", writer.store.blocking.path, writer.session, count
-    )
+    process = child.start("bench.follow", "pieces", writer.store.path, writer.session, count)
     waits = runner.run(_write(writer, count, per_second))
     return waits, child.finish(process, list[Arrival], PATIENCE_S)
 
 
 def _wakeups(writer: AsyncWriter, seconds: int) -> float:
-    process = child.start(
-        "bench.follow", "rest", writer.store.blocking.path, writer.session, seconds
-    )
+    process = child.start("bench.follow", "rest", writer.store.path, writer.session, seconds)
     return child.finish(process, float, seconds + PATIENCE_S)
 
 

@@ -12,7 +12,7 @@ from statistics import median
 
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import bounded, timed_ms
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 NAME = "import"
 UNWELCOME = frozenset(

@@ -8,7 +8,7 @@ from bench.baseline import Raw
 from bench.building import Writer, warm
 from bench.result import Plan, Result, at_most
 from bench.timing import each_ms, percentile
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 NAME = "processes"
 PROCESSES = 8

@@ -10,7 +10,7 @@ from bench.building import MESSAGES_PER_TURN, build, said, some, warm
 from bench.result import Plan, Result, at_most, noted
 from bench.timing import interleaved, percentile, timed_ms
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 NAME = "scale"
 MESSAGES_PER_SESSION = 100

@@ -15,8 +15,7 @@ from bench.building import AsyncWriter, warm
 from bench.pacing import PIECE, paced
 from bench.result import Plan, Result, at_least, at_most, noted
 from bench.timing import bounded, percentile
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 NAME = "stream"
 SESSIONS = 100
@@ -124,7 +123,7 @@ def _one(plan: Plan) -> list[Result]:
 
 
 async def _open(store: BlockingStore) -> SqliteStore:
-    return SqliteStore(store)
+    return SqliteStore(store.core)
 
 
 async def _flood(store: SqliteStore, count: int) -> float:

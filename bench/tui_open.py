@@ -15,7 +15,7 @@ from steno.config import Config, Place
 from steno.journal.facts import StepSealed
 from steno.journal.parts import text_of
 from steno.model_choice import Beginning, Terms
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from steno.tui.app import Chat
 from steno.tui.scroll import Scroll
 

@@ -29,7 +29,7 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
 from steno.store.protocol import Settings
-from steno.store.sqlite.places import Memory
+from steno.store.sqlite.location import Memory
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
 

@@ -47,7 +47,7 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, Store
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
     from steno.store.sqlite.store import SqliteStore

@@ -19,5 +19,5 @@ async def full(self: SqliteStore, lease: Lease, facts: Sequence[TurnFact], head:
     return await append(self, lease, facts, head)
 
 
-SqliteStore.append = full  # type: ignore[method-assign]
+SqliteStore.append = full  # type: ignore[assignment]
 sys.exit(main(sys.argv[1:]))

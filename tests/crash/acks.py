@@ -15,7 +15,7 @@ from steno.journal import codec
 from steno.journal.drafts import Kind, Stream, streams_of
 from steno.journal.facts import AnyFact
 from steno.journal.parts import Seq
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 
 class Stored(Struct, frozen=True, tag="stored"):

@@ -19,7 +19,7 @@ from steno.journal.parts import Hash, Text
 from steno.journal.state import State
 from steno.store.errors import UnknownPayload
 from steno.store.protocol import Admission, Admitted, Settings
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.crash.world import NOW_MS, PLATFORM, Admit, Bring, Journal, Script, World
 
 SETTINGS = Settings(now_ms=lambda: NOW_MS)

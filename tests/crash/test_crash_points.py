@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from steno.store.protocol import Durability
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED, chance_of
 from tests.crash.check import SETTINGS, check, observed
 from tests.crash.disk import Crash, crash_points, crashes, put

@@ -14,8 +14,8 @@ from msgspec import structs
 
 from steno.store.errors import StoreError, StoreTooNew
 from steno.store.sqlite import database, migrate
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.migrate import Step
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on
 from tests.crash.disk import Crash, crash_points, crashes, put

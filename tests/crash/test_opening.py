@@ -11,7 +11,7 @@ from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.store.errors import StoreFull
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_one_of, observed
 from tests.crash.disk import crashes, put

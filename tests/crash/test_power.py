@@ -10,7 +10,7 @@ import pytest
 
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Durability
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import chance_of
 from tests.crash.acks import Shown, Stored, assert_kept, parse
 from tests.crash.check import assert_goes_on, assert_recovers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.restore import restore
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on, observed
 from tests.crash.disk import crashes, put

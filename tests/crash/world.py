@@ -28,6 +28,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Hash, Seq
 from steno.journal.redaction import redact
+from steno.store import import_session
 from steno.store.protocol import (
     Admission,
     Admitted,
@@ -39,8 +40,8 @@ from steno.store.protocol import (
     Release,
     Settings,
 )
-from steno.store.sqlite import arriving, checkpoint
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite import checkpoint
+from steno.store.sqlite.store import BlockingStore
 
 NOW_MS = 1_800_000_000_000
 PLATFORM = "crash"
@@ -146,7 +147,7 @@ class Checkpoint(Verb, frozen=True):
     def perform(self, hands: Hands, world: World) -> object:
         store = hands.store
         with contextlib.suppress(apsw.Error):
-            store.pipeline.exclusively(lambda: checkpoint._copy(store._writer))
+            store.backend.exclusively(lambda: checkpoint._copy(store.backend.connection))
         return None
 
 
@@ -331,7 +332,7 @@ class Bring(Verb, frozen=True):
             *self.drafts,
             Keyed(2, "told-1", 1),
         ]
-        with mock.patch.object(arriving, "STEP_FACTS", 4):
+        with mock.patch.object(import_session, "STEP_FACTS", 4):
             hands.store.bring(self.session, 0, carried)
         return None
 

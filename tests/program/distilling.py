@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steno.journal.facts import AnyFact, Distilled, HelperEnded, HelperStarted
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S, World, wait_until
 

@@ -34,5 +34,5 @@ async def add_or_die(
     return added
 
 
-SqliteStore.add = add_or_die  # type: ignore[method-assign]
+SqliteStore.add = add_or_die  # type: ignore[assignment]
 sys.exit(main(words))

@@ -20,5 +20,5 @@ async def full(
     return await add(self, session, facts, key)
 
 
-SqliteStore.add = full  # type: ignore[method-assign]
+SqliteStore.add = full  # type: ignore[assignment]
 sys.exit(main(sys.argv[1:]))

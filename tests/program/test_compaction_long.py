@@ -21,7 +21,7 @@ from steno.journal.facts import TurnEnded as Ended
 from steno.journal.facts import TurnStarted as Started
 from steno.journal.parts import Text
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_compaction import is_summary
 from tests.program.test_compaction_turns import SUMMARY, facts

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from steno.journal.facts import SessionStarted
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint
 from tests.program.test_transfer import large_file

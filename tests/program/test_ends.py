@@ -22,7 +22,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.chance import chance_of
 from tests.program.diary import PLUGIN, hosts, install, log, told
 from tests.program.model_server import ModelServer, Reply

@@ -22,7 +22,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_views import complaint

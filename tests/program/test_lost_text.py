@@ -17,8 +17,7 @@ from steno.runtimes.loop import Agent, Native
 from steno.session.load import Sessions
 from steno.store.errors import SessionBusy
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until

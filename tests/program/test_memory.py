@@ -10,7 +10,7 @@ import pytest
 from steno.journal.facts import InputAdmitted, InterruptAsked
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.program.distilling import (
     GOOD,
     HANGS,

@@ -15,7 +15,7 @@ import steno
 from steno.journal.facts import InputAdmitted
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.program.diary import install, told
 from tests.program.distilling import (
     GOOD,

@@ -20,7 +20,7 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.lease import hold
 from steno.session.load import Sessions
-from steno.store.sqlite.places import Memory
+from steno.store.sqlite.location import Memory
 from steno.store.sqlite.store import SqliteStore
 
 

@@ -28,7 +28,7 @@ from steno.journal.parts import File, Seq, Text, ToolCall
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
-from steno.store.sqlite.places import Memory
+from steno.store.sqlite.location import Memory
 from steno.store.sqlite.store import SqliteStore
 
 

@@ -28,6 +28,8 @@ from steno.journal.facts import (
 from steno.journal.listing import TITLE_LEN_MAX
 from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import Returned, Seq, Text, ToolCall
+from steno.store import queries
+from steno.store.backend import Mark, SessionRow
 from steno.store.errors import (
     JournalCorrupt,
     KeyReused,
@@ -36,11 +38,11 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite import reading, verify
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.rows import fact_crc
+from steno.store.sqlite.rows import columns_of, fact_crc, session_crc
+from steno.store.sqlite.store import BlockingStore
+from steno.store.verify import marks_hold
 
 STARTED = SessionStarted("test")
 SETTINGS = Settings(durability="process", lock_wait_ms=500)
@@ -388,27 +390,36 @@ def test_a_row_of_a_session_that_is_damaged_says_so_everywhere(
         assert store.verify().damage
 
 
-@pytest.mark.promise(50)
-def test_a_row_for_lists_that_lies_is_found_by_verify(written: Written) -> None:
-    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
-        row = reading.session(connection, "session")
-    row.listing_raw = row.listing_raw.replace(b"said 0", b"said 9")
+def stored_row(written: Written) -> SessionRow:
+    with BlockingStore(written.path, SETTINGS) as store, store.core.snapshot() as view:
+        return queries.session(view, "session")
+
+
+def store_row(written: Written, row: SessionRow) -> None:
+    """A row that is as it was written, and yet not true."""
     written.alter(
-        "update sessions set listing = ?, crc = ? where n = ?",
-        row.listing_raw.decode(),
-        row.sum(),
+        "update sessions set listing = ?, crc = ?, owes = ?, memory = ? where n = ?",
+        row.list_row.decode(),
+        session_crc(row),
+        *columns_of(row.marks),
         row.n,
     )
+
+
+@pytest.mark.promise(50)
+def test_a_row_for_lists_that_lies_is_found_by_verify(written: Written) -> None:
+    row = stored_row(written)
+    row.list_row = row.list_row.replace(b"said 0", b"said 9")
+    store_row(written, row)
     with BlockingStore(written.path, SETTINGS) as store:
         assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
 
 
 @pytest.mark.promise(50)
 def test_a_mark_that_lies_about_what_a_session_owes_is_found_by_verify(written: Written) -> None:
-    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
-        row = reading.session(connection, "session")
-    row.owes = 1 - row.owes
-    written.alter("update sessions set owes = ?, crc = ? where n = ?", row.owes, row.sum(), row.n)
+    row = stored_row(written)
+    row.marks ^= {"owes"}
+    store_row(written, row)
     with BlockingStore(written.path, SETTINGS) as store:
         assert [damage.where for damage in store.verify().damage] == ["session 'session'"]
 
@@ -419,23 +430,18 @@ def test_a_mark_that_lies_about_what_there_is_to_remember_is_found_by_verify(
 ) -> None:
     """That it is due may be missing in a row of an earlier steno, which did not distil sessions of
     programs."""
-    with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
-        row = reading.session(connection, "session")
-        listing = row.listing()
+    row = stored_row(written)
+    listing = row.listing()
     listing.memory.answered = TURNS_DUE
     assert listing.due()
-    row.listing_raw = codec.encode(listing)
+    row.list_row = codec.encode(listing)
     found = []
-    for row.memory in (reading.DUE, 0, reading.KEPT, reading.DUE | reading.KEPT):
-        written.alter(
-            "update sessions set listing = ?, memory = ?, crc = ? where n = ?",
-            row.listing_raw.decode(),
-            row.memory,
-            row.sum(),
-            row.n,
-        )
-        with BlockingStore(written.path, SETTINGS) as store, store.reader() as connection:
-            found.append(verify.marks_hold(reading.session(connection, "session")))
+    marks: list[list[Mark]] = [["due"], [], ["remembers"], ["due", "remembers"]]
+    for some in marks:
+        row.marks = frozenset(some)
+        store_row(written, row)
+        again = stored_row(written)
+        found.append(marks_hold(again, again.listing()))
     assert found == [True, True, False, False]
 
 

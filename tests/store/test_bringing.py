@@ -26,10 +26,10 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Text
+from steno.store import import_session
 from steno.store.errors import KeyReused, NotAllowed, UnknownPayload, UnknownSession
+from steno.store.import_session import STEP_FACTS
 from steno.store.protocol import Admission, Admitted, Carried, Keyed, Payload, Settings, Store
-from steno.store.sqlite import arriving
-from steno.store.sqlite.arriving import STEP_FACTS
 from steno.store.sqlite.store import SqliteStore
 from tests.store.contract import (
     STARTED,
@@ -206,7 +206,9 @@ def breaking_off(records: list[Record]) -> Iterator[Carried]:
 def rows(store: Store) -> list[int]:
     assert isinstance(store, SqliteStore)
     tables = ("facts", "keys", "payload_owners", "payloads", "drafts", "imports")
-    return [store.blocking._writer.execute(f"select count(*) from {table}").get for table in tables]
+    return [
+        store.backend.connection.execute(f"select count(*) from {table}").get for table in tables
+    ]
 
 
 async def test_what_breaks_off_leaves_nothing(place: Place) -> None:
@@ -313,9 +315,9 @@ async def test_what_a_dead_process_was_bringing_is_swept(place: Place, network: 
     settings = expiring(clock) if network else Settings(now_ms=clock)
     async with place.open(settings) as store:
         assert isinstance(store, SqliteStore)
-        blocking = store.blocking
-        blocking.pipeline.run(
-            lambda tx: arriving.begin(tx, "moved", "host.1.0123abcd", blocking.moment())
+        core = store.core
+        core.queue.run(
+            lambda tx: import_session.begin(tx, "moved", "host.1.0123abcd", core.moment())
         )
         assert rows(store)[-1] == 1
     async with place.open(settings) as store:

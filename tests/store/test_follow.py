@@ -12,11 +12,11 @@ import pytest
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record, StepSealed, StepStarted, TurnEnded
 from steno.journal.parts import Text
+from steno.store.core import Core
 from steno.store.errors import StoreError
 from steno.store.protocol import Cursor, Event, Piece
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.store import SqliteStore
-from steno.store.sqlite.transaction import Transaction
+from steno.store.transaction import Transaction
 from tests.store.contract import Running, begin
 
 pytestmark = pytest.mark.promise(36)
@@ -31,15 +31,15 @@ def path(tmp_path: Path) -> Path:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Each look of a follower at what is stored, with whether it looked for text."""
     seen: list[bool] = []
-    since = BlockingStore.since
+    since = Core.since
 
     def look(
-        store: BlockingStore, session: str, cursor: Cursor, drafts: bool = True
+        store: Core, session: str, cursor: Cursor, drafts: bool = True
     ) -> tuple[list[Event], Cursor]:
         seen.append(drafts)
         return since(store, session, cursor, drafts)
 
-    monkeypatch.setattr(BlockingStore, "since", look)
+    monkeypatch.setattr(Core, "since", look)
     return seen
 
 
@@ -181,19 +181,19 @@ async def test_what_comes_while_a_follower_looks_is_shown_once(
     has seen it all."""
     async with await SqliteStore.open(path) as store:
         running = await begin(store)
-        since, loop = BlockingStore.since, asyncio.get_running_loop()
+        since, loop = Core.since, asyncio.get_running_loop()
 
         def slow(
-            blocking: BlockingStore, session: str, cursor: Cursor, drafts: bool = True
+            core: Core, session: str, cursor: Cursor, drafts: bool = True
         ) -> tuple[list[Event], Cursor]:
             asyncio.run_coroutine_threadsafe(running.write("before "), loop).result(20)
-            found = since(blocking, session, cursor, drafts)
+            found = since(core, session, cursor, drafts)
             asyncio.run_coroutine_threadsafe(running.write("after "), loop).result(20)
             monkeypatch.undo()
             return found
 
         await running.write("first ")
-        monkeypatch.setattr(BlockingStore, "since", slow)
+        monkeypatch.setattr(Core, "since", slow)
         async with listening(store, running) as listener:
             await listener.until("first before after ")
             await running.write("last")
@@ -209,8 +209,10 @@ async def test_what_was_handed_before_its_seal_was_seen_is_not_shown_after_it(pa
             await running.record(StepSealed(running.step, (Text("whole"),)), TurnEnded(3, "done"))
             await listener.until_ended()
             heard = list(listener.events)
-            store._tell({running.session: [Piece(Stream(running.step, "text"), 0, "whole")]})
-            store._tell({running.session: [Piece(Stream(running.step, "text"), 2, "ole")]})
+            store.followers.tell(
+                {running.session: [Piece(Stream(running.step, "text"), 0, "whole")]}
+            )
+            store.followers.tell({running.session: [Piece(Stream(running.step, "text"), 2, "ole")]})
             await asyncio.sleep(0.1)
             assert listener.events == heard
 
@@ -221,7 +223,9 @@ async def test_text_that_does_not_join_on_is_looked_for(path: Path) -> None:
         async with listening(store, running) as listener:
             await running.write("one ")
             await listener.until("one ")
-            store._tell({running.session: [Piece(Stream(running.step, "text"), 8, "three")]})
+            store.followers.tell(
+                {running.session: [Piece(Stream(running.step, "text"), 8, "three")]}
+            )
             await asyncio.sleep(0.1)
             assert listener.text == "one "
             await running.write("two ")
@@ -268,7 +272,7 @@ async def test_a_refused_neighbour_does_not_hide_or_double_text(
             await listener.until("one ")
             await beside.until("uno ")
             monkeypatch.setattr(Transaction, "commit", fail)
-            with store.blocking.pipeline._commit:
+            with store.core.queue.paused():
                 writes = [
                     asyncio.create_task(running.write("two")),
                     asyncio.create_task(other.write("dos")),

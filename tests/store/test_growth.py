@@ -18,8 +18,8 @@ from steno.journal.facts import DeliveryOwed, Distilled, InputAdmitted, Item, Se
 from steno.journal.parts import Text
 from steno.journal.state import State
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
+from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -42,8 +42,8 @@ from steno.store.errors import (
     StoreLocked,
     UnknownSession,
 )
+from steno.store.facade import BlockingStore
 from steno.store.protocol import Listed
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
 
 
@@ -63,7 +63,8 @@ def path(tmp_path: Path) -> Path:
 class Faced(Protocol):
     """What a test uses of a library, whichever face it has."""
 
-    store: BlockingStore
+    @property
+    def store(self) -> BlockingStore: ...
 
     def __enter__(self) -> "Faced": ...
     def __exit__(self, *_: object) -> None: ...

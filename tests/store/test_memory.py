@@ -24,10 +24,12 @@ from steno.journal.facts import (
 )
 from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import GONE, Text
+from steno.store import queries, verbs
 from steno.store.errors import NotAllowed
 from steno.store.protocol import Admission, Settings, Store
-from steno.store.sqlite import database, operations, reading
-from steno.store.sqlite.sql import STATEMENTS
+from steno.store.sqlite import database
+from steno.store.sqlite.reader import Reader
+from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.store import SqliteStore
 from tests.store.contract import Place, Running, SqlitePlace, read_all, said
 
@@ -116,10 +118,11 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
         running = await talk(store, *TURNS_DUE * ["hi"], platform="cli")
         await running.release()
     with contextlib.closing(database.connect(path, Settings())) as connection:
-        row = reading.session(connection, running.session)
-        row.memory = 0
-        values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
-        connection.execute(STATEMENTS["relist"], values).fetchall()
+        reader = Reader(connection)
+        row = queries.session(reader, running.session)
+        row.marks -= {"due"}
+        values = (row.list_row.decode(), row.listed, session_crc(row), *columns_of(row.marks))
+        reader.all("relist", *values, row.n)
         connection.execute(
             "update lists set upto = (select max(id) from facts); drop table imports"
         ).fetchall()
@@ -271,10 +274,8 @@ async def test_a_kill_in_the_middle_of_a_delete_leaves_no_copy_after_the_next_st
         at = await distilled(store, SECRET)
         other = await told(store, (SECRET, at))
         assert isinstance(store, SqliteStore)
-        blocking = store.blocking
-        blocking.pipeline.run(
-            lambda tx: operations.delete(tx, at.session, False, blocking.moment())
-        )
+        core = store.core
+        core.queue.run(lambda tx: verbs.delete(tx, at.session, False, core.moment()))
     async with place.open() as store:
         assert await contexts(store, other) == [ContextSet("m", "system")]
         assert (await store.verify()).damage == ()

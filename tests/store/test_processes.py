@@ -26,8 +26,7 @@ from steno.journal.parts import Text, text_of
 from steno.journal.state import State
 from steno.store.errors import SessionBusy
 from steno.store.protocol import Event, Lease, Piece, Settings
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 from tests.store import worker as script
 from tests.store.worker import worker
 
@@ -89,7 +88,7 @@ def test_the_session_of_a_killed_owner_is_free_at_once(path: Path, session: str)
         assert store.running(session) is None
         assert store.list()[0].owner is None
         lease = store.acquire(session)
-        assert (lease.token, lease.owner) == (2, store.locks.owner)
+        assert (lease.token, lease.owner) == (2, store.owner)
 
 
 @pytest.mark.promise(34)

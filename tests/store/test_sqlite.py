@@ -27,6 +27,9 @@ from steno.journal.facts import (
     SessionStarted,
 )
 from steno.journal.parts import Text
+from steno.store import queries
+from steno.store.commit_queue import CommitQueue
+from steno.store.core import Core
 from steno.store.errors import (
     JournalCorrupt,
     NotAllowed,
@@ -44,15 +47,15 @@ from steno.store.errors import (
     UnsafePlace,
 )
 from steno.store.protocol import Admission, Cursor, Lease, Settings
-from steno.store.sqlite import database, migrate, reading
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite import database, migrate
+from steno.store.sqlite.backend import SqliteBackend
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.migrate import Step
-from steno.store.sqlite.pipeline import Pipeline
+from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.restore import restore
-from steno.store.sqlite.sql import STATEMENTS
-from steno.store.sqlite.store import SqliteStore
-from steno.store.sqlite.transaction import Transaction
+from steno.store.sqlite.rows import columns_of, session_crc
+from steno.store.sqlite.store import BlockingStore, SqliteStore
+from steno.store.transaction import Transaction
 from tests.store.worker import worker
 
 STARTED = SessionStarted("test")
@@ -108,7 +111,7 @@ def test_no_one_else_may_read_any_file_of_a_store(path: Path) -> None:
             store.backup(path.with_name("backup"))
             files = {file.name: mode(file) for file in path.parent.rglob("*") if file.is_file()}
             assert set(files.values()) == {0o600}, files
-            assert {"chats.db", "chats.db-wal", "backup", "open", store.locks.owner} <= files.keys()
+            assert {"chats.db", "chats.db-wal", "backup", "open", store.owner} <= files.keys()
             assert mode(path.with_name("chats.db-locks")) == 0o700
     finally:
         os.umask(before)
@@ -123,7 +126,7 @@ def test_the_lock_files_of_dead_owners_are_swept(path: Path) -> None:
         assert {file.name for file in path.with_name("chats.db-locks").iterdir()} == {
             "open",
             "made",
-            store.locks.owner,
+            store.owner,
         }
 
 
@@ -291,10 +294,10 @@ def test_a_store_that_may_not_be_written_says_so(
 @pytest.mark.promise(3)
 def test_a_file_that_turned_read_only_says_so(path: Path, session: str) -> None:
     with BlockingStore(path) as store:
-        store._writer.pragma("query_only", True)
+        store.backend.connection.pragma("query_only", True)
         with pytest.raises(StoreReadOnly, match="read-only"):
             say(store, session, "unheard")
-        store._writer.pragma("query_only", False)
+        store.backend.connection.pragma("query_only", False)
         say(store, session, "heard")
         assert texts(store, session) == ["hello", "heard"]
 
@@ -368,8 +371,8 @@ def test_who_only_reads_opens_a_disk_that_cannot_be_written_and_keeps_others_out
 @pytest.mark.promise(3)
 def test_one_verb_that_does_not_fit_fails_alone(path: Path, session: str) -> None:
     with BlockingStore(path) as store:
-        pages = store._writer.pragma("page_count")
-        store._writer.pragma("max_page_count", pages + 4)
+        pages = store.backend.connection.pragma("page_count")
+        store.backend.connection.pragma("max_page_count", pages + 4)
         with pytest.raises(StoreFull):
             say(store, session, "large" * 10_000)
         say(store, session, "small")
@@ -426,7 +429,7 @@ async def test_what_another_process_stores_while_a_follower_settles_down_is_hear
     """The watch over other processes begins after the follower's first look: what is stored between
     is not missed."""
     looked = Event()
-    since, reader = BlockingStore.since, BlockingStore.reader
+    since, reader = Core.since, SqliteBackend._reader
 
     def look(*arguments: Any) -> Any:
         found = since(*arguments)
@@ -437,15 +440,15 @@ async def test_what_another_process_stores_while_a_follower_settles_down_is_hear
         async with await SqliteStore.open(path) as store:
 
             @contextmanager
-            def late(blocking: BlockingStore) -> Iterator[apsw.Connection]:
-                if current_thread() is main_thread() and blocking is store.blocking:
+            def late(backend: SqliteBackend) -> Iterator[Reader]:
+                if current_thread() is main_thread() and backend is store.backend:
                     assert looked.wait(20)
                     say(other, session, "between")
-                with reader(blocking) as connection:
-                    yield connection
+                with reader(backend) as lent:
+                    yield lent
 
-            monkeypatch.setattr(BlockingStore, "since", look)
-            monkeypatch.setattr(BlockingStore, "reader", late)
+            monkeypatch.setattr(Core, "since", look)
+            monkeypatch.setattr(SqliteBackend, "_reader", late)
             event = await asyncio.wait_for(anext(store.follow(session, Cursor(2))), 20)
             assert isinstance(event, Record)
             assert event.seq == 3
@@ -457,14 +460,14 @@ def test_a_redaction_while_a_fork_is_being_made_takes_the_forks_title_too(
 ) -> None:
     with BlockingStore(path) as store, BlockingStore(path) as other:
         session = say(store, store.create(STARTED), "secret")
-        run = store.pipeline.run
+        run = store.core.queue.run
 
         def late(verb: Any) -> Any:
             monkeypatch.undo()
             other.redact(session, 2)
             return run(verb)
 
-        monkeypatch.setattr(store.pipeline, "run", late)
+        monkeypatch.setattr(store.core.queue, "run", late)
         fork = store.fork(session, 2, STARTED)
         assert {entry.id: entry.row.title for entry in store.list()} == {
             session: "[redacted]",
@@ -705,13 +708,14 @@ def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(
         added = store.add(session, [DeliveryOwed(2, "phone", "example.org", "k")])
         listing = store.glance(session).row
     connection = database.connect(path, Settings())
-    row = reading.session(connection, session)
+    reader = Reader(connection)
+    row = queries.session(reader, session)
     older = {
         name: value for name, value in msgspec.to_builtins(listing).items() if name != "deliveries"
     }
-    row.listing_raw, row.listed, row.owes = msgspec.json.encode(older), row.head, 0
-    values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
-    connection.execute(STATEMENTS["relist"], values).fetchall()
+    row.list_row, row.listed, row.marks = msgspec.json.encode(older), row.head, frozenset()
+    values = (row.list_row.decode(), row.listed, session_crc(row), *columns_of(row.marks))
+    reader.all("relist", *values, row.n)
     connection.close()
     with BlockingStore(path) as store:
         assert store.owing() == [], "a row that says nothing of it"
@@ -797,10 +801,10 @@ def test_threads_of_one_process_take_a_lease_one_after_the_other(path: Path) -> 
     with BlockingStore(path, Settings(durability="process")) as store:
         id = store.create(STARTED)
         got: list[Lease] = []
-        answered = Pipeline.run
+        answered = CommitQueue.run
 
-        def slow(pipeline: Pipeline, verb: Callable[[Transaction], object]) -> object:
-            answer = answered(pipeline, verb)
+        def slow(queue: CommitQueue, verb: Callable[[Transaction], object]) -> object:
+            answer = answered(queue, verb)
             time.sleep(0.05)
             return answer
 
@@ -808,7 +812,7 @@ def test_threads_of_one_process_take_a_lease_one_after_the_other(path: Path) -> 
             with suppress(SessionBusy):
                 got.append(store.acquire(id))
 
-        with patch.object(Pipeline, "run", slow):
+        with patch.object(CommitQueue, "run", slow):
             threads = [Thread(target=acquire) for _ in range(4)]
             for thread in threads:
                 thread.start()

@@ -20,8 +20,7 @@ from steno.journal.parts import Text
 from steno.session.load import Sessions
 from steno.session.writer import Writer, folded
 from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 from tests.store.contract import STARTED, Clock, Place, admit, begin, read_all, said
 
 
@@ -29,7 +28,7 @@ async def test_a_fact_is_stamped_when_it_is_committed(tmp_path: Path) -> None:
     clock = Clock()
     async with await SqliteStore.open(tmp_path / "chats.db", Settings(now_ms=clock)) as store:
         running = await begin(store)
-        with store.blocking.pipeline._commit:
+        with store.core.queue.paused():
             appending = asyncio.create_task(
                 store.append(running.lease, [TurnEnded(3, "done")], running.head)
             )

@@ -38,7 +38,7 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Carried, Lease, Settings
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 STORES_MAX = 3
 SESSIONS_MAX = 6
@@ -126,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
         if how == "close":
             store.close()
         else:
-            store.locks.forget()
+            store.backend.locks.forget()
 
     def runs(self, session: Session) -> bool:
         return session.owner in self.stores

@@ -17,7 +17,7 @@ from steno.journal.parts import Text
 from steno.store.errors import JournalCorrupt, StoreLocked
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite import adopt, database
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 from tests.store.worker import worker
 
 COUNT = 40
@@ -144,4 +144,4 @@ def test_a_writer_that_waits_is_served_when_its_turn_comes(path: Path, turn: int
 def hold_while(store: BlockingStore, turn: int) -> None:
     fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(turn, fcntl.LOCK_UN)
-    store.pipeline.exclusively(lambda: fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    store.backend.exclusively(lambda: fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB))

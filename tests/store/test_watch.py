@@ -14,8 +14,7 @@ from steno.journal.parts import Seq
 from steno.store.errors import StoreClosed
 from steno.store.protocol import Cursor, Event
 from steno.store.sqlite import watch
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 from tests.store.worker import admitted, worker
 
 WAKEUPS_MAX = 5

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from steno.journal import codec
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 _SCRIPT = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 
@@ -33,7 +33,8 @@ def _rows(statement: str) -> Rows:
 
 def assert_holds_the_same(store: BlockingStore) -> None:
     """Every fact, draft, key and payload, and the order of lists."""
-    with store.reader() as connection:
+    with store.backend.snapshot() as reader:
+        connection = reader.connection
         for table, columns in (
             ("drafts", "*"),
             ("keys", "*"),

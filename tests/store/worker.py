@@ -39,9 +39,8 @@ from steno.journal.state import State
 from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Admission, Cursor, Lease, Settings
 from steno.store.sqlite import migrate, restore
-from steno.store.sqlite.blocking import BlockingStore
 from steno.store.sqlite.database import checked_pages
-from steno.store.sqlite.store import SqliteStore
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 # --- in the test ----------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from steno.service.views import Views
 from steno.session.load import Sessions
 from steno.store.errors import JournalCorrupt, NotAllowed
 from steno.store.protocol import Admission, Carried, Keyed, Payload, Store
-from steno.store.sqlite.places import Memory
+from steno.store.sqlite.location import Memory
 from steno.store.sqlite.store import SqliteStore
 from steno.transfer import (
     ChangedMeanwhile,
@@ -356,7 +356,7 @@ async def test_a_damaged_store_gives_no_export() -> None:
     async with a_store() as store:
         running = await begin(store)
         assert isinstance(store, SqliteStore)
-        writer = store.blocking._writer
+        writer = store.backend.connection
         body = writer.execute("select body from facts where seq = 2").get
         writer.execute(
             "update facts set body = replace(body, 'hello', 'hallo') where seq = 2"

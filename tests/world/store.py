@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from steno.store.protocol import Cursor, Event
-from steno.store.sqlite.blocking import BlockingStore
+from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
     from tests.world.world import Process
@@ -70,7 +70,7 @@ class Handle:
         while True:
             self._process.check_alive()
             version = self._process.world.version
-            events, seen = self._blocking.since(session, seen, drafts)
+            events, seen = self._blocking.core.since(session, seen, drafts)
             for event in events:
                 yield event
             if not events:

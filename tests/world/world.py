@@ -47,8 +47,8 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
 from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
-from steno.store.sqlite.blocking import BlockingStore
-from steno.store.sqlite.places import Memory
+from steno.store.sqlite.location import Memory
+from steno.store.sqlite.store import BlockingStore
 from steno.tools.delegate import Delegate
 from steno.tools.protocol import Tool
 from tests.world.listeners import Ear, Inbox

@@ -4,43 +4,53 @@ A fact is stored only if its bytes decode to an equal fact: then whatever was ac
 read back, whichever caller wrote it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from types import NoneType
+from typing import get_args
 
 from msgspec import Struct
 
 from steno.journal import codec
-from steno.journal.drafts import Stream
-from steno.journal.facts import AnyFact
+from steno.journal.drafts import Kind, Stream
+from steno.journal.facts import (
+    AnyFact,
+    DeliveryOwed,
+    InputAdmitted,
+    SessionAttended,
+    SessionStarted,
+)
 from steno.store.errors import NotAllowed, NotStorable
-from steno.store.protocol import Cursor, Lease
+from steno.store.protocol import Admission, Cursor, Lease
 
+KEY_LEN_MAX = 512
 FACT_BYTES_MAX = 64 << 20
 STREAM_CHARS_MAX = 10 << 20
 """A stream of this length fits into its sealing fact even if JSON needs six bytes for every
 character."""
 INT_MAX = (1 << 63) - 1
 
+_KINDS = get_args(Kind)
 _Kind = type | tuple[type, ...]
 
 
 def expect(kind: _Kind, /, **given: object) -> None:
-    """Refuse an argument of the wrong type, by its name. A subclass of `str` or `int` is wrong: it
-    would come back as something else. So is a number that no column can hold."""
+    """Refuse an argument of the wrong type, by its name; and a number that no column can hold."""
     for name, value in given.items():
-        if type(value) is kind or (isinstance(kind, tuple) and type(value) in kind):
-            if type(value) is int and not -INT_MAX <= value <= INT_MAX:
-                raise NotStorable(f"{name} is out of range; nothing was stored")
-            continue
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if any(not issubclass(one, str | int | bytes) and isinstance(value, one) for one in kinds):
-            continue
-        wanted = " or ".join(one.__name__ for one in kinds)
-        raise NotStorable(
-            f"{name} should be {wanted}, not {type(value).__name__}; nothing was stored"
-        )
+        if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            wanted = " or ".join(one.__name__ for one in kinds)
+            raise NotAllowed(f"{name} should be {wanted}, not {type(value).__name__}")
+        if isinstance(value, int) and not -INT_MAX <= value <= INT_MAX:
+            raise NotAllowed(f"{name} is out of range")
 
 
 def check_lease(lease: Lease) -> None:
+    if (
+        type(lease) is Lease
+        and type(lease.session) is type(lease.owner) is str
+        and type(lease.token) is int
+    ):
+        return
     expect(Lease, lease=lease)
     expect(str, session=lease.session, owner=lease.owner)
     expect(int, token=lease.token)
@@ -59,10 +69,45 @@ def check_cursor(cursor: Cursor) -> None:
 
 
 def check_stream(stream: Stream) -> None:
-    expect(Stream, stream=stream)
-    expect(int, started=stream.started)
-    if stream.kind not in ("text", "reasoning", "output"):
+    if type(stream) is not Stream or type(stream.started) is not int:
+        expect(Stream, stream=stream)
+        expect(int, started=stream.started)
+    if stream.kind not in _KINDS:
         raise NotAllowed(f"{stream.kind!r} is no kind of stream")
+
+
+def check_new_id(id: str) -> str:
+    expect(str, session=id)
+    if not id or len(id) > KEY_LEN_MAX or not id.isprintable() or "/" in id:
+        raise NotAllowed(f"{id!r} cannot be the id of a session")
+    return id
+
+
+def check_admission(admission: Admission, payload_bytes_max: int) -> None:
+    expect(Admission, admission=admission)
+    expect(InputAdmitted, input=admission.input)
+    expect((SessionStarted, NoneType), create=admission.create)
+    expect((str, NoneType), session=admission.session)
+    expect((SessionAttended, NoneType), visit=admission.visit)
+    expect(tuple, payloads=admission.payloads, owes=admission.owes)
+    for owed in admission.owes:
+        expect(DeliveryOwed, owes=owed)
+    for payload in admission.payloads:
+        check_payload(payload, payload_bytes_max)
+    for fact in (admission.create, *admission.owes):
+        if fact is not None:
+            encoded(fact)
+
+
+def check_started(started: SessionStarted) -> None:
+    expect(SessionStarted, started=started)
+    encoded(started)
+
+
+def check_payload(payload: bytes, bytes_max: int) -> None:
+    expect(bytes, payload=payload)
+    if len(payload) > bytes_max:
+        raise NotAllowed(f"a payload may have {bytes_max} bytes at most; nothing was stored")
 
 
 def encoded(fact: AnyFact) -> bytes:
@@ -70,6 +115,8 @@ def encoded(fact: AnyFact) -> bytes:
     try:
         body = codec.encode(fact)
         again = codec.decode(body)
+        if again == fact and len(body) <= FACT_BYTES_MAX:
+            return body
     except codec.DecodeError as error:
         raise NotStorable(f"{error}; nothing was stored") from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -80,12 +127,10 @@ def encoded(fact: AnyFact) -> bytes:
         raise NotStorable(
             f"{_place(fact, again)} would read back as something else; nothing was stored"
         )
-    if len(body) > FACT_BYTES_MAX:
-        raise NotAllowed(
-            f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a payload; "
-            "nothing was stored"
-        )
-    return body
+    raise NotAllowed(
+        f"a fact may have {FACT_BYTES_MAX >> 20} MiB at most; put large content as a payload; "
+        "nothing was stored"
+    )
 
 
 def _place(fact: object, again: object = None) -> str:
@@ -112,8 +157,8 @@ def _encodes(value: object) -> bool:
     return True
 
 
-def facts_of(facts: Iterable[AnyFact], allowed: frozenset[type], otherwise: str) -> list[AnyFact]:
-    """The facts that a verb was given, once it is sure that it may write facts of their types."""
+def check_facts(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: str) -> None:
+    """Refuse facts that a verb may not write."""
     if not isinstance(facts, list | tuple):
         raise NotStorable(
             f"facts should be a list or a tuple, not {type(facts).__name__}; nothing was stored"
@@ -123,4 +168,3 @@ def facts_of(facts: Iterable[AnyFact], allowed: frozenset[type], otherwise: str)
     for fact in facts:
         if type(fact) not in allowed:
             raise NotAllowed(f"{type(fact).__name__} {otherwise}; nothing was stored")
-    return list(facts)

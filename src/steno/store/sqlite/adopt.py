@@ -19,7 +19,7 @@ from steno.store.protocol import Settings
 from steno.store.sqlite import database
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.verify import verify
+from steno.store.sqlite.reader import verified
 
 
 def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
@@ -72,7 +72,7 @@ def _write_anew(path: Path, settings: Settings) -> None:
 
 
 def _refuse_damage(path: Path, connection: apsw.Connection) -> None:
-    if found := verify(connection).damage:
+    if found := verified(connection).damage:
         raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
 
 

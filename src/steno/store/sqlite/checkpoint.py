@@ -8,7 +8,9 @@ steady writing.
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import apsw
 
@@ -17,20 +19,27 @@ from steno.store.errors import StoreError, StoreLocked
 from steno.store.protocol import Settings
 from steno.store.sqlite.backup import sync_file
 from steno.store.sqlite.database import connect, patience, translated
-from steno.store.sqlite.pipeline import Pipeline
+
+T = TypeVar("T")
 
 _PAUSE_S = 0.01
 _AGAIN_S = 1.0
 
 
+class Exclusively(Protocol):
+    """Runs something while nothing is being committed, by no process."""
+
+    def __call__(self, act: Callable[[], T]) -> T: ...
+
+
 class Checkpointer:
     def __init__(
-        self, path: Path, settings: Settings, writer: apsw.Connection, pipeline: Pipeline
+        self, path: Path, settings: Settings, writer: apsw.Connection, exclusively: Exclusively
     ) -> None:
         self._path = path
         self._settings = settings
         self._writer = writer
-        self._pipeline = pipeline
+        self._exclusively = exclusively
         self._due = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -59,7 +68,7 @@ class Checkpointer:
             # again later.
             with contextlib.suppress(apsw.Error, StoreError):
                 if self._lingering:
-                    self._lingering = not self._pipeline.exclusively(self._truncate)
+                    self._lingering = not self._exclusively(self._truncate)
                 else:
                     self._checkpoint()
             self._due.clear()
@@ -72,7 +81,7 @@ class Checkpointer:
         with contextlib.closing(connect(self._path, self._settings)) as connection:
             if _copy(connection) > self._settings.checkpoint_pages // 10:
                 _copy(connection)
-        self._pipeline.exclusively(lambda: _copy(self._writer))
+        self._exclusively(lambda: _copy(self._writer))
 
     def scrub(self) -> None:
         """Leave nothing of what was redacted or deleted in any file.
@@ -92,7 +101,7 @@ class Checkpointer:
 
     def vacuum(self) -> None:
         with translated("the store was not written anew; the removal itself is stored"):
-            self._pipeline.exclusively(lambda: self._writer.execute("vacuum").fetchall())
+            self._exclusively(lambda: self._writer.execute("vacuum").fetchall())
         self.empty_log()
 
     def empty_log(self) -> None:
@@ -102,7 +111,7 @@ class Checkpointer:
         background until it works, and a warning says so.
         """
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
-        while not self._pipeline.exclusively(self._truncate):
+        while not self._exclusively(self._truncate):
             if time.monotonic() > deadline:
                 log.warn(
                     "removed text stays in the log until every reader of the store has moved on"

@@ -4,7 +4,7 @@ Beside the store `x.db` lies the folder `x.db-locks` with
 
 - `open`       held shared by every process that has the store open, exclusively by restore and
   migrate;
-- `turn`       held exclusively by the process that is writing: see `turnstile`;
+- `turn`       held exclusively by the process that is writing: see `write_lock`;
 - `made`       is there once the store has been made: an empty store is damage from then on;
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file
   is not held is free.
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from steno.store.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable
 from steno.store.sqlite.database import has_log
-from steno.store.sqlite.turnstile import Turnstile
+from steno.store.sqlite.write_lock import FileQueue
 
 if sys.platform == "win32":
     import msvcrt
@@ -76,7 +76,7 @@ class Locks:
         self._folder = path.with_name(path.name + "-locks")
         self._handles: list[int] = []
         self._flags = os.O_RDWR | os.O_CREAT if can_write else os.O_RDONLY
-        self.turnstile = Turnstile(self._folder / "turn", wait_ms)
+        self.write_lock = FileQueue(self._folder / "turn", wait_ms)
         try:
             self._folder.mkdir(_FOLDER_MODE, exist_ok=True)
         except OSError as error:
@@ -154,7 +154,7 @@ class Locks:
             return next(names, "").removeprefix(about)
 
     def close(self) -> None:
-        self.turnstile.close()
+        self.write_lock.close()
         mine = os.getpid() == self._pid  # in a forked child, the file is its parent's
         keep = not mine or self._left_to_others()
         while self._handles:
@@ -176,7 +176,7 @@ class Locks:
 
     def forget(self) -> None:
         """After a fork, in the child: the parent keeps its locks."""
-        self.turnstile.close()
+        self.write_lock.close()
         while self._handles:
             os.close(self._handles.pop())
 

@@ -16,11 +16,15 @@ from msgspec import Struct
 
 from steno.journal import codec
 from steno.journal.listing import ListingRow
+from steno.store import queries
+from steno.store.backend import marks_of
 from steno.store.protocol import Settings
-from steno.store.sqlite import adopt, database, reading, restore
+from steno.store.sqlite import adopt, database, restore
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.sql import STATEMENTS, text
+from steno.store.sqlite.reader import Reader
+from steno.store.sqlite.rows import columns_of, session_crc
+from steno.store.sqlite.sql import text
 
 
 class Step(Struct, frozen=True):
@@ -70,23 +74,18 @@ def _migrate(path: Path, settings: Settings) -> None:
 
 
 def _relist(connection: apsw.Connection) -> None:
-    after = -1
-    while found := connection.execute(STATEMENTS["session_ids"], (after, 1)).fetchone():
-        after = int(found[0])
-        row = reading.session(connection, str(found[1]))
-        listing, upto = ListingRow(), 0
-        while page := reading.records(connection, row, upto, reading.PAGE):
+    reader, after = Reader(connection), -1
+    while rows := reader.numbered_after(None, after, 1):
+        row = rows[0]
+        after, listing = row.n, ListingRow()
+        for page in queries.pages(reader, row):
             for record in page:
                 listing.apply(record)
-            upto = page[-1].seq
-        row.listing_raw, row.listed = codec.encode(listing), row.head
-        due = row.memory & reading.DUE  # what was not due does not become so by being read again
-        row.owes, row.memory = (
-            int(listing.owes()),
-            reading.memory_mark(listing) & ~reading.DUE | due,
-        )
-        values = (row.listing_raw.decode(), row.listed, row.sum(), row.owes, row.memory, row.n)
-        connection.execute(STATEMENTS["relist"], values).fetchall()
+        row.list_row, row.listed = codec.encode(listing), row.head
+        # What was not due does not become so by being read again.
+        row.marks = (marks_of(listing) - {"due"}) | (row.marks & {"due"})
+        values = (row.list_row.decode(), row.listed, session_crc(row), *columns_of(row.marks))
+        reader.all("relist", *values, row.n)
 
 
 def _check_pages(connection: apsw.Connection) -> None:

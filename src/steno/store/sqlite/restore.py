@@ -18,7 +18,7 @@ from steno.store.sqlite import database
 from steno.store.sqlite.backup import sync_file
 from steno.store.sqlite.database import sync_folder, translated
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.verify import verify
+from steno.store.sqlite.reader import verified
 
 _LOG_FILES = ("-wal", "-shm")
 
@@ -86,7 +86,7 @@ def _check_backup(backup: Path) -> None:
         )
         try:
             database.check(backup, connection)
-            damage = verify(connection).damage
+            damage = verified(connection).damage
         finally:
             connection.close()
     if damage:

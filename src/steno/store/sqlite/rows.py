@@ -1,4 +1,4 @@
-"""Rows to records and back: where a fact lies, and how damage to it is noticed.
+"""Rows of tables to values and back: where a fact lies, and how damage to it is noticed.
 
 Every row carries a CRC over its place, its time and its bytes. A row that does not match is damage,
 and so is a gap in the numbering: either raises `JournalCorrupt` and names the session and the seq.
@@ -6,21 +6,63 @@ Nothing is skipped.
 """
 
 from collections.abc import Iterable
+from itertools import count
 from struct import Struct as Layout
+from typing import Any
 from zlib import crc32
 
 from steno.journal import codec
 from steno.journal.drafts import Draft, Kind, Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
+from steno.store.backend import ALL_MARKS, Mark, SessionRow
 from steno.store.errors import JournalCorrupt
-
-SEQ_MAX = (1 << 32) - 1
 
 _two_ints = Layout(">qq").pack
 
 FactRow = tuple[int, int, int, bytes]
 DraftRow = tuple[int, str, int, int, bytes]
+
+
+DUE, REMEMBERS = 1, 2
+"""The bits of the column `memory`."""
+_COLUMNS: dict[frozenset[Mark], tuple[int, int]] = {
+    marks: (int("owes" in marks), DUE * ("due" in marks) + REMEMBERS * ("remembers" in marks))
+    for marks in ALL_MARKS
+}
+_MARKS = {columns: marks for marks, columns in _COLUMNS.items()}
+
+
+def columns_of(marks: frozenset[Mark]) -> tuple[int, int]:
+    """Marks as the columns `owes` and `memory`."""
+    return _COLUMNS[marks]
+
+
+def session_crc(row: SessionRow) -> int:
+    owes, memory = columns_of(row.marks)
+    name = None if row.name is None else codec.escape(row.name)
+    plain = (
+        f"{row.n} {row.id} {name} {row.parent} {row.base} {row.listed} {row.token} {row.owner} "
+        f"{row.expires_ms} {row.touched} {owes} {memory}"
+    )
+    return crc32(row.list_row, crc32(plain.encode()))
+
+
+def to_session(raw: tuple[Any, ...]) -> SessionRow:
+    """A session's row as it was written, or an error that says that it is damaged."""
+    plain: list[Any] = list(raw[:11])
+    crc, owes, memory, head = raw[11:]
+    id, name, listed, list_row = raw[1], raw[2], raw[9], raw[10]
+    marks = _MARKS.get((owes, memory))
+    if marks is not None and isinstance(list_row, bytes):
+        plain[2] = None if name is None else codec.unescape(name)
+        plain += (marks, head)
+        row = SessionRow(*plain)
+        if session_crc(row) == crc:
+            if head < listed:
+                raise JournalCorrupt(f"session {id!r}: fact {head + 1} is missing")
+            return row
+    raise JournalCorrupt(f"session {id!r}: its row is damaged (checksum differs)")
 
 
 def fact_crc(n: int, seq: Seq, at_ms: int, body: bytes) -> int:
@@ -33,12 +75,14 @@ def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
     )
 
 
-def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> list[Record]:
-    """Decode rows that must be numbered from `expected` on without a gap."""
+def to_records(
+    session: str, n: int, rows: Iterable[FactRow], first: Seq | None = None
+) -> list[Record]:
+    """Decode rows; with `first`, they must be numbered from there on without a gap."""
     records: list[Record] = []
     decode = codec.decode
-    for seq, at_ms, crc, body in rows:
-        if seq != expected:
+    for expected, (seq, at_ms, crc, body) in zip(count(first or 0), rows, strict=False):
+        if first is not None and seq != expected:
             raise JournalCorrupt(
                 f"session {session!r}: fact {expected} is missing (found {seq} in its place)"
             )
@@ -48,7 +92,6 @@ def to_records(session: str, n: int, expected: Seq, rows: Iterable[FactRow]) -> 
             records.append(Record(seq, at_ms, decode(body)))
         except codec.DecodeError as error:
             raise JournalCorrupt(f"session {session!r}: fact {seq}: {error}") from error
-        expected = seq + 1
     return records
 
 

@@ -19,8 +19,15 @@ def text(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
+_SESSION_ROW = """n, id, name, parent, base, token, owner, expires_ms, touched, listed,
+    cast(listing as blob), crc, owes, memory,
+    coalesce((select max(seq) from facts where session = n), base)"""
+
 SCHEMA = text("schema.sql")
-STATEMENTS = {name: body.strip() for name, body in _NAMED.findall(text("statements.sql"))}
+STATEMENTS = {
+    name: body.strip().replace("{session_row}", _SESSION_ROW)
+    for name, body in _NAMED.findall(text("statements.sql"))
+}
 
 
 class ManyRows:

@@ -1,14 +1,43 @@
--- Every statement that the store runs, by name. `{rows}` is a list of value rows, made by the loader in a few sizes.
+-- Every statement that the store runs, by name. `{rows}` is a list of value rows, made by the loader in a few sizes;
+-- `{session_row}` is what a session is read as.
 
 -- name: session_by_id
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base)
-from sessions where id = ?
+select {session_row} from sessions where id = ?
 
 -- name: session_by_n
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base)
-from sessions where n = ?
+select {session_row} from sessions where n = ?
+
+-- name: forks_of
+select {session_row} from sessions where parent = ? order by n
+
+-- name: changed_before
+select {session_row} from sessions
+where touched < ? order by touched desc limit ?
+
+-- name: changed_before_owes
+select {session_row} from sessions
+where owes = 1 and touched < ? order by touched desc limit ?
+
+-- name: changed_before_due
+select {session_row} from sessions indexed by sessions_due
+where memory in (1, 3) and touched < ? order by touched desc limit ?
+
+-- name: changed_before_remembers
+select {session_row} from sessions indexed by sessions_remembered
+where memory in (2, 3) and touched < ? order by touched desc limit ?
+
+-- name: numbered_after
+select {session_row} from sessions where n > ? order by n limit ?
+
+-- name: numbered_after_owes
+select {session_row} from sessions indexed by sessions_owing
+where owes = 1 and n > ? order by n limit ?
+
+-- name: numbered_after_due
+select {session_row} from sessions where memory in (1, 3) and n > ? order by n limit ?
+
+-- name: numbered_after_remembers
+select {session_row} from sessions where memory in (2, 3) and n > ? order by n limit ?
 
 -- name: session_without_index
 select 1 from sessions not indexed where id = ?
@@ -19,9 +48,14 @@ select id from sessions where name = ?
 -- name: tops
 select (select coalesce(max(id), 0) from facts), upto from lists
 
--- name: sessions_since
-select s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
-where f.id > ? group by f.session
+-- name: behind
+select s.n, s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
+where f.id > (select upto from lists) group by f.session
+
+-- name: behind_with
+select s.n, s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
+where f.id > (select upto from lists) and f.body ->> 'type' in (select value from json_each(?))
+group by f.session
 
 -- name: lists_upto
 update lists set upto = ?
@@ -50,43 +84,8 @@ on conflict (n) do update set
 -- name: relist
 update sessions set listing = ?, listed = ?, crc = ?, owes = ?, memory = ? where n = ?
 
--- name: sessions_before
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base) from sessions
-where touched < ? order by touched desc limit ?
-
--- name: sessions_owing
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_owing
-where owes = 1 and n > ? order by n limit ?
-
--- name: owing_since
-select distinct s.n, s.id from facts f not indexed cross join sessions s on s.n = f.session
-where f.id > ? and s.n > ? and f.body ->> 'type' in ('session.attended', 'hook.owed', 'delivery.owed')
-order by s.n limit ?
-
--- name: sessions_due
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_due
-where memory in (1, 3) and touched < ? order by touched desc limit ?
-
--- name: sessions_remembered
-select n, id, name, parent, base, token, owner, expires_ms, touched, cast(listing as blob), listed, crc, owes, memory,
-    coalesce((select max(seq) from facts where session = n), base) from sessions indexed by sessions_remembered
-where memory in (2, 3) and touched < ? order by touched desc limit ?
-
 -- name: sessions_told
 select id from sessions where instr(listing, '"from_sessions"') and instr(listing, ?)
-
--- name: facts_of_type
-select seq from facts where session = ? and body glob '{"type":"' || ? || '"*' order by seq
-
--- name: edits_since
-select seq from facts where session = ? and seq > ?
-    and (body glob '{"type":"message.hidden"*' or body glob '{"type":"rew*') order by seq
-
--- name: children_of
-select id from sessions where parent = ?
 
 -- name: session_ids
 select n, id from sessions where n > ? order by n limit ?
@@ -99,6 +98,11 @@ insert into facts (id, session, seq, at_ms, crc, body) values {rows}
 
 -- name: facts_between
 select seq, at_ms, crc, cast(body as blob) from facts where session = ? and seq > ? and seq <= ? order by seq limit ?
+
+-- name: facts_with
+select seq, at_ms, crc, cast(body as blob) from facts where session = ?1 and seq > ?2 and seq <= ?3
+    and substr(body, 10, instr(substr(body, 10, 40), '"') - 1) in (select value from json_each(?4))
+order by seq limit ?5
 
 -- name: replace_fact
 update facts set crc = ?, body = ? where session = ? and seq = ?
@@ -128,16 +132,9 @@ select json_group_object(
 )
 from sessions where id in (select value from json_each(?))
 
--- name: streams_of
-select distinct started from drafts where session = ?
-
 -- name: drafts_of_stream
 select started, kind, start, crc, cast(text as blob) from drafts
 where session = ? and started = ? order by kind, start
-
--- name: draft_tail
-select started, kind, start, crc, cast(text as blob) from drafts
-where session = ? and started = ? and kind = ? order by start desc limit 1
 
 -- name: delete_drafts
 delete from drafts where session = ? and started = ?
@@ -180,7 +177,7 @@ delete from payload_owners where hash = ? and session = ?
 delete from payloads where hash = ? and not exists (select 1 from payload_owners o where o.hash = payloads.hash)
 
 -- name: key
-select k.seq, s.id, k.count from keys k join sessions s on s.n = k.session where k.source = ? and k.key = ?
+select s.id, k.seq, k.count from keys k join sessions s on s.n = k.session where k.source = ? and k.key = ?
 
 -- name: insert_key
 insert into keys (source, key, session, seq, count) values (?, ?, ?, ?, ?) on conflict (source, key) do update set
@@ -213,30 +210,28 @@ select at_ms from deletions where id = ? limit 1
 -- name: insert_import
 insert into imports (n, id, at_ms, owner, head) values (?, ?, ?, ?, 0)
 
--- name: import
-select owner from imports where n = ?
-
 -- name: imports_open
 select n, at_ms, owner from imports where owner is not null order by n
 
+-- name: import_of
+select owner, (select count(*) from keys where session = ?1) from imports where n = ?1
+
+-- name: imported
+select i.head from imports i join sessions s on s.n = i.n where s.id = ?
+
 -- name: import_done
 update imports set owner = null, head = ? where n = ?
+
+-- name: place_session
+insert into sessions (n, id, name, parent, base, token, owner, expires_ms, touched, listing, listed, crc)
+values (?1, ?2, ?3, null, 0, 0, null, 0, (select id from facts where session = ?1 order by seq desc limit 1), '', 0, 0)
+returning touched
 
 -- name: import_failed
 update imports set owner = '' where n = ? and owner is not null
 
 -- name: import_swept
 delete from imports where n = ? and owner = ''
-
--- name: imported
-select i.head from imports i join sessions s on s.n = i.n where s.id = ?
-
--- name: place_session
-insert into sessions (n, id, name, parent, base, token, owner, expires_ms, touched, listing, listed, crc)
-values (?, ?, ?, null, 0, 0, null, 0, ?, '', 0, 0)
-
--- name: keys_held
-select count(*) from keys where session = ?
 
 -- name: keys_added
 select key, seq, count from keys where session = ? and source = ? order by seq, key

@@ -1,7 +1,7 @@
 """One commit at a time, and as many verbs in it as are waiting.
 
-Whoever holds the commit lock takes everything that has been queued by then, by all sessions and
-callers, and commits it as one transaction. What arrives meanwhile goes out with the next. A
+The thread that holds the commit lock takes everything that has been queued by then, by all sessions
+and callers, and commits it as one transaction. What arrives meanwhile goes out with the next. A
 blocking caller becomes the committer itself, so it pays for no thread switch; async callers share
 one thread.
 
@@ -10,39 +10,34 @@ one thread.
 Each verb stands alone: one that refuses (a stale token, a reused key) has added nothing, and the
 others go on. If the transaction itself fails, its verbs are tried one by one where that can help,
 so that the guilty one fails alone.
+
+    A appends "Hel"      queue [A]          A finds the lock free, takes [A] and commits
+    B admits, C drafts   queue [B, C]       both wait for the lock: A is syncing
+    A's commit is over   A is answered      B gets the lock, takes [B, C]: B commits C's verb, too
+                         queue []           begin · B: seq 8 · C: LeaseLost · flush · commit
+    commit is over       B is answered 8, C gets its error; C never had the lock
+    had it failed        B: StoreFull, "nothing was stored"; C: LeaseLost all the same
+    had its outcome      B: OutcomeUnknown. The same call with the same key settles it: begin finds
+    been unknown         that others may have written, so B's key is looked for in what is stored
 """
 
 import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-import apsw
-
-from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreClosed, StoreError
-from steno.store.sqlite.database import translate
-from steno.store.sqlite.transaction import Changes, Transaction
+from steno.store.errors import OutcomeUnknown, StoreClosed, StoreError
+from steno.store.transaction import Changes, Transaction
 
 T = TypeVar("T")
 
 BATCH_MAX = 1_000
-DOING = "nothing was stored"
-
-_GUILTY_ALONE = (
-    apsw.ConstraintError,
-    apsw.CorruptError,
-    apsw.FullError,
-    apsw.MismatchError,
-    apsw.RangeError,
-    apsw.SQLError,
-    apsw.TooBigError,
-)
 
 
 class Waiter(Protocol):
-    """Somebody who is told when answers are there. Called from the committing thread."""
+    """Hears when answers are there. Called from the committing thread."""
 
     def answered(self, tickets: "Sequence[Ticket[object]]") -> None: ...
 
@@ -73,7 +68,7 @@ class Ticket(Generic[T]):
         return self.answer  # type: ignore[return-value]
 
 
-class Pipeline:
+class CommitQueue:
     """The only way to write. `on_commit` hears of each commit before the next one begins."""
 
     def __init__(self, transaction: Transaction, on_commit: Callable[[Changes], None]) -> None:
@@ -90,7 +85,7 @@ class Pipeline:
     def run(self, verb: Callable[[Transaction], T]) -> T:
         """Run a verb and return when it is durable."""
         ticket = Ticket(verb)
-        self._check_open()
+        self.check_open()
         self._queue.append(ticket)  # type: ignore[arg-type]
         while not ticket.done:
             with self._commit:
@@ -99,23 +94,19 @@ class Pipeline:
         return ticket.result()
 
     def submit(self, ticket: Ticket[T]) -> None:
-        """Queue a verb; its waiter is told when it is durable."""
-        self._check_open()
+        """Queue a verb; its waiter hears when it is durable."""
+        self.check_open()
         if self._thread is None:
             self._start()
         self._queue.append(ticket)  # type: ignore[arg-type]
         self._rouse()
 
-    def exclusively(self, act: Callable[[], T]) -> T:
-        """Run something while nothing is being committed, by no process."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is committed through this queue meanwhile."""
         with self._commit:
-            self._check_open()
-            turnstile = self._transaction.turnstile
-            turnstile.enter()
-            try:
-                return act()
-            finally:
-                turnstile.leave()
+            self.check_open()
+            yield
 
     def close(self) -> None:
         """Commit what is queued and take nothing more."""
@@ -127,7 +118,7 @@ class Pipeline:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self._closed:
             raise StoreClosed("this store was closed")
         if os.getpid() != self._pid:
@@ -152,9 +143,8 @@ class Pipeline:
                     self._commit_queued()
 
     def _commit_queued(self) -> None:
-        """Commit what is queued. A Ctrl-C can strike between any two lines here: then everybody in
-        the batch is told that the outcome is unknown, and the next batch finds the transaction
-        closed."""
+        """Commit what is queued. A Ctrl-C can strike between any two lines here: then each verb of
+        the batch ends with an unknown outcome, and the next batch finds the transaction closed."""
         batch: list[Ticket[object]] = []
         try:
             while self._queue and len(batch) < BATCH_MAX:
@@ -182,32 +172,17 @@ class Pipeline:
             return
         try:
             self._transact(batch)
-        except _GUILTY_ALONE as error:
-            self._transaction.rollback()
-            if len(batch) > 1:
-                self._one_by_one(batch)
-            else:
-                batch[0].error = translate(error, DOING)
-        except apsw.Error as error:
-            self._transaction.rollback()
-            _fail(batch, translate(error, DOING))
         except StoreError as error:
             self._transaction.rollback()
             _fail(batch, error)
-        except UnicodeDecodeError as error:
+        except Exception as error:  # noqa: BLE001 - a caller's mistake must reach that caller, not end the queue
             self._transaction.rollback()
-            _fail(
-                batch,
-                JournalCorrupt(
-                    f"{DOING}: the database is damaged (text that is not text: {error})"
-                ),
-            )
-        except Exception as error:  # noqa: BLE001 - a caller's mistake must reach that caller, not end the pipeline
-            self._transaction.rollback()
-            if len(batch) > 1:
+            explained = self._transaction.writer.explain(error)
+            meant, alone = (error, True) if explained is None else explained
+            if len(batch) > 1 and alone:
                 self._one_by_one(batch)
             else:
-                batch[0].error = error
+                _fail(batch, meant)
 
     def _one_by_one(self, batch: "list[Ticket[object]]") -> None:
         changes: Changes = {}
@@ -226,16 +201,10 @@ class Pipeline:
             except StoreError as error:
                 ticket.error = error
         transaction.flush()
-        try:
-            transaction.commit()
-        except apsw.IOError as error:
-            raise OutcomeUnknown(
-                f"the disk failed while storing ({error}); it may be stored or not: "
-                "the same call with the same key settles it"
-            ) from error
+        transaction.commit()
 
 
-def _fail(batch: "list[Ticket[object]]", error: StoreError) -> None:
+def _fail(batch: "list[Ticket[object]]", error: Exception) -> None:
     """A verb that was refused keeps its own error: that stands whatever became of the rest."""
     for ticket in batch:
         if ticket.error is None and not ticket.done:

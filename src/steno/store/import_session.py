@@ -1,9 +1,9 @@
 """A session that comes from another store: whole, or not at all.
 
-    begin    reserves a number; from here on what is stored under it is nobody's
-    stage    one step after another, each small, so that nobody is held up
+    begin    reserves a number; from here on what is stored under it belongs to no session
+    stage    one step after another, each small, so that no other verb waits long
     finish   one commit makes it a session
-    fail     what was staged is to be swept; the next process does that for one that was killed
+    fail     what was staged is to be swept; of a process that was killed, the next one does that
 
 Nothing that comes is trusted. `Arrival` refuses what no store could have held: a gap, a payload
 that is missing, text that is streamed to nothing that is open.
@@ -14,7 +14,6 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from steno.journal.codec import escape
 from steno.journal.drafts import Draft, Stream, sealed_by
 from steno.journal.facts import (
     InputAdmitted,
@@ -26,12 +25,19 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
+from steno.store.backend import SEQ_MAX
 from steno.store.errors import KeyReused, NotAllowed
 from steno.store.protocol import Carried, Keyed, Payload
-from steno.store.sqlite.operations import KEY_LEN_MAX, RESERVED_SOURCE, Moment, bound, check_new_id
-from steno.store.sqlite.rows import SEQ_MAX
-from steno.store.sqlite.transaction import Transaction
-from steno.store.values import STREAM_CHARS_MAX, check_stream, encoded, expect
+from steno.store.transaction import Transaction
+from steno.store.values import (
+    KEY_LEN_MAX,
+    STREAM_CHARS_MAX,
+    check_new_id,
+    check_stream,
+    encoded,
+    expect,
+)
+from steno.store.verbs import RESERVED_SOURCE, Moment, bound
 
 STEP_FACTS = 500
 STEP_BYTES = 1 << 20
@@ -182,34 +188,33 @@ def begin(tx: Transaction, id: str, owner: str, moment: Moment) -> int:
     check_new_id(id)
     if tx.exists(id):
         raise KeyReused(f"there is a session {id!r} already; nothing was changed")
-    n = tx.one("insert_session", (id, None, None, 0, 0, "", 0))[0]  # type: ignore[index]
-    tx.run("delete_session", (n,))
-    tx.run("insert_import", (n, id, moment.now_ms, owner))
-    return int(n)  # type: ignore[arg-type]
+    return tx.writer.begin_import(id, moment.now_ms, owner)
 
 
-def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> int:
-    """Store a step of it; the id of its last fact, 0 if it has none."""
+def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> None:
+    """Store a step of it."""
     _check(tx, n, owner)
     for source, key, seq, _ in batch.keys:
-        if (taken := tx.one("key", (escape(source), escape(key)))) is not None:
+        if (taken := tx.writer.key(source, key)) is not None:
             raise KeyReused(
-                f"fact {seq} has the key {key!r} of {source!r}, which session {taken[1]!r} has "
-                "used here; "
-                "nothing was stored"
+                f"fact {seq} has the key {key!r} of {source!r}, which session {taken.session!r} "
+                "has used here; nothing was stored"
             )
     for hash, body in batch.payloads.items():
-        tx.run("insert_payload", (hash, body))
-        tx.run("own_payload", (hash, n, 0))
+        tx.writer.put_payload(hash, body)
+        tx.writer.own_payload(hash, n, 0)
     for source, key, seq, count in batch.keys:
-        tx.run("insert_key", (escape(source), escape(key), n, seq, count))
+        tx.writer.put_key(source, key, n, seq, count)
     for draft in batch.drafts:
-        tx.place_draft(n, draft)
-    return tx.place(n, batch.facts) if batch.facts else 0
+        tx.writer.draft(n, draft.stream, 0, draft.text)
+    tx.writer.add(n, [(record.seq, record.at_ms, body) for record, body, _ in batch.facts])
+    for _, _, hashes in batch.facts:
+        for hash in hashes:
+            tx.writer.own_payload(hash, n, 1)
 
 
-def finish(tx: Transaction, n: int, owner: str, arrival: Arrival, touched: int) -> None:
-    """Make it a session. A key that somebody used meanwhile is not ours any more, so they are
+def finish(tx: Transaction, n: int, owner: str, arrival: Arrival) -> None:
+    """Make it a session. A key that was used here meanwhile is not its own any more, so they are
     counted."""
     _check(tx, n, owner)
     name = arrival.listing.name
@@ -217,20 +222,19 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival, touched: int) 
         raise KeyReused(f"there is a session {arrival.id!r} already; nothing was changed")
     if name is not None and (other := bound(tx, name)) is not None:
         raise KeyReused(f"the name {name!r} is bound to session {other!r} here; nothing was stored")
-    if tx.one("keys_held", (n,)) != (arrival.keys,):
+    if tx.writer.import_of(n)[1] != arrival.keys:
         raise KeyReused(
             f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing "
             "was stored"
         )
-    tx.place_session(n, arrival.id, arrival.head, touched, arrival.listing)
-    tx.run("import_done", (arrival.head, n))
+    tx.arrived(tx.writer.end_import(n, arrival.id, name, arrival.head), arrival.listing)
 
 
 def fail(tx: Transaction, n: int) -> None:
     """Have everything swept that was staged, unless it is a session by now."""
-    tx.run("import_failed", (n,))
+    tx.writer.fail_import(n)
 
 
 def _check(tx: Transaction, n: int, owner: str) -> None:
-    if tx.one("import", (n,)) != (owner,):
+    if tx.writer.import_of(n)[0] != owner:
         raise NotAllowed("the import was given up by another process; nothing was stored")

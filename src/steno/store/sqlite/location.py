@@ -21,11 +21,10 @@ from steno.store.errors import (
 )
 from steno.store.protocol import Settings
 from steno.store.sqlite import database, migrate
-from steno.store.sqlite.checkpoint import Checkpointer
+from steno.store.sqlite.checkpoint import Checkpointer, Exclusively
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.pipeline import Pipeline
-from steno.store.sqlite.turnstile import Turns
+from steno.store.sqlite.write_lock import WriteLock
 
 
 class Owners(Protocol):
@@ -55,7 +54,7 @@ class OnDisk:
         self._settings = settings
         self._locks = Locks(path, owner, settings.lock_wait_ms)
         self.owners: Owners = self._locks
-        self.turns: Turns = self._locks.turnstile
+        self.write_lock: WriteLock = self._locks.write_lock
 
     def open(self) -> apsw.Connection:
         """Make or migrate the file and hold it open; the connection to write with."""
@@ -70,8 +69,8 @@ class OnDisk:
     def reader(self) -> apsw.Connection:
         return database.connect(self.path, self._settings, query_only=True)
 
-    def remains(self, writer: apsw.Connection, pipeline: Pipeline) -> Remains:
-        return Checkpointer(self.path, self._settings, writer, pipeline)
+    def remains(self, writer: apsw.Connection, exclusively: Exclusively) -> Remains:
+        return Checkpointer(self.path, self._settings, writer, exclusively)
 
 
 class Unwritable:
@@ -90,7 +89,7 @@ class Unwritable:
         self._locks = Locks(path, owner, can_write=False)
         self._way = ""
         self.owners: Owners = self._locks
-        self.turns: Turns = _Refusal(why)
+        self.write_lock: WriteLock = _Refusal(why)
         self._why = why
 
     def open(self) -> apsw.Connection:
@@ -134,7 +133,7 @@ class Unwritable:
     def reader(self) -> apsw.Connection:
         return database.connect(self.path, self._settings, query_only=True, unwritable=self._way)
 
-    def remains(self, _writer: apsw.Connection, _pipeline: Pipeline) -> Remains:
+    def remains(self, _writer: apsw.Connection, _exclusively: Exclusively) -> Remains:
         return _Refusal(self._why)
 
 
@@ -182,7 +181,7 @@ class InMemory:
         self.log = None
         self._settings = replace(settings, vfs="memdb", durability="process")
         self.owners: Owners = _MemoryOwners(owner)
-        self.turns: Turns = _OneProcess()
+        self.write_lock: WriteLock = _OneProcess()
 
     def open(self) -> apsw.Connection:
         writer = database.connect(self.path, self._settings, make=True)
@@ -194,8 +193,8 @@ class InMemory:
     def reader(self) -> apsw.Connection:
         return database.connect(self.path, self._settings, query_only=True)
 
-    def remains(self, writer: apsw.Connection, pipeline: Pipeline) -> Remains:
-        return _FreeMemory(writer, pipeline)
+    def remains(self, writer: apsw.Connection, exclusively: Exclusively) -> Remains:
+        return _FreeMemory(writer, exclusively)
 
 
 class _MemoryOwners:
@@ -227,16 +226,16 @@ class _OneProcess:
 
 
 class _FreeMemory:
-    def __init__(self, writer: apsw.Connection, pipeline: Pipeline) -> None:
+    def __init__(self, writer: apsw.Connection, exclusively: Exclusively) -> None:
         self._writer = writer
-        self._pipeline = pipeline
+        self._exclusively = exclusively
 
     def scrub(self) -> None:
         self.vacuum()
 
     def vacuum(self) -> None:
         with translated("the memory was not written anew; the removal itself is done"):
-            self._pipeline.exclusively(lambda: self._writer.execute("vacuum").fetchall())
+            self._exclusively(lambda: self._writer.execute("vacuum").fetchall())
 
     def close(self) -> None: ...
 

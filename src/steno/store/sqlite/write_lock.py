@@ -38,7 +38,7 @@ class _Wait:
                 os.close(self.handle)
 
     def arrive(self, wait_s: float) -> bool:
-        """Whether it was this one's turn in time. If not, or on a Ctrl-C, the place is given up."""
+        """Whether the lock was ours in time. If not, or on a Ctrl-C, the place is given up."""
         try:
             self._arrived.wait(wait_s)
         finally:
@@ -47,14 +47,14 @@ class _Wait:
         return not self.left
 
 
-class Turns(Protocol):
+class WriteLock(Protocol):
     """Lets one writer in at a time."""
 
     def enter(self) -> None: ...
     def leave(self) -> None: ...
 
 
-class Turnstile:
+class FileQueue:
     def __init__(self, file: Path, wait_ms: int) -> None:
         self._file = file
         self._wait_ms = wait_ms
@@ -93,7 +93,7 @@ class Turnstile:
 
     def _queue(self) -> None:
         place = _Wait(self._handle)
-        self._handle = -1  # whoever stands in the queue owns it; given back on arrival
+        self._handle = -1  # the thread in the queue owns it; given back on arrival
         threading.Thread(target=place.stand, name="steno-queue", daemon=True).start()
         if not place.arrive(self._wait_ms / 1000):
             raise StoreLocked(

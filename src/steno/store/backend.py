@@ -1,0 +1,382 @@
+"""What a backend implements: where the rows of a store lie, and how they are read and written.
+
+All rules are above it, in `verbs`, `transaction`, `queries`, `redact_cascade`, `import_session` and
+`core`; they are the same for every backend. A backend knows nothing of facts but their bytes.
+
+    Backend    one open store: its owner, snapshots, the writer, who else is alive
+    Snapshot   questions about one moment
+    Writer     the same questions inside a transaction, and what may be written in it
+
+A verb asks first and writes after. Until it has written anything it may be refused, or run again
+from its beginning: a backend that lies behind a network can run it once to learn what it asks for,
+fetch all of that in one round trip, and run it again. What a verb writes is collected, and has to
+be there at `flush`, or when it is asked for.
+
+Everything a backend raises is an error of `store/errors.py`, or one that `Writer.explain` knows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import compress, product
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from steno.journal import codec
+from steno.journal.drafts import Stream
+from steno.journal.facts import Record
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import JournalCorrupt, StoreError
+from steno.store.protocol import Damage, Keyed, Left, Piece
+
+Mark = Literal["owes", "due", "remembers"]
+"""What sessions can be found by without looking at all of them: something is owed to someone
+outside, a distillate is due, there is something to remember."""
+
+MARKS: tuple[Mark, ...] = ("owes", "due", "remembers")
+
+SEQ_MAX = (1 << 32) - 1
+
+
+class SessionRow(Struct):
+    """What is stored of a session beside its facts."""
+
+    n: int
+    """Its number: grows, and is never used twice."""
+    id: str
+    name: str | None
+    parent: int | None
+    """The number of the session that it was forked from."""
+    base: Seq
+    """Facts up to here are the parent's."""
+    token: int
+    """Of its last lease."""
+    owner: str | None
+    """Who holds the lease, if anyone; whether that owner is alive is another question."""
+    expires_ms: int
+    touched: int
+    """Its place in the order of changes, as of `listed`."""
+    listed: Seq
+    """Facts up to here are in `list_row`: it may be behind."""
+    list_row: bytes
+    marks: frozenset[Mark]
+    """As of `listed`."""
+    head: Seq
+    """The seq of its last fact: of the facts, not of the row."""
+
+    def listing(self) -> ListingRow:
+        try:
+            return codec.decode_listing(self.list_row)
+        except codec.DecodeError as error:
+            raise JournalCorrupt(
+                f"session {self.id!r}: its row for lists is damaged: {error}"
+            ) from error
+
+
+def marks_of(listing: ListingRow) -> frozenset[Mark]:
+    return _MARKS[listing.owes(), listing.due(), bool(listing.memory.at)]
+
+
+_MARKS: dict[tuple[bool, ...], frozenset[Mark]] = {
+    has: frozenset(compress(MARKS, has)) for has in product((False, True), repeat=len(MARKS))
+}
+ALL_MARKS = tuple(_MARKS.values())
+
+
+class KeyRow(Struct, frozen=True):
+    """What was stored under a key: `count` facts of a session, from `seq` on."""
+
+    session: str
+    seq: Seq
+    count: int
+
+
+class Behind(Struct, frozen=True):
+    """A session with facts that its list row does not have, and its place by the last of them."""
+
+    n: int
+    id: str
+    touched: int
+
+
+class ImportRow(Struct, frozen=True):
+    """A session that arrives; `owner` brings it, and is "" if the import failed."""
+
+    n: int
+    at_ms: int
+    owner: str
+
+
+class Snapshot(Protocol):
+    """Questions about one moment."""
+
+    def session(self, id: str) -> SessionRow | None:
+        """By id."""
+        ...
+
+    def numbered(self, n: int) -> SessionRow | None:
+        """By number."""
+        ...
+
+    def forks(self, n: int) -> list[SessionRow]:
+        """The sessions that were forked from this one, not their own forks."""
+        ...
+
+    def bound(self, name: str) -> str | None:
+        """The id of the session with an external name."""
+        ...
+
+    def facts(
+        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+    ) -> list[Record]:
+        """Facts stored under a number, in order, up to `limit`; with `kinds`, only those whose tag
+        is one of them. Numbers run without a gap: one that is missing, or whose bytes are not what
+        was written, is `JournalCorrupt`. `row` is the session in which they are read."""
+        ...
+
+    def drafts(
+        self, row: SessionRow, seen: Mapping[Stream, int], started: Seq | None = None
+    ) -> list[Piece]:
+        """What the streams of a session hold beyond what was seen of each: one piece for each
+        stream that has more. With `started`, the streams of that fact only."""
+        ...
+
+    def key(self, source: str, key: str) -> KeyRow | None:
+        """What was stored under a key by a session that is there."""
+        ...
+
+    def keys(self, n: int, source: str) -> list[Keyed]:
+        """The keys of a session from one source, in order of seq."""
+        ...
+
+    def payload(self, hash: Hash) -> bytes | None:
+        """All of a payload, checked against its hash."""
+        ...
+
+    def payload_head(self, hash: Hash, length: int) -> bytes | None:
+        """The first bytes of a payload; with 0, whether it is there."""
+        ...
+
+    def changed_before(self, mark: Mark | None, before: int, limit: int) -> Iterator[SessionRow]:
+        """Sessions by their rows, those changed last first, from below a place on."""
+        ...
+
+    def numbered_after(self, mark: Mark | None, after: int, limit: int) -> list[SessionRow]:
+        """Sessions by their rows, in order of number, from above one on."""
+        ...
+
+    def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
+        """The sessions whose list rows lack facts; with `kinds`, only those that lack a fact with
+        one of these tags."""
+        ...
+
+    def told(self, source: str) -> list[str]:
+        """The sessions whose list rows say that they were told what another has to remember."""
+        ...
+
+    def deleted(self, id: str) -> bool:
+        """Whether a session with this id was deleted."""
+        ...
+
+    def imported(self, id: str) -> Seq | None:
+        """Up to which seq the facts of a session came from another store; None if it began here."""
+        ...
+
+    def unswept(self) -> list[str]:
+        """The deleted sessions of which something may be left."""
+        ...
+
+    def imports(self) -> list[ImportRow]:
+        """The sessions that are arriving, or whose import failed and is not swept."""
+        ...
+
+
+class Saved(Struct, frozen=True):
+    """A session's row as it should be stored, with its list row up to the head. `touched` is its
+    new place in the order of changes; None leaves it."""
+
+    row: SessionRow
+    listing: ListingRow
+    touched: int | None
+
+
+class Writer(Snapshot, Protocol):
+    """One transaction after another. What is asked in one is of that transaction's moment, with
+    what was written in it so far."""
+
+    # --- the frame
+
+    def begin(self) -> bool:
+        """Begin a transaction; whether others may have written since the last one ended."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over what was collected. A failure here means that nothing was stored."""
+        ...
+
+    def commit(self) -> None:
+        """Make it durable. `OutcomeUnknown` if that cannot be told."""
+        ...
+
+    def rollback(self) -> None:
+        """Forget everything since `begin`. Also where none was begun, or the commit failed."""
+        ...
+
+    def explain(self, error: Exception) -> tuple[StoreError, bool] | None:
+        """An error of the transaction in the store's words, and whether the verbs of a batch should
+        be tried one by one, so that the guilty one fails alone. None: it is the caller's own."""
+        ...
+
+    # --- rows
+
+    def make(self, id: str, name: str | None, parent: int | None, base: Seq) -> SessionRow:
+        """A new session, with the number that is next."""
+        ...
+
+    def save(self, saved: Sequence[Saved]) -> None:
+        """Store rows; each `row` is afterwards as it is stored."""
+        ...
+
+    def lag(self) -> int:
+        """How many facts may be in no list row yet."""
+        ...
+
+    def caught_up(self) -> None:
+        """All facts are in list rows now."""
+        ...
+
+    def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
+        """Add facts under a number: seq, time and bytes. Their order, over all sessions, is the
+        order of changes."""
+        ...
+
+    def replace(self, n: int, seq: Seq, at_ms: int, body: bytes) -> None:
+        """Put other bytes in the place of a fact's."""
+        ...
+
+    def draft(self, n: int, stream: Stream, start: int, text: str) -> None:
+        """Add text to a stream, at its end."""
+        ...
+
+    def undraft(self, n: int, started: Seq) -> None:
+        """Remove the streams of a fact."""
+        ...
+
+    def put_payload(self, hash: Hash, body: bytes) -> None:
+        """Store bytes, once."""
+        ...
+
+    def own_payload(self, hash: Hash, n: int, names: int) -> None:
+        """A session owns a payload; `names` more of its facts name it. Where that falls to none, it
+        is not owned any more, and a payload without an owner goes."""
+        ...
+
+    def put_key(self, source: str, key: str, n: int, seq: Seq, count: int) -> None:
+        """Remember what was stored under a key; in the place of what was."""
+        ...
+
+    # --- removing and importing
+
+    def delete(self, row: SessionRow, at_ms: int) -> None:
+        """Take a session and its drafts out; its facts, payloads and keys are swept later."""
+        ...
+
+    def sweep(self) -> bool:
+        """Remove a bounded part of what deleted sessions and failed imports left; whether there may
+        be more."""
+        ...
+
+    def begin_import(self, id: str, at_ms: int, owner: str) -> int:
+        """A number for a session that arrives. What is stored under it belongs to no session."""
+        ...
+
+    def import_of(self, n: int) -> tuple[str | None, int]:
+        """Who brings it, and how many keys it has."""
+        ...
+
+    def end_import(self, n: int, id: str, name: str | None, head: Seq) -> SessionRow:
+        """What was stored under the number is a session now, as if just made; its list row is
+        saved after this."""
+        ...
+
+    def fail_import(self, n: int) -> None:
+        """What was stored under the number is to be swept, unless it is a session already."""
+        ...
+
+
+class Watch(Protocol):
+    """Tells when other processes may have committed something."""
+
+    def add(self, tell: Callable[[], None]) -> None: ...
+    def discard(self, tell: Callable[[], None]) -> None: ...
+
+
+class Backend(Protocol):
+    """One open store."""
+
+    owner: str
+    """The name of this open store to others; never used twice."""
+
+    @property
+    def watch(self) -> Watch: ...
+
+    def writer(self) -> Writer:
+        """The one writer of this open store."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """One moment. From any thread, several at a time."""
+        ...
+
+    def alive(self, owner: str) -> bool | None:
+        """Whether the process behind an owner runs; None where that cannot be told, and the term of
+        a lease has to decide."""
+        ...
+
+    def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
+        """The heads of some sessions, and the tokens of those whose lease is taken."""
+        ...
+
+    def leave(self, session: str, left: Left | None) -> None:
+        """Keep a word about a session where the store cannot be written, or (None) drop it. Lost
+        where not even that can be done."""
+        ...
+
+    def left(self, session: str) -> Left | None:
+        """The word that was kept about a session."""
+        ...
+
+    def now_ms(self) -> int:
+        """The clock that stamps facts and ends leases."""
+        ...
+
+    def erase(self) -> None:
+        """Leave nothing of what was removed anywhere, as far as the backend promises it."""
+        ...
+
+    def sessions(self) -> Iterator[str]:
+        """Every session's id, some at a time."""
+        ...
+
+    def damage(self) -> Iterator[Damage]:
+        """What is not as it was written, beyond what reading a session shows."""
+        ...
+
+    def backup(self, to: Path) -> None:
+        """A copy of one moment, as the backend makes one."""
+        ...
+
+    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+        """Begin what the backend does by itself. While it holds `paused`, this open store commits
+        nothing."""
+        ...
+
+    def stop(self) -> None:
+        """End what the backend does by itself; what is queued may still be committed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; the owner is not alive afterwards."""
+        ...

@@ -1,0 +1,515 @@
+"""Every verb of a store, over any backend. `facade` gives them to callers that block and to callers
+that await.
+
+A verb that only writes gives a `Change`: what to do in a transaction, for the commit queue. The
+others look first, and are run in the caller's thread.
+"""
+
+import contextlib
+import os
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import NoneType
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from steno.journal.drafts import Draft, Stream
+from steno.journal.facts import (
+    FREE_FACTS,
+    TURN_FACTS,
+    FreeFact,
+    Record,
+    SessionStarted,
+    TurnFact,
+)
+from steno.journal.listing import ListingRow
+from steno.journal.parts import Hash, Seq
+from steno.store import import_session, log, queries, redact_cascade, verbs, verify
+from steno.store.backend import Backend, ImportRow, SessionRow, Snapshot
+from steno.store.commit_queue import CommitQueue
+from steno.store.errors import (
+    OutcomeUnknown,
+    SessionBusy,
+    StoreClosed,
+    StoreError,
+    StoreUnwritable,
+    UnknownPayload,
+    UnknownSession,
+)
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Appended,
+    Carried,
+    Cursor,
+    Event,
+    Glance,
+    Keyed,
+    Lease,
+    Left,
+    Listed,
+    Release,
+    Report,
+    Settings,
+)
+from steno.store.transaction import Changes, Transaction, written
+from steno.store.values import (
+    check_admission,
+    check_facts,
+    check_lease,
+    check_new_id,
+    check_payload,
+    check_started,
+    check_stream,
+    expect,
+)
+from steno.store.verbs import RESERVED_SOURCE, Moment
+
+T = TypeVar("T")
+
+_CHANGE_BYTES = 400
+"""What a queued verb costs beside its text, for the bound on the queue."""
+_IMPORT_MS_MAX = 24 * 3_600_000
+"""Where it cannot be told whether a process is alive, an import that takes longer counts as given
+up."""
+
+
+class Change(Generic[T]):
+    """Something to do in a transaction, how much memory it holds while it waits, and what to do
+    once it is durable."""
+
+    __slots__ = ("after", "size", "verb")
+
+    def __init__(
+        self,
+        verb: Callable[[Transaction], T],
+        size: int = 0,
+        after: Callable[[T], None] | None = None,
+    ) -> None:
+        self.verb = verb
+        self.size = size + _CHANGE_BYTES
+        self.after = after
+
+
+class Core:
+    """One open store. Safe to use from many threads."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.queue = CommitQueue(Transaction(backend.writer()), self._committed)
+        self._listeners: list[Callable[[Changes], None]] = []
+        self._leases: set[tuple[str, int]] = set()
+        self._closed = False
+        self._pid = os.getpid()
+        backend.start(self.queue.paused)
+
+    def open(self) -> None:
+        """Finish what a process that was killed left unfinished. A full disk is no reason not to
+        read."""
+        try:
+            with contextlib.suppress(StoreUnwritable, OutcomeUnknown):
+                self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    # --- what needs no lease
+
+    def admit(self, admission: Admission) -> Change[Admitted]:
+        check_admission(admission, self.settings.payload_bytes_max)
+        visit = () if admission.visit is None else (admission.visit,)
+        ready = written((*visit, admission.input))
+        size = len(ready[-1][1]) + sum(map(len, admission.payloads))
+        return Change(lambda tx: verbs.admit(tx, admission, ready, self.moment()), size)
+
+    def create(self, started: SessionStarted, session: str | None = None) -> Change[str]:
+        check_started(started)
+        if session is not None:
+            check_new_id(session)
+        return Change(lambda tx: verbs.create(tx, started, session, self.moment()))
+
+    def ensure(self, started: SessionStarted) -> Change[str]:
+        check_started(started)
+        return Change(lambda tx: verbs.ensure(tx, started, self.moment()))
+
+    def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
+        expect(int, at=at)
+        check_started(started)
+        listing, after = ListingRow(), 0
+        while after < at and (page := self.read(session, after, min(queries.PAGE, at - after))):
+            for record in page:
+                listing.apply(record)
+            after = page[-1].seq
+        return self.queue.run(
+            lambda tx: verbs.fork(tx, session, at, started, listing, self.moment())
+        )
+
+    def add(
+        self, session: str, facts: Sequence[FreeFact], key: str | None = None
+    ) -> Change[Appended]:
+        expect((str, NoneType), key=key)
+        check_facts(facts, FREE_FACTS, "needs the session's lease")
+        ready = written(facts)
+        size = sum(len(body) for _, body, _ in ready)
+        return Change(lambda tx: verbs.add(tx, session, ready, key, self.moment()), size)
+
+    # --- leases
+
+    def acquire(self, session: str) -> Lease:
+        """Take the lease of a session that is free, expired, or whose owner is dead."""
+        while True:
+            with self.snapshot() as view:
+                row = queries.session(view, session)
+            if self._is_held(row):
+                raise SessionBusy(session, str(row.owner))
+            lease = self._take(session, row.token)
+            if lease is not None:
+                return lease
+
+    def _take(self, session: str, token: int) -> Lease | None:
+        """The lease is known to be ours before it can be read that it is taken: else another thread
+        of this process, finding an owner that vouches for nothing, would take it from us."""
+        expires_ms = self.backend.now_ms() + self.settings.lease_ms
+
+        def verb(tx: Transaction) -> Lease | None:
+            lease = verbs.acquire(tx, session, self.backend.owner, token, expires_ms)
+            if lease is not None:
+                self._leases.add((session, lease.token))
+            return lease
+
+        try:
+            return self.queue.run(verb)
+        except BaseException:
+            self._leases.discard((session, token + 1))
+            raise
+
+    def abandon(self, lease: Lease, left: Left | None = None) -> None:
+        check_lease(lease)
+        expect((Left, NoneType), left=left)
+        if left is not None and self.holds(lease.session, lease.token):
+            expect(int, turn=left.turn)
+            expect(str, cause=left.cause)
+            self.backend.leave(lease.session, left)
+        self._leases.discard((lease.session, lease.token))
+
+    def holds(self, session: str, token: int) -> bool:
+        """Whether this open store has that lease: then no other adds to the session's streams."""
+        return (session, token) in self._leases
+
+    def running(self, session: str) -> str | None:
+        with self.snapshot() as view:
+            row = queries.session(view, session)
+        return row.owner if self._is_held(row) else None
+
+    def _is_held(self, row: SessionRow) -> bool:
+        """Whether the owner of a lease is alive decides. Where that cannot be told, the lease's
+        term does."""
+        if row.owner is None:
+            return False
+        if row.owner == self.backend.owner:
+            return self.holds(row.id, row.token)
+        alive = self.backend.alive(row.owner)
+        return row.expires_ms > self.backend.now_ms() if alive is None else alive
+
+    def alive(self, owner: str) -> bool:
+        expect(str, owner=owner)
+        return self.backend.alive(owner) is not False
+
+    def renew(self, lease: Lease) -> Change[Lease]:
+        check_lease(lease)
+        return Change(
+            lambda tx: verbs.renew(tx, lease, self.backend.now_ms() + self.settings.lease_ms)
+        )
+
+    def release(self, lease: Lease, head: Seq) -> Change[Release]:
+        check_lease(lease)
+        expect(int, head=head)
+
+        def after(answer: Release) -> None:
+            if answer.released:
+                self.abandon(lease)
+
+        return Change(lambda tx: verbs.release(tx, lease, head), after=after)
+
+    def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Change[Appended]:
+        check_lease(lease)
+        if type(head) is not int:
+            expect(int, head=head)
+        check_facts(facts, TURN_FACTS, "is not a turn fact")
+        ready = written(facts)
+        size = sum(len(body) for _, body, _ in ready)
+        return Change(lambda tx: verbs.append(tx, lease, ready, head, self.moment()), size)
+
+    def draft(self, lease: Lease, stream: Stream, text: str) -> Change[int]:
+        check_lease(lease)
+        check_stream(stream)
+        if type(text) is not str:
+            expect(str, text=text)
+        return Change(lambda tx: verbs.draft(tx, lease, stream, text), len(text))
+
+    # --- reading
+
+    def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+        expect(int, after=after, limit=limit)
+        with self.snapshot() as view:
+            return queries.records(view, queries.session(view, session), after, limit)
+
+    def drafts(self, session: str) -> list[Draft]:
+        with self.snapshot() as view:
+            return queries.drafts(view, queries.session(view, session))
+
+    def glance(self, session: str) -> Glance:
+        """Whether the owner is alive is asked after the snapshot. If it is not, what was seen
+        counts only if nothing changed since: the owner may have ended in order meanwhile."""
+        while True:
+            row, glance = self._glance(session)
+            if row.owner is None or self._is_held(row):
+                return glance
+            again, _ = self._glance(session)
+            if (again.head, again.token, again.owner) == (row.head, row.token, row.owner):
+                return replace(glance, owner=None)
+
+    def _glance(self, session: str) -> tuple[SessionRow, Glance]:
+        with self.snapshot() as view:
+            row = queries.session(view, session)
+            listing, drafts = queries.listing(view, row), queries.drafts(view, row)
+        left = None if row.owner is None else self.backend.left(session)
+        return row, Glance(row.head, row.owner, tuple(drafts), listing, left)
+
+    def since(
+        self, session: str, cursor: Cursor, drafts: bool = True
+    ) -> tuple[list[Event], Cursor]:
+        with self.snapshot() as view:
+            return queries.since(view, session, cursor, queries.PAGE, drafts)
+
+    def heads(self, sessions: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
+        self._check_open()
+        return self.backend.heads(sessions)
+
+    def find(self, name: str) -> str | None:
+        expect(str, name=name)
+        with self.snapshot() as view:
+            return view.bound(name)
+
+    def due(self, limit: int = 10) -> list[Listed]:
+        expect(int, limit=limit)
+        with self.snapshot() as view:
+            return queries.by_change(view, "due", limit, None)
+
+    def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]:
+        expect(int, limit=limit)
+        expect((int, NoneType), before=before)
+        with self.snapshot() as view:
+            return queries.by_change(view, "remembers", limit, before)
+
+    def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
+        expect(int, limit=limit, after=after)
+        with self.snapshot() as view:
+            found = queries.by_number(view, "owes", limit, after)
+        return self._with_runners(found)
+
+    def _with_runners(self, found: list[Listed]) -> list[Listed]:
+        return [
+            one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found
+        ]
+
+    def keys(self, session: str) -> list[Keyed]:
+        with self.snapshot() as view:
+            return view.keys(queries.session(view, session).n, RESERVED_SOURCE + session)
+
+    def imported(self, session: str) -> Seq:
+        with self.snapshot() as view:
+            return view.imported(queries.session(view, session).id) or 0
+
+    def edits(self, session: str, after: Seq) -> list[Record]:
+        expect(int, after=after)
+        with self.snapshot() as view:
+            row = queries.session(view, session)
+            kinds = ("message.hidden", "rewound", "rewind.withdrawn")
+            return view.facts(row, row.n, max(after, row.base), row.head, kinds, 1 << 31)
+
+    def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
+        expect(int, seq=seq)
+        with self.snapshot() as view:
+            own = queries.holder(view, queries.session(view, session), seq)
+            return tuple(row.id for row in queries.family(view, own, seq))
+
+    # --- payloads
+
+    def put(self, session: str, payload: bytes) -> Change[Hash]:
+        expect(str, session=session)
+        check_payload(payload, self.settings.payload_bytes_max)
+        hash = sha256(payload).hexdigest()
+        return Change(lambda tx: verbs.put(tx, session, hash, payload), len(payload))
+
+    def get(self, payload: Hash) -> bytes:
+        expect(str, payload=payload)
+        with self.snapshot() as view:
+            body = view.payload(payload)
+        if body is None:
+            raise UnknownPayload(f"no payload {payload}")
+        return body
+
+    # --- a session from another store
+
+    def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
+        expect(int, base=base)
+        expect(Iterable, carried=carried)
+        owner = self.backend.owner
+        arrival = import_session.Arrival(session, base, self.settings.payload_bytes_max)
+        n = self.queue.run(lambda tx: import_session.begin(tx, session, owner, self.moment()))
+        try:
+            for batch in arrival.batches(carried):
+                self.queue.run(partial(import_session.stage, n=n, owner=owner, batch=batch))
+            self.queue.run(lambda tx: import_session.finish(tx, n, owner, arrival))
+        except BaseException:
+            with contextlib.suppress(StoreError):  # the next process sweeps it
+                self.queue.run(partial(import_session.fail, n=n))
+                self._sweep()
+            raise
+
+    # --- removing, checking, copying
+
+    def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
+        expect(int, target=target)
+        expect(str, by=by)
+        with self.snapshot() as view:
+            at = queries.redactable(view, queries.session(view, session), target)
+        self._forget_text(*at)
+        seq = self.queue.run(lambda tx: verbs.redact(tx, session, target, at, by, self.moment()))
+        self._forget_text(*at)
+        self._erase()
+        return seq
+
+    def _forget_text(self, holder: str, seq: Seq) -> None:
+        """Have other sessions forget what was distilled from a fact: see `redact_cascade`."""
+        with self.snapshot() as view:
+            family = queries.family(view, queries.session(view, holder), seq)
+            doomed = {row.id: redact_cascade.covering(view, row, seq) for row in family}
+        gone = {(id, record.seq) for id, records in doomed.items() for record in records}
+        if gone:
+            self._forget(doomed, lambda at: (at.session, at.seq) in gone)
+
+    def _forget(self, sources: Iterable[str], gone: redact_cascade.Gone) -> None:
+        for source in sources:
+            with self.snapshot() as view:
+                told = [queries.session(view, id) for id in queries.told(view, source)]
+                told = [row for row in told if redact_cascade.has_memories(view, row, gone)]
+            for row in told:
+                self.queue.run(partial(redact_cascade.forget_memories, id=row.id, gone=gone))
+
+    def delete(self, session: str, with_forks: bool = False) -> int:
+        try:
+            count = self.queue.run(lambda tx: verbs.delete(tx, session, with_forks, self.moment()))
+        except UnknownSession:
+            with self.snapshot() as view:
+                unfinished = view.deleted(session)
+            if unfinished:
+                self._erase()
+            raise
+        self.backend.leave(session, None)
+        log.note("deleted session %r (%d with its forks)", session, count)
+        self._erase()
+        return count
+
+    def _erase(self) -> None:
+        """Leave nothing of what was removed anywhere. If that fails, the same call again goes on
+        from here."""
+        try:
+            self._sweep()
+            self.backend.erase()
+        except (StoreUnwritable, OutcomeUnknown, OSError) as error:
+            raise OutcomeUnknown(
+                f"removed from the journal, but not from every file yet: {error}"
+            ) from error
+
+    def _sweep(self) -> None:
+        with self.snapshot() as view:
+            deleted, imports = view.unswept(), view.imports()
+        abandoned = [one.n for one in imports if self._is_abandoned(one)]
+        if not deleted and not abandoned:
+            return
+        self._forget(deleted, lambda at: at.session in deleted)
+        for n in abandoned:
+            self.queue.run(partial(import_session.fail, n=n))
+        while self.queue.run(verbs.sweep):
+            pass
+
+    def _is_abandoned(self, one: ImportRow) -> bool:
+        if one.owner in ("", self.backend.owner):
+            return not one.owner
+        alive = self.backend.alive(one.owner)
+        return one.at_ms + _IMPORT_MS_MAX < self.backend.now_ms() if alive is None else not alive
+
+    def verify(self) -> Report:
+        self._check_open()
+        return verify.verify(self.snapshot, self.backend.sessions(), self.backend.damage())
+
+    def backup(self, to: Path) -> None:
+        expect(Path, to=to)
+        self._check_open()
+        self.backend.backup(to)
+
+    def close(self) -> None:
+        """Let go of the store. Correctness does not need it: a kill leaves the same facts."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() == self._pid:  # in a forked child, everything here is its parent's
+            self.backend.stop()
+            self.queue.close()
+            self.backend.close()
+
+    # --- for the faces
+
+    def moment(self) -> Moment:
+        return Moment(self.backend.now_ms(), self.settings.new_id or new_id)
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        self._check_open()
+        return self.backend.snapshot()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this store was closed")
+        self.queue.check_open()
+
+    def listen(self, listener: Callable[[Changes], None]) -> None:
+        """Have a function called, from the committing thread, with what each commit of this process
+        changed."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[Changes], None]) -> None:
+        self._listeners.remove(listener)
+
+    def _committed(self, changes: Changes) -> None:
+        for listener in self._listeners:
+            listener(changes)
+
+    # Last: it hides the type of its name.
+
+    def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
+        expect(int, limit=limit)
+        expect((int, NoneType), before=before)
+        with self.snapshot() as view:
+            found = queries.by_change(view, None, limit, before)
+        return self._with_runners(found)
+
+
+def new_id() -> str:
+    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to
+    meet."""
+    return b32encode(os.urandom(9)).decode().lower()[:13]
+
+
+def new_owner() -> str:
+    """Names an open store to people and to other processes; never used twice."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    host = "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40] or "host"
+    return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"

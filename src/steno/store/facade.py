@@ -1,0 +1,256 @@
+"""The verbs of a store, for callers that block and for callers that await: one table, two faces.
+
+    queued     only writes. A blocking caller becomes the committer itself; one that awaits queues
+               the change for the committing thread, and waits first while the queue is full
+    threaded   looks, too. A blocking caller runs it; one that awaits has a thread run it
+
+What the verbs mean is said where they are declared, in `Store`.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from steno.journal.facts import Record
+from steno.journal.parts import Seq
+from steno.store.commit_queue import Ticket
+from steno.store.core import Change, Core
+from steno.store.protocol import Cursor, Event, Settings
+
+if TYPE_CHECKING:
+    import asyncio
+    from typing import Self
+
+T = TypeVar("T")
+P = ParamSpec("P")
+F = TypeVar("F", bound="Verbs")
+
+
+class Verb(Generic[P, T]):
+    """One verb in both faces. A face takes its function out of the table when it is declared; what
+    is said here of `__get__` is for type checkers."""
+
+    def __init__(
+        self,
+        blocks: Callable[Concatenate["BlockingStore", P], T],
+        awaits: Callable[Concatenate["AsyncStore", P], Coroutine[Any, Any, T]],
+    ) -> None:
+        self.blocks = blocks
+        self.awaits = awaits
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, store: "BlockingStore", face: object) -> Callable[P, T]: ...
+        @overload
+        def __get__(
+            self, store: "AsyncStore", face: object
+        ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+        @overload
+        def __get__(
+            self, store: None, face: type["BlockingStore"]
+        ) -> Callable[Concatenate[Any, P], T]: ...
+        @overload
+        def __get__(
+            self, store: None, face: type["AsyncStore"]
+        ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]: ...
+        def __get__(self, store: object, face: object) -> Any: ...
+
+
+def queued(plan: Callable[Concatenate[Core, P], Change[T]]) -> Verb[P, T]:
+    def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        core = store.core
+        change = plan(core, *args, **kwargs)
+        answer = core.queue.run(change.verb)
+        if change.after is not None:
+            change.after(answer)
+        return answer
+
+    async def awaits(store: "AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        change = plan(store.core, *args, **kwargs)
+        answer = await store.durable(change)
+        if change.after is not None:
+            change.after(answer)
+        return answer
+
+    return Verb(blocks, awaits)
+
+
+def threaded(act: Callable[Concatenate[Core, P], T]) -> Verb[P, T]:
+    def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return act(store.core, *args, **kwargs)
+
+    async def awaits(store: "AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store.to_thread(act, store.core, *args, **kwargs)
+
+    return Verb(blocks, awaits)
+
+
+def at_once(act: Callable[Concatenate[Core, P], T]) -> Verb[P, T]:
+    """Waits for nothing."""
+
+    def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return act(store.core, *args, **kwargs)
+
+    async def awaits(store: "AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return act(store.core, *args, **kwargs)
+
+    return Verb(blocks, awaits)
+
+
+class Verbs:
+    """The table."""
+
+    core: Core
+
+    @property
+    def owner(self) -> str:
+        return self.core.backend.owner
+
+    @property
+    def settings(self) -> Settings:
+        return self.core.settings
+
+    admit = queued(Core.admit)
+    create = queued(Core.create)
+    ensure = queued(Core.ensure)
+    fork = threaded(Core.fork)
+    add = queued(Core.add)
+
+    acquire = threaded(Core.acquire)
+    abandon = at_once(Core.abandon)
+    running = threaded(Core.running)
+    renew = queued(Core.renew)
+    release = queued(Core.release)
+    append = queued(Core.append)
+    draft = queued(Core.draft)
+    alive = threaded(Core.alive)
+
+    read = threaded(Core.read)
+    drafts = threaded(Core.drafts)
+    glance = threaded(Core.glance)
+    find = threaded(Core.find)
+    owing = threaded(Core.owing)
+    keys = threaded(Core.keys)
+    imported = threaded(Core.imported)
+    edits = threaded(Core.edits)
+    due = threaded(Core.due)
+    remembered = threaded(Core.remembered)
+    list = threaded(Core.list)
+
+    put = queued(Core.put)
+    get = threaded(Core.get)
+
+    bring = threaded(Core.bring)
+    sharing = threaded(Core.sharing)
+    redact = threaded(Core.redact)
+    delete = threaded(Core.delete)
+    verify = threaded(Core.verify)
+    backup = threaded(Core.backup)
+
+
+def _face(how: str) -> Callable[[type[F]], type[F]]:
+    def fill(face: type[F]) -> type[F]:
+        for name, verb in vars(Verbs).items():
+            if isinstance(verb, Verb):
+                setattr(face, name, getattr(verb, how))
+        return face
+
+    return fill
+
+
+@_face("blocks")
+class BlockingStore(Verbs):
+    """Every verb as a plain method. Safe to use from many threads."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read_all(self, session: str, after: Seq = 0, upto: Seq | None = None) -> Iterator[Record]:
+        """Every fact in order, page by page."""
+        while page := self.core.read(session, after):
+            for record in page:
+                if upto is not None and record.seq > upto:
+                    return
+                yield record
+            after = page[-1].seq
+
+    def follow(
+        self, session: str, cursor: Cursor | None = None, drafts: bool = True
+    ) -> Iterator[Event]:
+        """What is new, and then what comes, for ever. Stop iterating to leave."""
+        from steno.store.follow import follow
+
+        return follow(self.core, session, cursor, drafts)
+
+    def close(self) -> None:
+        self.core.close()
+
+
+@_face("awaits")
+class AsyncStore(Verbs):
+    """Every verb as a coroutine. Belongs to the event loop it was made in."""
+
+    def __init__(self, core: Core) -> None:
+        import asyncio  # callers that block do without it
+
+        from steno.store.follow import Followers
+
+        self.core = core
+        self.to_thread = asyncio.to_thread
+        self.followers = Followers(core)
+        self._loop = asyncio.get_running_loop()
+        self._queued = 0
+        self._queued_max = core.settings.queue_bytes_max
+        self._room = asyncio.Event()
+
+    async def __aenter__(self) -> "Self":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def follow(
+        self, session: str, cursor: Cursor | None = None, drafts: bool = True
+    ) -> AsyncGenerator[Event, None]:
+        return self.followers.follow(session, cursor, drafts)
+
+    async def close(self) -> None:
+        """Followers look once more, and find the store closed."""
+        await self.to_thread(self.core.close)
+        self.followers.look()
+
+    @property
+    def blocking(self) -> BlockingStore:
+        """The same open store for threads that may block."""
+        return BlockingStore(self.core)
+
+    async def durable(self, change: Change[T]) -> T:
+        """Queue a change and wait until it is durable. A full queue makes the caller wait first."""
+        while self._queued > self._queued_max:
+            self._room.clear()
+            await self._room.wait()
+        self._queued += change.size
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.core.queue.submit(Ticket(change.verb, self, change.size, future))
+        return await future
+
+    def answered(self, tickets: Sequence[Ticket[object]]) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, tickets)
+
+    def _resolve(self, tickets: Sequence[Ticket[object]]) -> None:
+        for ticket in tickets:
+            self._queued -= ticket.size
+            future: asyncio.Future[object] = ticket.future  # type: ignore[assignment]
+            if future.cancelled():
+                continue
+            if ticket.error is None:
+                future.set_result(ticket.answer)
+            else:
+                future.set_exception(ticket.error)
+        self._room.set()

@@ -1,0 +1,199 @@
+"""Following sessions: what is there, then what comes, each piece of text once.
+
+What this process commits is handed to its followers, and is taken where it joins on to what a
+follower has seen; everything else makes it look at what is stored. What other processes commit is
+noticed by the backend's watch: one look for all.
+
+    seen 4 · handed: step 5, "Hel" at 0, "lo" at 3, sealed 6    taken, nothing is read
+    seen 4 · handed: 6                                          another process wrote 5: look
+    seen 6 · handed: "lo" at 3 of 5                             seen already: 5 is sealed. Look
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from steno.journal.facts import Record
+from steno.journal.parts import Seq
+from steno.store.errors import StoreError
+from steno.store.protocol import Cursor, Event, Piece
+from steno.store.queries import PAGE, events_of
+from steno.store.transaction import Changes
+from steno.store.values import check_cursor, expect
+
+if TYPE_CHECKING:
+    from steno.store.core import Core
+
+_HANDED_MAX = 100
+
+
+class _Follower:
+    """One that follows a session: what of it, and how far."""
+
+    def __init__(self, session: str, seen: Cursor, drafts: bool) -> None:
+        self.session = session
+        self.seen = seen
+        self.drafts = drafts
+        self.must_look = True
+        self.handed: deque[Event] = deque()
+        self.changed = asyncio.Event()
+
+    def look(self) -> None:
+        """What was handed over is stored: looking finds it."""
+        self.handed.clear()
+        self.must_look = True
+        self.changed.set()
+
+    def hand(self, events: list[Event]) -> None:
+        """A follower that is slow to take what it is handed reads it back instead."""
+        wanted = [event for event in events if self.drafts or isinstance(event, Record)]
+        if not wanted:
+            return
+        self.handed.extend(wanted)
+        self.changed.set()
+        if len(self.handed) > _HANDED_MAX:
+            self.look()
+
+    def reaches(self) -> Seq:
+        """The last fact that was seen or handed over."""
+        handed = (event.seq for event in reversed(self.handed) if isinstance(event, Record))
+        return max(self.seen.seq, next(handed, 0))
+
+    def take(self) -> list[Event]:
+        """What was handed over and is new."""
+        events: list[Event] = []
+        seq, offsets = self.seen.seq, dict(self.seen.offsets)
+        while self.handed:
+            event = self.handed.popleft()
+            if isinstance(event, Record):
+                if event.seq > seq + 1:
+                    self.look()
+                elif event.seq == seq + 1:
+                    events += events_of(event, offsets, self.drafts)
+                    seq = event.seq
+                continue
+            begins = 0 if event.stream.started == seq else None
+            at, end = offsets.get(event.stream, begins), event.offset + len(event.text)
+            if at is None or event.offset > at:
+                self.look()
+            elif end > at:
+                events.append(Piece(event.stream, at, event.text[at - event.offset :]))
+                offsets[event.stream] = end
+        self.seen = Cursor(seq, tuple(offsets.items()))
+        return events
+
+
+class Followers:
+    """All that follow in one event loop."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._followers: dict[str, set[_Follower]] = {}
+        self._looking = False
+        core.listen(self._committed)
+
+    async def follow(
+        self, session: str, cursor: Cursor | None, drafts: bool
+    ) -> AsyncGenerator[Event, None]:
+        cursor = cursor or Cursor()
+        check_cursor(cursor)
+        expect(str, session=session)
+        follower = _Follower(session, cursor, drafts)
+        if not self._followers:
+            self._core.backend.watch.add(self._others_committed)
+        self._followers.setdefault(session, set()).add(follower)
+        try:
+            while True:
+                for event in await self._news(follower):
+                    yield event
+        finally:
+            self._followers[session].discard(follower)
+            if not self._followers[session]:
+                del self._followers[session]
+            if not self._followers:
+                self._core.backend.watch.discard(self._others_committed)
+
+    def look(self) -> None:
+        """Have all look again."""
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.look()
+
+    async def _news(self, follower: _Follower) -> Sequence[Event]:
+        """What a follower has not seen yet; empty where it turns out that there is nothing."""
+        while not follower.must_look and not follower.handed:
+            follower.changed.clear()
+            await follower.changed.wait()
+        if not follower.must_look:
+            return follower.take()
+        follower.must_look = False
+        events, follower.seen = await asyncio.to_thread(
+            self._core.since, follower.session, follower.seen, follower.drafts
+        )
+        follower.must_look |= len(events) >= PAGE
+        return events
+
+    def _committed(self, changes: Changes) -> None:
+        """From the committing thread, before its next commit."""
+        if self._followers:
+            self._loop.call_soon_threadsafe(self.tell, changes)
+
+    def tell(self, changes: Changes) -> None:
+        for session, events in changes.items():
+            for follower in self._followers.get(session, ()):
+                if events is None:
+                    follower.look()
+                else:
+                    follower.hand(events)
+
+    def _others_committed(self) -> None:
+        """From the watching thread: one look for all that follow."""
+        if not self._looking:
+            self._looking = True
+            with contextlib.suppress(RuntimeError):  # the loop is over, and its followers with it
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        """One that follows text which another process may write looks for it; the others look when
+        there are new facts. If nothing can be read, all look and find out why."""
+        self._looking = False
+        heads: dict[str, tuple[Seq, int | None]] = {}
+        readable = False
+        with contextlib.suppress(StoreError):
+            heads = self._core.heads(list(self._followers))
+            readable = True
+        for session, followers in self._followers.items():
+            head, token = heads.get(session, (-1, None))
+            elsewhere = token is not None and not self._core.holds(session, token)
+            for follower in followers:
+                changed = head != follower.reaches() or (elsewhere and follower.drafts)
+                if changed or not readable:
+                    follower.look()
+
+
+def follow(core: "Core", session: str, cursor: Cursor | None, drafts: bool) -> Iterator[Event]:
+    """The same for a caller that may block: it reads what it is told of."""
+    cursor = cursor or Cursor()
+    check_cursor(cursor)
+    changed = threading.Event()
+
+    def committed(changes: Changes) -> None:
+        if session in changes:
+            changed.set()
+
+    core.listen(committed)
+    core.backend.watch.add(changed.set)
+    try:
+        while True:
+            changed.clear()
+            events, cursor = core.since(session, cursor, drafts)
+            yield from events
+            if not events:
+                changed.wait()
+    finally:
+        core.unlisten(committed)
+        core.backend.watch.discard(changed.set)

@@ -1,0 +1,143 @@
+"""The SQLite backend of one open store: its connections, and who else has the database open."""
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from steno.journal.parts import Seq
+from steno.store.protocol import Damage, Left, Settings
+from steno.store.sqlite import backup, reader
+from steno.store.sqlite.database import translated
+from steno.store.sqlite.location import Memory, Owners, Remains, opened
+from steno.store.sqlite.reader import Reader
+from steno.store.sqlite.watch import Watch
+from steno.store.sqlite.writer import SqliteWriter
+
+T = TypeVar("T")
+
+
+class SqliteBackend:
+    """See `Backend` for what the verbs mean. `owner` names it to other processes."""
+
+    def __init__(self, where: Path | Memory, settings: Settings, owner: str) -> None:
+        self.settings = settings
+        self._place, self.connection = opened(where, settings, owner)
+        self.path = self._place.path
+        self.locks = self._place.owners
+        self.owner = owner
+        self.watch = Watch(self._place.log, self._lent)
+        self._readers: list[Reader] = []
+        self._closed = False
+        _close_in_forks(self.locks)
+
+    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+        self._paused = paused
+        self.remains: Remains = self._place.remains(self.connection, self.exclusively)
+
+    def exclusively(self, act: Callable[[], T]) -> T:
+        """Run something while nothing is being committed, by no process."""
+        with self._paused():
+            self._place.write_lock.enter()
+            try:
+                return act()
+            finally:
+                self._place.write_lock.leave()
+
+    def writer(self) -> SqliteWriter:
+        return SqliteWriter(self.connection, self._place.write_lock)
+
+    # --- reading
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        with self._reader() as lent, lent.moment():
+            yield lent
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[Reader]:
+        """A connection for reading, from those that are idle or a new one."""
+        try:
+            lent = self._readers.pop()
+        except IndexError:
+            lent = Reader(self._place.reader())
+        try:
+            yield lent
+        finally:
+            if lent.connection.txn_state() == apsw.SQLITE_TXN_NONE and not self._closed:
+                self._readers.append(lent)
+            else:
+                # An error that a caller keeps holds a statement half read, and with it the past.
+                lent.connection.close()
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[apsw.Connection]:
+        with self._reader() as lent:
+            yield lent.connection
+
+    def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
+        with self._reader() as lent, translated("cannot read the store"):
+            return lent.heads(ids)
+
+    def sessions(self) -> Iterator[str]:
+        with self._reader() as lent:
+            yield from reader.sessions(lent)
+
+    def damage(self) -> Iterator[Damage]:
+        with self._reader() as lent:
+            yield from reader.damage(lent)
+
+    # --- the rest
+
+    def alive(self, owner: str) -> bool | None:
+        """The OS lock of an owner dies with its process. Where locks cannot be trusted, it cannot
+        be told."""
+        return None if self.settings.allow_network_file_system else self.locks.alive(owner)
+
+    def leave(self, session: str, left: Left | None) -> None:
+        self.locks.leave(session, "" if left is None else f"{left.turn}@{left.cause}")
+
+    def left(self, session: str) -> Left | None:
+        turn, _, cause = self.locks.left(session).partition("@")
+        return Left(int(turn), cause) if turn.isdigit() else None
+
+    def now_ms(self) -> int:
+        now_ms = self.settings.now_ms
+        return time.time_ns() // 1_000_000 if now_ms is None else now_ms()
+
+    def erase(self) -> None:
+        self.remains.scrub()
+
+    def backup(self, to: Path) -> None:
+        with self._reader() as lent:
+            backup.backup(lent.connection, to)
+
+    def stop(self) -> None:
+        self.watch.close()
+        self.remains.close()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._readers:
+            self._readers.pop().connection.close()
+        self.connection.close()
+        self.locks.close()
+
+
+def _close_in_forks(owners: Owners) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return
+    reference = weakref.ref(owners)
+
+    def forget() -> None:
+        held = reference()
+        if held is not None:
+            held.forget()
+
+    os.register_at_fork(after_in_child=forget)
