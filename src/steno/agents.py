@@ -416,4 +416,5 @@ def _no_codex(path: str, config: Path) -> str:
         named = f"or path under [codex] in {config} names one that is there"
         return f"codex is not installed: {install} it, {named}; {native}"
     where = f"which STENO_CODEX_PATH or path under [codex] in {config} names"
-    return f"there is no codex at {path}, {where}: correct it, or take it out and {install} one; {native}"
+    mend = f"correct it, or take it out and {install} one"
+    return f"there is no codex at {path}, {where}: {mend}; {native}"

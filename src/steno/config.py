@@ -27,21 +27,24 @@ _VENDOR_EXAMPLE = """\
 """
 _EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
-# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a list are separated by
-# commas there; [approvals], [contexts], [mcp.NAME] and [channels.NAME] are a JSON object:
-# STENO_CONTEXTS='{"local:smollm2": 8192}'.
+# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a
+# list are separated by commas there; [approvals], [contexts], [mcp.NAME] and [channels.NAME] are a
+# JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
 
 [model]
-# default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by the key that is set,
-                             # and the small local model if there is none
-# fallback = []              # models that answer the rest of a turn when the session's own does not, in this order
+# default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by
+                             # the key that is set, and the small local model if there is none
+# fallback = []              # models that answer the rest of a turn when the session's own does
+                             # not, in this order
 # max_tokens = 8192
-# context_tokens = 0         # what the model takes; older parts of a longer session are summarised. 0: not known, then
-                             # that happens when the provider says that a request is too long, or at a million tokens
+# context_tokens = 0         # what the model takes; older parts of a longer session are summarised.
+                             # 0: not known, then that happens when the provider says that a request
+                             # is too long, or at a million tokens
 
 VENDORS
 [runtime]
-# default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session keeps the one it has
+# default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session
+                             # keeps the one it has
 
 [codex]                      # needs pip install 'steno[codex]', or a codex of your own
 # path = ""                  # empty: the one that steno[codex] brings, else the one on PATH
@@ -59,13 +62,14 @@ VENDORS
 [tools]
 # enabled = true
 # time_limit_s = 120.0
-# output_chars_max = 30000    # longer output is stored whole, and a model is told its head and its tail
-# kept_chars_max = 5000000    # what is stored of one output
+# output_chars_max = 30000   # longer output is stored whole; a model is told its head and its tail
+# kept_chars_max = 5000000   # what is stored of one output
 # search = true              # the tool search_sessions
 # delegate = true            # the tool delegate: a helper with a session of its own
 # delegate_limit_s = 600.0
 # delegate_steps_max = 20
-# secret_env = []            # variables that commands do not get, beside those whose names look like a secret's
+# secret_env = []            # variables that commands do not get, beside those whose names look
+                             # like a secret's
 # kept_env = []              # variables that they get although their names do
 # sandbox = "none"           # "bwrap": commands can write to the folder only; needs bubblewrap
 # sandbox_network = false    # whether commands in the sandbox reach the network
@@ -74,10 +78,11 @@ VENDORS
 # open_files = 0
 # file_mb = 0
 
-# [mcp.NAME]                 # an MCP server; its tools are called NAME__TOOL. Needs pip install 'steno[mcp]'
+# [mcp.NAME]                 # an MCP server; its tools are called NAME__TOOL. Needs
+                             # pip install 'steno[mcp]'
 # command = ""               # the program, with args = [] and env = {}; or
 # url = ""                   # the address (streamable HTTP), with headers = {}
-# pass_env = []              # variables that the server gets although their names look like a secret's
+# pass_env = []              # variables that the server gets although they look like a secret's
 # safe = []                  # tools that may be repeated; ["*"]: all
 # only = []                  # if not empty, the tools that are offered
 # start_limit_s = 30.0
@@ -89,16 +94,18 @@ VENDORS
 # expires_s = 86400          # what cannot be delivered for so long is given up
 
 [memory]
-# enabled = true             # false: nothing is distilled, and new sessions are told nothing of earlier ones
-# distill = "auto"           # sessions in which five turns or more were answered; "chat": not those of steno run and
-                             # of the library; "off": only with steno distill
+# enabled = true             # false: nothing is distilled, and new sessions are told nothing of
+                             # earlier ones
+# distill = "auto"           # sessions in which five turns or more were answered; "chat": not those
+                             # of steno run and of the library; "off": only with steno distill
 # rest_s = 10.0              # how long nothing must have happened in them
 # model = ""                 # who is asked; empty: the model that answers in the session
 # items_max = 12             # what a new session is told at most
 # chars_max = 2000
 
-[approvals]                  # TOOL, or "TOOL:PATTERN": "allow", "ask" or "deny". A rule that denies wins, then the
-                             # most specific one. Without a rule, shell, write_file and edit_file are asked about
+[approvals]                  # TOOL, or "TOOL:PATTERN": "allow", "ask" or "deny". A rule that denies
+                             # wins, then the most specific one. Without a rule, shell, write_file
+                             # and edit_file are asked about
 # shell = "ask"
 # "shell:git status*" = "allow"
 # "shell:git push*" = "deny"
@@ -117,15 +124,16 @@ VENDORS
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
 # steps_max = 200            # model calls in one turn
-# turn_s = 0.0               # seconds for a turn, without the time that it waits for approval; 0: as long as it takes
+# turn_s = 0.0               # seconds for a turn, without the time that it waits for approval;
+                             # 0: as long as it takes
 # turn_tokens_max = 0        # tokens of a turn, as far as the provider counts them; 0: no budget
 # session_steps_max = 0      # the same for all turns of a session together
 # session_s = 0.0            # seconds that models and tools work
 # session_tokens_max = 0
 # summary_s = 60.0           # time for a summary of a long session
 # idle_s = 120.0             # silence of a stream after which it counts as broken
-# chat_idle_s = 21600.0      # a chat in which nothing happens for so long ends its visit; the next message begins one
-                             # again. 0: never
+# chat_idle_s = 21600.0      # a chat in which nothing happens for so long ends its visit; the next
+                             # message begins one again. 0: never
 """
 
 
@@ -344,9 +352,10 @@ _LISTS = frozenset(
 )
 
 SYSTEM_PROMPT = """\
-You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete. Use tools when they
-help, look before you change anything, and say plainly what you did and what you could not do. If a note says that the
-effect of a tool call is unknown, check before you repeat it."""
+You are a careful assistant working in a terminal for the person you talk to. Be brief and concrete.
+Use tools when they help, look before you change anything, and say plainly what you did and what you
+could not do. If a note says that the effect of a tool call is unknown, check before you repeat it.\
+"""
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place:

@@ -113,7 +113,8 @@ def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(
 ) -> None:
     """Codex's newer models call their tools from a script."""
     patch = "*** Begin Patch\\n*** Add File: new.txt\\n+made\\n*** End Patch"
-    both = f"""await tools.exec_command({{cmd: "touch made"}}); await tools.apply_patch("{patch}"); text("over")"""
+    run = 'await tools.exec_command({cmd: "touch made"})'
+    both = f'{run}; await tools.apply_patch("{patch}"); text("over")'
     script = {
         "type": "custom_tool_call",
         "call_id": "x",

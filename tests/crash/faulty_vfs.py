@@ -6,7 +6,8 @@ count alike, so "fail the n-th" means the same operation in each.
     eio      the n-th operation fails once, as a bad disk would fail it; nothing of it happens
     enospc   the n-th operation fails once, as a full disk would fail it; half of a write happens
     full     as enospc, for every write from the n-th on
-    die      the n-th operation and all after it fail and change nothing: for the files, the process is dead
+    die      the n-th operation and all after it fail and change nothing: for the files, the process
+             is dead
 """
 
 import contextlib

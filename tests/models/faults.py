@@ -31,9 +31,8 @@ class Caller:
         await self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def begin(self, kind: str = "text/event-stream") -> None:
-        await self.send(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-        )
+        headers = f"content-type: {kind}\r\ntransfer-encoding: chunked"
+        await self.send(f"HTTP/1.1 200 OK\r\n{headers}\r\n\r\n".encode())
 
     async def chunk(self, data: bytes) -> None:
         await self.send(b"%x\r\n%s\r\n" % (len(data), data))

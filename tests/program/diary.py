@@ -26,8 +26,8 @@ def on_session_start(session_id, platform):
 
 @hookimpl
 def on_session_end(session_id, completed, interrupted, model, platform, reason, key):
-    write(hook="on_session_end", session_id=session_id, completed=completed, interrupted=interrupted, model=model,
-          platform=platform, reason=reason, key=key)
+    write(hook="on_session_end", session_id=session_id, completed=completed,
+          interrupted=interrupted, model=model, platform=platform, reason=reason, key=key)
     if DOES == "raise":
         raise ValueError("no thanks")
     if DOES == "hang":

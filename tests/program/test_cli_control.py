@@ -1,5 +1,5 @@
-"""What a model, a tool or a title says does not act on the terminal that shows it; a pipe gets every
-byte. Signals that were ignored at the start stay ignored."""
+"""What a model, a tool or a title says does not act on the terminal that shows it; a pipe gets
+every byte. Signals that were ignored at the start stay ignored."""
 
 import json
 import os

@@ -251,7 +251,7 @@ def test_a_stop_while_a_summary_is_made_leaves_the_old_context(talk: Talk) -> No
 
 
 @pytest.mark.promise(31)
-def test_a_summary_that_does_not_help_is_asked_for_a_bounded_number_of_times_and_the_outcome_says_so(
+def test_a_summary_that_does_not_help_is_asked_for_a_few_times_and_the_outcome_says_so(
     talk: Talk,
 ) -> None:
     talk.say_until_nearly_full()

@@ -206,7 +206,7 @@ def test_a_call_in_a_stream_without_its_end_marker_is_not_run(
 @pytest.mark.promise(24)
 @pytest.mark.parametrize("kind", ["openai-chat", "anthropic"])
 @pytest.mark.suite("openai-chat")
-def test_the_prompt_of_a_failed_turn_with_a_sealed_step_stays_closed_by_a_marker_and_is_not_acted_on(
+def test_the_prompt_of_a_failed_turn_with_a_sealed_step_stays_and_is_closed_by_a_marker(
     world: World, server: ModelServer, kind: str
 ) -> None:
     world.environment["STENO_MODEL"] = f"{kind}:test"

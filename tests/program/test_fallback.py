@@ -42,7 +42,7 @@ def answers(world: World) -> list[tuple[str, str, str | None]]:
 @pytest.mark.promise(8)
 @pytest.mark.promise(9)
 @pytest.mark.promise(32)
-def test_the_next_model_answers_what_the_first_does_not_and_the_next_turn_begins_with_the_first_again(
+def test_the_next_model_answers_what_the_first_does_not_for_the_rest_of_the_turn(
     world: World, server: ModelServer
 ) -> None:
     server.choose = by_model(
@@ -98,7 +98,7 @@ def test_after_text_that_broke_off_the_next_model_goes_on_and_what_is_printed_is
 
 @pytest.mark.promise(20)
 @pytest.mark.promise(34)
-def test_a_kill_while_the_fallback_answers_keeps_what_was_shown_and_the_next_turn_begins_with_the_first_model(
+def test_after_a_kill_while_the_fallback_answers_the_next_turn_begins_with_the_first_model(
     world: World, server: ModelServer
 ) -> None:
     server.choose = by_model(test=Reply(status=503), other=Reply(("half an ",), then="hang"))
@@ -115,7 +115,7 @@ def test_a_kill_while_the_fallback_answers_keeps_what_was_shown_and_the_next_tur
 
 
 @pytest.mark.promise(44)
-def test_what_one_provider_signed_is_not_sent_to_the_fallback_and_is_there_when_the_first_answers_again(
+def test_what_one_provider_signed_is_not_sent_to_the_fallback_and_comes_back_to_the_first(
     tmp_path: Path, server: ModelServer
 ) -> None:
     world = World(tmp_path, server.url, "anthropic:first")
@@ -136,7 +136,7 @@ def test_what_one_provider_signed_is_not_sent_to_the_fallback_and_is_there_when_
         check(kind, request)
 
 
-def test_a_turn_that_no_model_answers_fails_with_the_last_cause_and_a_stop_ends_it_before_the_next_one(
+def test_a_turn_that_no_model_answers_fails_with_the_last_cause_and_can_be_stopped(
     world: World, server: ModelServer
 ) -> None:
     server.replies = [Reply(status=503)]

@@ -26,7 +26,7 @@ def test_a_runner_whose_session_was_taken_while_it_slept_adds_nothing_and_the_at
 ) -> None:
     with asleep(world, server) as runner:
         for lock in (world.home / "store.db-locks").iterdir():
-            lock.unlink()  # as something that cleans up does; the sleeper's lock is then no longer to be seen
+            lock.unlink()  # as something that cleans up does; the sleeper's lock is then gone
         assert world.steno("run", "two", "--key", "k") == "of the next one\n"
         before = world.show(world.only_session())
         runner.signal(signal.SIGCONT)

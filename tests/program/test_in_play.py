@@ -61,8 +61,9 @@ class Play:
     def act(self) -> None:
         """Do something to a session, and look at every request that came of it."""
         acts: dict[Callable[[str], None], int] = {
-            self.say: 6, self.fail: 4, self.kill: 2, self.stop: 1, self.compact: 3, self.undo: 2, self.take_back: 2,
-            self.rewind: 3, self.hide: 2, self.fork: 1, self.redact: 1, self.again: 3,
+            self.say: 6, self.fail: 4, self.kill: 2, self.stop: 1, self.compact: 3, self.undo: 2,
+            self.take_back: 2, self.rewind: 3, self.hide: 2, self.fork: 1, self.redact: 1,
+            self.again: 3,
         }  # fmt: skip
         [act] = self.chance.choices(list(acts), list(acts.values()))
         id = self.chance.choice(self.ids)

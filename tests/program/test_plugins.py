@@ -140,7 +140,8 @@ def write(hook, told):
 @hookimpl
 def turn_started(session_id, turn): write("turn_started", {"turn": turn})
 @hookimpl
-def turn_ended(session_id, turn, outcome, cause): write("turn_ended", {"turn": turn, "outcome": outcome})
+def turn_ended(session_id, turn, outcome, cause):
+    write("turn_ended", {"turn": turn, "outcome": outcome})
 @hookimpl
 def before_request(session_id, turn, model, attempt):
     write("before_request", {"model": model, "attempt": attempt})

@@ -1,4 +1,4 @@
-"""A store that was looked at with plain SQLite, which knows nothing of the checksums in its pages."""
+"""A store that was looked at with plain SQLite, which knows nothing of checksums in its pages."""
 
 import sqlite3
 import subprocess

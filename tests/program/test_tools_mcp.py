@@ -133,7 +133,7 @@ def test_a_call_whose_server_died_of_it_is_not_repeated_and_the_next_request_say
 
 @needs_proc
 @pytest.mark.promise(4, 19)
-def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_is_started_again_and_the_call_is_not_repeated(
+def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_the_call_is_not_repeated(
     world: World, server: ModelServer
 ) -> None:
     configure(world, stdio("odd", odd()))
@@ -153,7 +153,7 @@ def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_is_started_again
 
 
 @pytest.mark.promise(4, 19, 35)
-def test_a_server_over_http_killed_in_mid_call_leaves_the_outcome_unknown_and_is_used_again_when_it_is_back(
+def test_a_server_over_http_killed_in_mid_call_leaves_the_outcome_unknown_and_is_used_again(
     world: World, server: ModelServer, tmp_path: Path
 ) -> None:
     port, count = free_port(), Reply(tools=(("far__count", "{}"),))

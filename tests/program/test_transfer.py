@@ -410,7 +410,8 @@ import sys
 from pathlib import Path
 from steno.cli import main
 status = main(sys.argv[1:])
-(peak,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+lines = Path("/proc/self/status").read_text().splitlines()
+(peak,) = [line for line in lines if line.startswith("VmHWM")]
 sys.stderr.write(peak.split()[1])
 sys.exit(status)
 """

@@ -1,5 +1,6 @@
 """Several processes at one session, whatever they do in whatever order: they say things, run turns,
-stop them, decide, edit, fork, sleep and are killed, while the model and the tools do what they like.
+stop them, decide, edit, fork, sleep and are killed, while the model and the tools do what they
+like.
 
 The order is left to chance, and chance has a seed: the same seed gives the same run to the last
 commit.

@@ -13,8 +13,9 @@ import os, sys, types
 
 for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
-for name in ("fork", "geteuid", "getuid", "killpg", "register_at_fork", "setsid", "uname", "O_CLOEXEC"):
+for name in ("fork", "geteuid", "getuid", "killpg", "register_at_fork", "setsid", "uname"):
     delattr(os, name)
+del os.O_CLOEXEC
 held = set()
 
 def locking(handle, mode, count):

@@ -62,7 +62,8 @@ def test_killed_during_run_its_group_is_ended_by_another_process(workspace: Work
     run_and_kill(
         """
 async def main():
-    call = await prepared("trap '' PIPE TERM; sh -c 'sleep 60' & sleep 60 & echo $$ $! > pids; wait")
+    left = "sh -c 'sleep 60' & sleep 60 & echo $$ $! > pids; wait"
+    call = await prepared(f"trap '' PIPE TERM; {left}")
     (folder / "group").write_text(str(call.group))
     await call.run(ignore)
 

@@ -1,7 +1,9 @@
 """The painted screen, compared by equality with pictures of it in golden/: its text, and of a talk
 its colours too.
 
-    STENO_TESTS_PAINT=1 pytest tests/tui/test_pictures.py     paints them anew; look at what changed before you keep it
+    STENO_TESTS_PAINT=1 pytest tests/tui/test_pictures.py
+
+paints them anew; look at what changed before you keep it.
 
 Nothing in them varies from run to run: ids are replaced by letters, and every clock says the same.
 """

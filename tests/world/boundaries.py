@@ -1,8 +1,8 @@
 """A turn killed at each of its commits, and what must be true after it.
 
-The turn is run once to its end. Then it is run again for each commit, and killed before or after it.
-What is stored must be exactly what the whole run had stored at that commit. Then a process looks,
-and another one goes on.
+The turn is run once to its end. Then it is run again for each commit, and killed before or after
+it. What is stored must be exactly what the whole run had stored at that commit. Then a process
+looks, and another one goes on.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""The store of one process of a `World`: the store's own verbs, on memory that the world's processes
-share, without threads.
+"""The store of one process of a `World`: the store's own verbs, on memory that the processes of the
+world share, without threads.
 
 Each commit is a boundary at which the process can be made to die: right before it, or when it is
-durable and nothing has been told of it yet. From then on the store does nothing for this process any
-more.
+durable and nothing has been told of it yet. From then on the store does nothing for this process.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 A `World` is the memory that stores share, a model and tools that do as they are told, and a clock.
 In it run processes: each has a store handle, a service and tasks of its own. To kill one is to drop
-its tasks at a boundary: from then on nothing that it does has an effect, and to the others its owner
-is dead. So a turn can be killed at every commit, each in some milliseconds.
+its tasks at a boundary: from then on nothing that it does has an effect, and its owner is dead to
+the others. So a turn can be killed at every commit, each in some milliseconds.
 
     async def test(world: World) -> None:
         process = world.process(kill=Kill("after", 7))

@@ -38,7 +38,7 @@ def _main(options: argparse.Namespace) -> int:
 
         stdio.show(f"steno {version('steno')}")
         return 0
-    gc.disable()  # what is loaded stays, so looking through it for garbage would be a wait for nothing
+    gc.disable()  # what is loaded stays: to look through it for garbage would be a useless wait
     from steno.cli import (
         commands,
     )  # everything heavy is loaded behind the parser, so that --help stays quick

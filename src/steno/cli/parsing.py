@@ -146,8 +146,8 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         turn.add_argument(
             "--ask",
             choices=("refuse", "wait"),
-            help="what to do with a call that needs approval where nobody can be asked: refuse it, or wait for "
-            "steno approve (default: refuse; with --detach: wait)",
+            help="what to do with a call that needs approval where no one can be asked: refuse "
+            "it, or wait for steno approve (default: refuse; with --detach: wait)",
         )
     follow = with_id(
         verbs.add_parser(

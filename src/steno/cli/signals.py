@@ -1,7 +1,7 @@
 """Signals: how a person or the system asks this process to stop.
 
-    SIGINT                       stop the turn and keep what was shown; a second one within 2 s leaves
-    SIGTERM, SIGHUP, SIGQUIT     end the turn as terminated and leave
+    SIGINT                      stop the turn, keep what was shown; a second one within 2 s leaves
+    SIGTERM, SIGHUP, SIGQUIT    end the turn as terminated and leave
 
 A command that only watches a turn leaves at any of them, and the turn goes on.
 """

@@ -1,1 +1,1 @@
-"""The long-running service: HTTP for programs and people, over the same sessions as every front end."""
+"""The long-running service: HTTP for programs and people, over the sessions of every front end."""

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus. No text of a message and no name of a session is in it."""
+"""What the service counts, for Prometheus: no text of a message and no name of a session."""
 
 from typing import TYPE_CHECKING
 

@@ -63,7 +63,7 @@ class Bounds(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where we are reached: `names` are other names of ours, `proxies` addresses that may forward."""
+    """Where we are reached: `names` are other names of ours, `proxies` may forward to us."""
 
     port: int
     names: tuple[str, ...] = ()

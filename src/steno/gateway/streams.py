@@ -1,4 +1,4 @@
-"""A session as a stream of server-sent events: what is stored, from a cursor on, and then what comes.
+"""A session as a stream of server-sent events: what is stored, from a cursor on, then what comes.
 
 Nothing is buffered here. Each event's id is the cursor after it, so a client that comes back with
 the last id it saw reads on at the next code point, from this process or another one.

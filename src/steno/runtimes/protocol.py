@@ -1,7 +1,8 @@
 """What the rest of steno needs of a runtime, and what a runtime is made of.
 
     Runtime   runs sessions by their id; front ends know only this
-    Driver    carries out the turns of a session that is already held: our own loop, or an external app-server
+    Driver    carries out the turns of a session that is already held: our own loop, or an external
+              app-server
 
 Whatever drives a session, the same facts are stored through the same `HeldSession`, so every view
 works for all.

@@ -53,9 +53,8 @@ def attachment(name: str, data: bytes) -> Attachment:
     hash, short = sha256(data).hexdigest(), name[-NAME_LEN_MAX:]
     if (media_type := picture_type(data)) is not None:
         if len(data) > PICTURE_BYTES_MAX:
-            raise Misused(
-                f"{name} is too large: an image may have {PICTURE_BYTES_MAX} bytes; nothing was stored"
-            )
+            most = f"an image may have {PICTURE_BYTES_MAX} bytes"
+            raise Misused(f"{name} is too large: {most}; nothing was stored")
         return Attachment(Image(hash, media_type, len(data), short), data)
     if (chars := _chars(data)) is None:
         raise Misused(

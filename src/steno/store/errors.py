@@ -3,7 +3,7 @@
 StoreError
   UnknownSession     no session has this id; say so, with near matches
   SessionBusy        another owner runs it; follow it, or wait
-  LeaseLost          another owner holds the session now; stop writing, nothing of this call was stored
+  LeaseLost          another owner holds the session now; stop writing, nothing was stored
   KeyReused          this key came before with other content; refuse the caller
   NotAllowed         this verb may not write this fact; mend the caller
     NotStorable        the value could not be read back; nothing was stored; mend the caller
@@ -16,14 +16,16 @@ StoreError
     StoreFull          the disk is full; make room
     StoreReadOnly      the file or its folder cannot be written; mend the permissions
     StoreLocked        another process held the write lock too long; try again
-  OutcomeUnknown     the disk failed while storing: it may be stored or not; the same call with the same key settles it
+  OutcomeUnknown     the disk failed while storing: it may be stored or not; the same call with the
+                     same key settles it
   StoreUnopenable    the store cannot be used at all; tell the person why
     NotAStore          the file is not a steno store
     StoreTooNew        a newer steno wrote it; upgrade
     UnsafePlace        a network file system loses what it acknowledged; move the store
     StoreInUse         a live process has it open; stop that first
-  JournalCorrupt     stored bytes are damaged; nothing is skipped and nothing was stored; restore a backup
-    PageDamaged        a page does not match its checksum; adopt the store if another program wrote it, else restore
+  JournalCorrupt     stored bytes are damaged; nothing is skipped or stored; restore a backup
+    PageDamaged        a page does not match its checksum; adopt the store if another program wrote
+                       it, else restore
 """
 
 

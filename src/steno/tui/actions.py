@@ -399,9 +399,8 @@ class Acts:
             self._chat.query_one(Composer).put_back(f"/attach {path}")
             raise
         self._chat.attached.append(attachment)
-        self._chat.tell(
-            f"{status_line.attached(attachment)} goes with the next input; /detach takes it off again"
-        )
+        what = status_line.attached(attachment)
+        self._chat.tell(f"{what} goes with the next input; /detach takes it off again")
 
     def detach(self) -> None:
         if not self._chat.attached:

@@ -32,7 +32,10 @@ HANG_UP_LOOK_MS = 250
 _ANSWERS = re.compile(r"\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]")
 _LAST_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 
-_RESTORE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?7h"
+_RESTORE = (
+    "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1004l\x1b[?2004l"
+    "\x1b[<u\x1b[?7h"
+)
 
 
 class Output:

@@ -29,8 +29,10 @@ CAUSES = {
 
 _OTHER = "choose another model with /model, then /retry"
 MENDS = {
-    "not_trusted": "start steno with SSL_CERT_FILE naming a file with the certificate of whoever signed it",
-    "no_key": f"start steno with its key (OPENAI_API_KEY, ANTHROPIC_API_KEY or config.toml), or {_OTHER}",
+    "not_trusted": "start steno with SSL_CERT_FILE naming a file with the signer's certificate",
+    "no_key": (
+        f"start steno with its key (OPENAI_API_KEY, ANTHROPIC_API_KEY or config.toml), or {_OTHER}"
+    ),
     "unknown_model": _OTHER,
     "no_model": _OTHER,
     "too_long": "/compact makes it shorter, then /retry",

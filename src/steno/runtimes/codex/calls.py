@@ -19,9 +19,11 @@ which state follows. An event that a state has no entry for changes nothing.
       item/completed                                  SETTLED      tool.settled
 
     in a sandbox, the command is to leave it
-      our hook waits, a person says yes               PASSED       step.sealed, approval.asked, tool.started
+      our hook waits, a person says yes               PASSED       step.sealed, approval.asked,
+                                                                   tool.started
       requestApproval, with a reason                  SETTLED      tool.settled: "not run: …"
-                         and another call, c1/again   ASKED        step.sealed, approval.asked with `leaves`
+                         and another call, c1/again   ASKED        step.sealed, approval.asked
+                                                                   with `leaves`
       a person says yes                               APPROVED     tool.started
       our hook says that it is over                   OVER
       codex begins something else                     SETTLED      tool.settled: what the hook said
@@ -196,8 +198,8 @@ class CodexCall(Struct):
 class CallTable:
     """The calls of one turn. Codex names a call by its item; `of` finds the call that an item
     stands for at present, `named` a call by its own id. An item whose call is settled may be
-    another call's next: some providers give each call of a turn the same id. `announced` is the last
-    call that began as such."""
+    another call's next: some providers give each call of a turn the same id. `announced` is the
+    last call that began as such."""
 
     def __init__(self, promised: tuple[Promised, ...] = ()) -> None:
         self._calls: dict[str, CodexCall] = {}

@@ -5,14 +5,14 @@ No setting of a thread makes codex ask about all of that, but codex runs hooks: 
 program of ours tells us of it and waits for our word. So where there is a sandbox, or such files or
 servers, our question comes first.
 
-    codex                                        the gate                      the turn
-    runs our hook before c1: gate_hook           a connection, the call c1
-    hook/started …:c1, among its messages        gives c1 to the turn          step.sealed, approval.asked
-                                                                               a person says yes
-    the hook ends with 0 (2: it must not run)    "yes", closes the connection  tool.started, then the answer
+    codex                                      the gate                  the turn
+    runs our hook before c1: gate_hook         a connection, the call c1
+    hook/started …:c1, among its messages      gives c1 to the turn      step.sealed, approval.asked
+                                                                         a person says yes
+    the hook ends with 0 (2: must not run)     "yes", hangs up           tool.started, then answers
     item/started c1, output …
-    runs our second hook after c1                a file with what c1 said
-    hook/completed                               gives that to the turn
+    runs our second hook after c1              a file with what c1 said
+    hook/completed                             gives that to the turn
 
 - Without our word a call does not run: a hook that cannot ask says no.
 - Codex runs only hooks that are trusted. Ours is named to it by its hash, for our threads alone.

@@ -1,11 +1,12 @@
 """From codex's notifications to what we store and show. Pure: a turn is folded message by message
 into effects.
 
-    a message of the agent, its reasoning   drafts of the open step; it is sealed when something else begins
+    a message of the agent, its reasoning   drafts of the open step, until something else begins
     a command, a file change, a call        the step is sealed with the call in it
     output of a command                     drafts of the call
-    what is completed                       its text is the truth; what was shown is kept beside it if it differs
-    an input of ours                        recognised by its id; one that steers ends the step and begins the next
+    what is completed                       its text is the truth; what was shown is kept beside it
+                                            if it differs
+    an input of ours                        recognised by its id; one that steers begins a new step
     the end of the turn                     whatever is open is closed as the turn ended
 
 Steps and calls are opened and closed by facts that the turn stores; here they have no seqs. An

@@ -19,9 +19,9 @@ for a command.
 own rules files want to be asked about, and one that is to leave the sandbox. Only the arguments of
 the call tell them apart:
 
-    exec_command {cmd: "rm -rf x"}                                stays: the yes at the gate is the answer
-    exec_command {cmd: "ls", sandbox_permissions: "require_…"}    leaves: a question of its own
-    a call that codex's file does not have                        may leave: a question of its own
+    exec_command {cmd: "rm -rf x"}                              stays: the yes at the gate counts
+    exec_command {cmd: "ls", sandbox_permissions: "require_…"}  leaves: a question of its own
+    a call that codex's file does not have                      may leave: a question of its own
 """
 
 import posixpath

@@ -1,5 +1,5 @@
-"""An app-server as a child process of ours: started, greeted, asked with time limits, ended with its
-whole group.
+"""An app-server as a child process of ours: started, greeted, asked with time limits, ended with
+its whole group.
 
     CodexError        a turn that meets one fails, with the error's `cause`
       Unguarded       codex would do things unasked, and does not let us stand before them
@@ -11,7 +11,8 @@ whole group.
       Declined        it said no to a request
         TooLong       what was to be said is longer than it takes
         InUse         another process has the thread open
-      ThreadLost      it does not have the thread any more, or not all of it, or a copy of the session went on in it
+      ThreadLost      it does not have the thread any more, or not all of it, or a copy of the
+                      session went on in it
       ThreadBusy      another program keeps the thread open; nothing is lost
 """
 

@@ -8,19 +8,22 @@ that was asked for.
 Codex keeps nothing of an item that it did not complete. Our journal has all of it, so the next turn
 tells codex what it lost, in the same request that begins the turn:
 
-    the turn before                                         the next turn sends
-    "go" · answer "Hel", steno and codex killed             inputs: none of "go", its echo came
-                                                            note: You had said, and the user was shown: Hel
-    "go", codex killed before it said "go" back             inputs: "go" and the new one, in one message
-    "go" · "Hello." completed in codex; we had stored "Hel" inputs: the new one
-                                                            note: Of your last message the user was shown 3 characters
-    "go" · command c1 running, both killed                  note: Call c1: it was cut off; its output so far
+    "go" · answer "Hel", steno and codex killed
+        inputs: none of "go", its echo came
+        note: You had said, and the user was shown: Hel
+    "go", codex killed before it said "go" back
+        inputs: "go" and the new one, in one message
+    "go" · "Hello." completed in codex; we had stored "Hel"
+        inputs: the new one
+        note: Of your last message the user was shown 3 characters
+    "go" · command c1 running, both killed
+        note: Call c1: it was cut off; its output so far
 
 Whether codex has an input is known from the input's id in what the thread lists. Codex writes an
 input for its model first and lists it then. If it was killed in between, only its own file of the
 thread says so:
 
-    listed  "a" · "b"      file  "a" · "b" · "c"      so "c" is known to the model, and is not said again
+    listed  "a" · "b"    file  "a" · "b" · "c"    so the model knows "c", and it is not said again
 """
 
 import asyncio
