@@ -418,6 +418,26 @@ def test_of_many_requests_at_once_each_has_its_own_answer_in_order(
         assert chats.store.verify().damage == ()
 
 
+@pytest.mark.promise(17)
+def test_threads_that_share_a_library_keep_their_pairs_in_every_session(path: Path) -> None:
+    """More sessions than the library keeps in memory."""
+    with steno.open(path, steno.Settings(durability="process")) as chats:
+
+        def request(n: int) -> None:
+            chat = chats.session(f"user {n % 6}")
+            said = chat.say(f"question {n}")
+            with chat.reply("model", to=said, wait=30) as reply:
+                reply.write(f"answer {n}")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(request, range(120)))
+        for name in range(6):
+            found = pairs(chats.session(f"user {name}"))
+            assert len(found) == 20
+            assert all(said == answer.replace("answer", "question") for said, answer in found)
+        assert chats.store.verify().damage == ()
+
+
 REQUEST = """
 import sys, time, steno
 with steno.open(sys.argv[1]) as chats:
