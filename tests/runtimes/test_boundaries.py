@@ -2,6 +2,7 @@
 in memory, each in some milliseconds. `at_every_boundary` says what must be true then."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
@@ -18,6 +19,7 @@ from steno.journal.facts import (
     DeliveryAttempted,
     DeliveryOwed,
     DeliverySettled,
+    Distilled,
     HelperEnded,
     HelperStarted,
     HookDone,
@@ -404,3 +406,47 @@ def test_an_answer_that_is_owed_to_a_place() -> None:
 
     said = at_every_boundary(Scenario(act, prepare, delivered), Reply(("one ", "two")))
     assert said == ["hello", "one two"]
+
+
+# --- what is kept of a session --------------------------------------------------------------------
+
+DISTILLATE = json.dumps(
+    {
+        "title": "Tea",
+        "summary": "They met.",
+        "decisions": [],
+        "open": [],
+        "facts": [{"text": "Ada likes tea.", "seqs": [3]}],
+    }
+)
+
+
+@pytest.mark.promise(8, 33)
+@pytest.mark.parametrize("first", [DISTILLATE, "no JSON at all"], ids=["good", "unusable"])
+def test_a_distillate(first: str) -> None:
+    async def distil(process: Process) -> None:
+        await process.service.memories.distil(FIRST, asyncio.Event())
+
+    async def prepare(world: World) -> None:
+        before = world.process()
+        await before.run(lambda process: process.ask("I am Ada, and I like tea."))
+        await before.kill()
+        world.model.choose = one_by_one(Reply((first,)), Reply((DISTILLATE,)))
+
+    async def made_once(world: World, id: str, before: Stands) -> None:
+        """There is one in the end, each call has an end, and nothing was said."""
+        world.model.choose = lambda _: Reply((DISTILLATE,))
+        for _ in range(2):
+            await world.process().run(distil)
+        facts = [record.fact for record in world.facts(id)]
+        assert sum(isinstance(fact, Distilled) for fact in facts) == 1
+        kinds = [type(fact) for fact in facts]
+        assert kinds.count(HelperStarted) == kinds.count(HelperEnded)
+        unsent = isinstance(before.records[-1].fact, HelperStarted)
+        asked = sum(request.system != SYSTEM for request in world.model.requests)
+        assert kinds.count(HelperStarted) - unsent <= asked <= kinds.count(HelperStarted)
+        assert Stands(world).texts() == before.texts()
+        await go_on(world, id, Stands(world))
+
+    scenario = Scenario(distil, prepare, made_once, repeats=False)
+    assert at_every_boundary(scenario) == ["I am Ada, and I like tea.", "ok"]
