@@ -120,6 +120,45 @@ def test_modules_are_short() -> None:
     ] == []
 
 
+def test_no_package_imports_one_that_imports_it() -> None:
+    """Also where a function imports: a cycle is one idea in two places."""
+    arrows = {(package_of(user), package_of(module)) for user, module in imports()}
+    assert (
+        sorted(
+            f"{one} <-> {other}" for one, other in arrows if one < other and (other, one) in arrows
+        )
+        == []
+    )
+
+
+def imports() -> set[tuple[str, str]]:
+    """Each module of steno with each that it imports, wherever it does."""
+    known = {name_of(file): file for file in python_files("src")}
+    found = set()
+    for user, file in known.items():
+        for node in nodes(file):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                modules = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {(user, name if name in known else node.module) for name in modules}
+            elif isinstance(node, ast.Import):
+                found |= {(user, alias.name) for alias in node.names}
+    return {(user, name) for user, name in found if name in known and name != user}
+
+
+def is_package(file: Path) -> bool:
+    return file.name == "__init__.py"
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if is_package(file) else parts)
+
+
+def package_of(module: str) -> str:
+    """A module at the top of steno is a package of its own."""
+    return module.split(".")[1] if "." in module else module
+
+
 def test_each_match_over_facts_names_what_it_ignores() -> None:
     """Then the type checker names each that has not decided about a new fact."""
     open_ended = [
