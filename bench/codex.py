@@ -89,7 +89,7 @@ def _received() -> Iterator[list[float]]:
     moments: list[float] = []
     read = protocol.line
 
-    def noted(data: bytes) -> protocol.RpcAnswer | protocol.ServerRequest | protocol.Notification:
+    def noted(data: bytes) -> protocol.Line:
         if b"agentMessage/delta" in data:
             moments.append(time.monotonic())
         return read(data)

@@ -71,7 +71,7 @@ def turns(log: Path) -> list[list[Effect]]:
             asked[read.id] = getattr(read.asked, "item_id", "") or getattr(
                 read.asked, "call_id", ""
             )
-        elif not isinstance(read, p.RpcAnswer) and found and mine(message, map):
+        elif not isinstance(read, p.RpcAnswer | p.HookNote) and found and mine(message, map):
             found[-1] += map.apply(read)
     return [joined(acts) for acts in found]
 
@@ -316,7 +316,9 @@ def test_turns_that_others_recorded() -> None:
 
 
 def note(method: str, **params: Any) -> p.Notification:
-    return p.notification(method, msgspec.Raw(json.dumps(params).encode()))
+    read = p.notification(method, msgspec.Raw(json.dumps(params).encode()))
+    assert not isinstance(read, p.HookNote)
+    return read
 
 
 def item(step: str, **fields: Any) -> p.Notification:

@@ -336,7 +336,7 @@ class TurnMap:
                 return [LogUnknown(note.method)]
             case p.CommandOver():
                 return self._over(note)
-            case p.Quiet() | p.HookStarted() | p.HookCompleted():
+            case p.Quiet():
                 return []
 
     def _started(self, item: i.Item) -> list[Effect]:

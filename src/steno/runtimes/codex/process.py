@@ -248,12 +248,13 @@ class CodexServer:
             raise Gone(self._last_words()) from error
 
     def _answer(self, message: dict[str, Any]) -> None:
+        """If codex is gone there is nothing to answer, and the next `take` says so."""
         try:
             self._child.put(p.written(message))
         except ConnectionError as error:
+            log().info("an answer could not be sent: codex %s", self._last_words())
             if isinstance(error, Unread):
                 self._leave()
-            raise Gone(self._last_words()) from error
 
     async def _read(self) -> None:
         try:
@@ -286,7 +287,7 @@ class CodexServer:
                 )
             self._garbled = True
             return
-        if isinstance(message, p.HookStarted | p.HookCompleted):
+        if isinstance(message, p.HookNote):
             self._hear_hook(message)
         elif not isinstance(message, p.RpcAnswer):
             self._deliver(message)
@@ -297,7 +298,7 @@ class CodexServer:
         ):
             wait.set_result(message)
 
-    def _hear_hook(self, note: p.HookStarted | p.HookCompleted) -> None:
+    def _hear_hook(self, note: p.HookNote) -> None:
         if self._gate is None or note.run.source != "sessionFlags":
             return
         match note:
@@ -306,7 +307,7 @@ class CodexServer:
             case p.HookCompleted(run=run) if run.event_name == "postToolUse":
                 for over in self._gate.over():
                     self._deliver(over)
-            case _:
+            case p.HookStarted() | p.HookCompleted():
                 pass
 
     def _deliver(self, message: Message) -> None:

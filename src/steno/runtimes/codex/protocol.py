@@ -185,6 +185,8 @@ class Skipped(Struct, frozen=True):
     method: str
 
 
+HookNote = HookStarted | HookCompleted
+"""About the hooks of the gate: these are no part of a turn."""
 Notification = (
     ItemStarted
     | ItemCompleted
@@ -200,8 +202,6 @@ Notification = (
     | StatusChanged
     | UsageUpdated
     | PlanUpdatedNote
-    | HookStarted
-    | HookCompleted
     | CommandOver
     | Quiet
     | Skipped
@@ -259,7 +259,7 @@ _item_notes = msgspec.json.Decoder(_ItemNote)
 _command_overs = msgspec.json.Decoder(CommandOver)
 
 
-def notification(method: str, params: Raw) -> Notification:
+def notification(method: str, params: Raw) -> Notification | HookNote:
     if method in ("item/started", "item/completed"):
         note = _item_notes.decode(params)
         kind = ItemStarted if method == "item/started" else ItemCompleted
@@ -269,7 +269,7 @@ def notification(method: str, params: Raw) -> Notification:
     if (known := _note_decoders.get(method)) is None:
         return Skipped(method)
     try:
-        read: Notification = known.decode(params)
+        read: Notification | HookNote = known.decode(params)
     except msgspec.ValidationError:
         return _ended(params) if method == "turn/completed" else Skipped(method)
     return read
@@ -452,10 +452,12 @@ class _RpcLine(Struct, frozen=True):
     error: RpcError | None = None
 
 
+Line = RpcAnswer | ServerRequest | Notification | HookNote
+
 _lines = msgspec.json.Decoder(_RpcLine)
 
 
-def line(data: bytes) -> RpcAnswer | ServerRequest | Notification:
+def line(data: bytes) -> Line:
     """Raises msgspec.DecodeError for what is no message. What UTF-8 cannot hold is replaced."""
     try:
         return _message(data)
@@ -467,7 +469,7 @@ def line(data: bytes) -> RpcAnswer | ServerRequest | Notification:
         return _message(encode(loose))
 
 
-def _message(data: bytes) -> RpcAnswer | ServerRequest | Notification:
+def _message(data: bytes) -> Line:
     read = _lines.decode(data)
     if read.method is None:
         return RpcAnswer(-1 if read.id is None else read.id, read.result, read.error)

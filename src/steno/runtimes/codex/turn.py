@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, assert_never
 
@@ -225,8 +225,7 @@ class CodexTurn:
                 if (ending := await self._do(effects)) is not None:
                     return ending
                 effects = []
-                with contextlib.suppress(Gone):  # the next look at its messages says so
-                    await self._serve(message)
+                await self._serve(message)
             else:
                 self._hear_echo(message)
                 effects += self._map.apply(message)
@@ -456,16 +455,15 @@ class CodexTurn:
                 return "left"
             case _Decided(request, call, "given"):
                 await self._do(self._map.begin(call))
-                self._answer(lambda: self._server.decide(request))
+                self._server.decide(request)
             case _Decided(request, call, Refused(reason=reason)):
                 await self._do(self._map.refuse(call, reason))
-                self._answer(lambda: self._server.decide(request, reason))
+                self._server.decide(request, reason)
             case _Ran(outcome=None) if self._held.letting_go():
                 return "left"
             case _Ran(request, call, outcome):
                 self._map.settled(call)
-                result = await self._told(outcome or UNKNOWN_CALL)
-                self._answer(lambda: self._server.reply(request, result))
+                self._server.reply(request, await self._told(outcome or UNKNOWN_CALL))
             case _SignedOut(reason=reason):
                 why = f"codex is not signed in: {reason}"
                 return await self._do(self._map.close("failed", "no_key", why))
@@ -477,12 +475,6 @@ class CodexTurn:
         text = t.told_of(await self._context.excerpts.of_outcome(outcome))
         success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
         return {"success": success, "contentItems": [{"type": "inputText", "text": text}]}
-
-    def _answer(self, say: Callable[[], None]) -> None:
-        try:
-            say()
-        except Gone as error:
-            log().info("codex %s", error)
 
     # --- what is stored
 
