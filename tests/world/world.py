@@ -41,6 +41,7 @@ from steno.runtimes.delegated import ChildSessions
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distil import Distiller, Distilling
 from steno.runtimes.loop import Agent, Fallback, Native
+from steno.runtimes.protocol import Driver
 from steno.service import Service
 from steno.service.deliveries import Deliveries, Sending
 from steno.service.memory import Memories
@@ -86,13 +87,14 @@ async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, .
 
 class World:
     """`shown` is what its clients were shown, `runs` what its tools did, `commits` what was
-    committed."""
+    committed. `drive` makes what carries turns out in a process, if it is not our own loop."""
 
     def __init__(self, *replies: Reply) -> None:
         self.model = FakeModel(in_order(*(replies or (Reply(("ok",)),))))
         self.tools: list[dict[str, Any]] = [{"name": "look"}]
         self.limits = Limits()
         self.fallback: tuple[FakeModel, ...] = ()
+        self.drive: Callable[[Process], Driver] | None = None
         self.delegates = False
         self.ear: Ear | None = None
         self.inbox: Inbox | None = None
@@ -189,6 +191,13 @@ class World:
             self.troubles.append(context)
 
 
+def current() -> "Process":
+    """The process whose task runs."""
+    process = _process.get()
+    assert process is not None
+    return process
+
+
 def _make_task(
     loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
 ) -> "asyncio.Task[Any]":
@@ -216,8 +225,8 @@ class Process:
         tools = [FakeTool(self, **tool) for tool in world.tools]
         self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self.sessions = sessions = Sessions(self.store, plugins=world.ear or NoPlugins())
-        native = Native(self.store, self._agent)
-        runtime = Dispatch(sessions, lambda _: native)
+        driver = Native(self.store, self._agent) if world.drive is None else world.drive(self)
+        runtime = Dispatch(sessions, lambda _: driver)
         self._children = ChildSessions(sessions, runtime, world.model.spec)
         self.service = Service(
             sessions,
