@@ -3,6 +3,7 @@
 import pytest
 
 from steno.journal.facts import (
+    ApprovalAsked,
     ContextSet,
     Fact,
     ForkPoint,
@@ -147,3 +148,9 @@ def test_usage_is_that_of_the_session_itself_and_unknown_is_not_zero() -> None:
     fork = row(*begun, counted, SessionStarted("cli", forked_from=ForkPoint("parent", 5)))
     assert (fork.context, fork.usage) == (None, UsageTotal())
     assert row(*begun[1:], counted).usage is None  # a row that began before usage was counted
+
+
+def test_a_row_says_whether_a_question_was_asked_in_the_open_turn() -> None:
+    asked = (SessionStarted("cli"), said("x"), TurnStarted(Takes(2)), ApprovalAsked(4, "call"))
+    assert row(*asked).asked == 4
+    assert row(*asked, TurnEnded(3, "interrupted", "user")).asked == 0

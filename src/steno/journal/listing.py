@@ -45,6 +45,8 @@ class ListingRow(Struct, omit_defaults=True):
     deliveries: OwedDeliveries = field(default_factory=OwedDeliveries)
     waiting: list[tuple[Seq, Seq]] = []
     memory: Memory = field(default_factory=Memory)
+    asked: Seq = 0
+    """The last question about a call in the open turn; 0 if there is none."""
 
     def apply(self, record: f.Record) -> bool:
         """Take one fact in; whether the row changed."""
@@ -70,7 +72,7 @@ class ListingRow(Struct, omit_defaults=True):
                 self.messages += 1
             case f.TurnEnded():
                 self.turns += 1
-                self.last_turn = fact.outcome
+                self.last_turn, self.asked = fact.outcome, 0
                 self.deliveries.apply(seq, at_ms, fact)
                 self.memory.apply(seq, fact)
             case f.InputWithdrawn():
@@ -101,6 +103,9 @@ class ListingRow(Struct, omit_defaults=True):
                 return self.memory.apply(seq, fact)
             case f.ToolStarted() | f.OutputLate() | f.InterruptAsked() | f.GoalSet():
                 return False
+            case f.ApprovalAsked():
+                self.asked = seq
+                return True
             case f.ApprovalFact() | f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn():
                 return False
             case unreachable:
@@ -114,7 +119,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None
-        self.waiting = []
+        self.waiting, self.asked = [], 0
         self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
 
     @property

@@ -26,7 +26,7 @@ from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
 from steno.service.attachments import Attachment, check_together
 from steno.service.deliveries import Deliveries, Delivery
-from steno.service.editing import Edits
+from steno.service.edits import Edits
 from steno.service.memory import Memories
 from steno.service.views import Approval, Shown, Summary, Views
 from steno.service.visits import Visits

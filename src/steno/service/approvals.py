@@ -13,6 +13,7 @@ from steno.journal.parts import Seq, ToolCall
 from steno.service.views import Approval, Views
 from steno.session.errors import Misused, Refusal
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
+from steno.store.paging import list_all
 from steno.store.protocol import Store
 
 
@@ -26,9 +27,10 @@ class Approvals:
         if session is not None:
             return [one for one in await self._views.approvals(session) if one.decision is None]
         found: list[Approval] = []
-        async for id in self._views.ids():
-            with contextlib.suppress(UnknownSession):  # deleted since
-                found += [one for one in await self._views.approvals(id) if one.decision is None]
+        async for listed in list_all(self._store):
+            if listed.row.asked:
+                with contextlib.suppress(UnknownSession):  # deleted since
+                    found += await self.pending(listed.id)
         return sorted(found, key=lambda one: (one.since_ms, one.session, one.seq))
 
     async def choose(self, session: str, seq: Seq | None) -> Approval:

@@ -37,12 +37,11 @@ from steno.session.load import (
 )
 from steno.session.page import FACTS, Page, Tail
 from steno.store.errors import UnknownSession
-from steno.store.paging import read_all
+from steno.store.paging import PAGE, list_all, read_all
 from steno.store.protocol import Cursor, Event, Glance, Listed
 from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 
-PAGE = 1_000
 PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
 
@@ -172,13 +171,6 @@ class Views:
         }
         return approvals_of(session, folded(records), asked_ms)
 
-    async def ids(self) -> AsyncIterator[str]:
-        page = await self._store.list(PAGE)
-        while page:
-            for listed in page:
-                yield listed.id
-            page = await self._store.list(PAGE, before=page[-1].mark)
-
     async def sessions(self, limit: int, before: int | None = None) -> list[Summary]:
         """The latest first, each as it stands. `before` is the mark of the last one that is
         known."""
@@ -200,7 +192,7 @@ class Views:
         except UnknownSession:
             if len(id) < PREFIX_LEN_MIN:
                 raise
-            found = [known async for known in self.ids() if known.startswith(id)]
+            found = [one.id async for one in list_all(self._store) if one.id.startswith(id)]
             if len(found) != 1:
                 raise
             return found[0]

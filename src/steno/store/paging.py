@@ -6,12 +6,17 @@ from typing import Protocol
 
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
+from steno.store.protocol import Listed
 
 PAGE = 1_000
 
 
 class Reads(Protocol):
     async def read(self, session: str, after: Seq = 0, limit: int = PAGE) -> list[Record]: ...
+
+
+class Lists(Protocol):
+    async def list(self, limit: int = PAGE, before: int | None = None) -> list[Listed]: ...
 
 
 async def read_all(
@@ -28,6 +33,15 @@ async def read_all(
             return
         after = records[-1].seq
         await give_way()
+
+
+async def list_all(store: Lists, page: int = PAGE) -> AsyncIterator[Listed]:
+    """All sessions, the latest first."""
+    found = await store.list(page)
+    while found:
+        for listed in found:
+            yield listed
+        found = await store.list(page, before=found[-1].mark)
 
 
 @types.coroutine

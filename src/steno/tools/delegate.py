@@ -16,8 +16,8 @@ from typing import Annotated, Literal, Protocol
 from msgspec import Meta, Struct
 
 from steno.journal.facts import InputAdmitted, ToolSpec
-from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
-from steno.tools.protocol import Output, Prepared, decode_arguments
+from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text, ToolCall
+from steno.tools.protocol import BadArguments, Output, Prepared, decode_arguments
 
 PLATFORM = "delegate"
 PROMPT_CHARS_MAX = 100_000
@@ -70,6 +70,14 @@ def parent_in(said: InputAdmitted) -> str | None:
         if said.source == PLATFORM and by.startswith(_BY_SESSION)
         else None
     )
+
+
+def prompt_in(call: ToolCall) -> str | None:
+    """What a call delegates; None if its arguments cannot be read, or any more."""
+    try:
+        return decode_arguments(call.arguments, DelegateArguments).prompt
+    except BadArguments:
+        return None
 
 
 class Children(Protocol):

@@ -12,7 +12,6 @@ What must be true:
 """
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Protocol
 
@@ -28,7 +27,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq, text_of
 from steno.store.errors import UnknownSession
-from steno.store.paging import read_all
+from steno.store.paging import list_all, read_all
 from steno.store.protocol import Listed
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
@@ -125,7 +124,7 @@ class SearchSessions:
         found, wanted = Scan(), query.casefold()
         deadline = time.monotonic() + self._time_limit_s
         own = await self._origin(self._session)
-        async for listed in self._sessions():
+        async for listed in list_all(self._store, _LIST_PAGE):
             if not await self._may_see(own, listed):
                 found.foreign += 1
             elif time.monotonic() > deadline:
@@ -190,14 +189,6 @@ class SearchSessions:
         except UnknownSession:  # deleted since
             return Origin(session, "")
         return Origin(session, first.platform if isinstance(first, SessionStarted) else "")
-
-    async def _sessions(self) -> AsyncIterator[Listed]:
-        """The latest first."""
-        page = await self._store.list(_LIST_PAGE)
-        while page:
-            for listed in page:
-                yield listed
-            page = await self._store.list(_LIST_PAGE, before=page[-1].mark)
 
 
 def _hit(

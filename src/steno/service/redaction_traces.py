@@ -43,10 +43,10 @@ from steno.journal.facts import (
 from steno.journal.parts import GONE, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
+from steno.tools.delegate import DELEGATE_SPEC, prompt_in
 
 _WORD = re.compile(r"[\w.+/@:=-]{6,}")
 """What is shorter is in half of all texts."""
-_HELPER = re.compile(r"^\[delegated to session (\w+)\]")
 
 
 class Copy(Struct, frozen=True):
@@ -142,19 +142,20 @@ class Texts:
             if at != seq and not words.isdisjoint(_WORD.findall(said))
         )
 
-    def helpers_of(self, seq: Seq) -> tuple[str, ...]:
-        """The sessions that a message was delegated to, or is the outcome of."""
+    def delegated(self, seq: Seq) -> frozenset[str | None]:
+        """The prompts that a message delegates, or is the outcome of; None for one that cannot be
+        read any more."""
         message = self.message(seq)
         if message is None:
-            return ()
-        calls = {call.id for call in message.tool_calls} | {message.tool_call_id}
+            return frozenset()
         of_turn = (
-            one
+            call
             for one in self.transcript.messages
-            if one.turn == message.turn and one.tool_call_id in calls
+            if one.turn == message.turn
+            for call in one.tool_calls
+            if one is message or call.id == message.tool_call_id
         )
-        found = (_HELPER.match(one.text) for one in of_turn if one.role == "tool")
-        return tuple(match[1] for match in found if match)
+        return frozenset(prompt_in(call) for call in of_turn if call.name == DELEGATE_SPEC.name)
 
     def threads_with(self, seq: Seq) -> Iterator[tuple[str, str]]:
         """The threads, each with its runtime, that may have been told what stands at `seq`. A fork

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from steno.journal.facts import (
     ContextSet,
     GoalSet,
+    InputAdmitted,
     MessageHidden,
     Record,
     RewindWithdrawn,
@@ -17,16 +18,19 @@ from steno.journal.facts import (
     SessionStarted,
     TurnEnded,
 )
-from steno.journal.parts import Seq
+from steno.journal.parts import Seq, text_of
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
 from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Runtime
-from steno.service.copies import Copy, Redaction, Texts
+from steno.service.redaction_traces import Copy, Redaction, Texts
 from steno.session.errors import Misused, NoSuch
 from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
+from steno.store.paging import list_all, read_all
+from steno.tools.delegate import PLATFORM as DELEGATED
+from steno.tools.delegate import parent_in
 
 
 class Edits:
@@ -127,6 +131,7 @@ class Edits:
         copies: list[Copy] = []
         threads: list[tuple[str, str]] = []
         holder, *forks = await self._store.sharing(session, seq)
+        helpers = await self._helpers(frozenset((session, holder)), texts.delegated(seq))
         for one in (holder, *forks):
             theirs = texts if one == session else await self._texts(one)
             shared = 0 if one == holder else theirs.shared
@@ -135,7 +140,6 @@ class Edits:
         at = await self._store.redact(session, seq)
         for one in (holder, *forks):
             self._sessions.forget(one)
-        helpers = texts.helpers_of(seq)
         return Redaction(at, tuple(copies), helpers, tuple(dict.fromkeys(threads)))
 
     async def fork(self, session: str, at: Seq) -> str:
@@ -167,6 +171,25 @@ class Edits:
         texts = Texts()
         await self._sessions.whole(session, texts.transcript, texts)
         return texts
+
+    async def _helpers(
+        self, parents: frozenset[str], prompts: frozenset[str | None]
+    ) -> tuple[str, ...]:
+        """The sessions that these prompts were delegated to, by what those say of their origin. For
+        a prompt that cannot be read any more, all that these parents delegated to."""
+        if not prompts:
+            return ()
+        helpers = [one.id async for one in list_all(self._store) if one.row.platform == DELEGATED]
+        return tuple([one for one in helpers if await self._began_with(one, parents, prompts)])
+
+    async def _began_with(
+        self, child: str, parents: frozenset[str], prompts: frozenset[str | None]
+    ) -> bool:
+        async for record in read_all(self._store, child):
+            if isinstance(record.fact, InputAdmitted):
+                told = None in prompts or text_of(record.fact.parts) in prompts
+                return told and parent_in(record.fact) in parents
+        return False
 
     async def _settle(self, session: str) -> None:
         """Store what closes a turn that a dead process left open, so that its facts can be
