@@ -75,7 +75,7 @@ def test_a_denied_command_does_not_run_and_says_why(world: CodexWorld) -> None:
     ("ended", "decision"),
     [(e, d) for d in ("approve", "deny") for e in ("killed", "both killed", "terminated")],
 )
-@pytest.mark.suite("killed-approve", "terminated-deny")
+@pytest.mark.suite("killed-approve")
 def test_a_question_is_pending_across_a_restart(
     world: CodexWorld, ended: str, decision: str
 ) -> None:
@@ -179,6 +179,7 @@ def test_a_person_is_asked_about_each_of_two_calls_that_codex_asks_about_at_once
     assert ran(world) == 2
 
 
+@pytest.mark.torture
 @pytest.mark.promise(5, 37)
 @pytest.mark.parametrize(
     ("ended", "decision"),

@@ -112,7 +112,7 @@ def test_nobody_to_ask_means_no(world: CodexWorld) -> None:
 
 @pytest.mark.promise(37)
 @pytest.mark.parametrize("ended", ["steno killed", "codex killed", "terminated"])
-@pytest.mark.suite("steno killed", "codex killed")
+@pytest.mark.suite("steno killed")
 def test_the_question_outlives_who_asked_it(world: CodexWorld, ended: str) -> None:
     with asked(world) as program:
         session = world.only_session()
@@ -172,13 +172,14 @@ def test_a_codex_that_runs_no_hooks_is_not_let_loose(world: CodexWorld) -> None:
 
 @pytest.mark.promise(4, 5, 6, 19, 34)
 @pytest.mark.parametrize(("victim", "when", "n"), POINTS)
-@pytest.mark.suite("steno-before-14", "both-after-18")
+@pytest.mark.suite("both-after-18")
 def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
     world.run("hello")
     check(world, run_dying(world, victim, when, n))
 
 
 @pytest.mark.parametrize("hooks", ["true", "false"])
+@pytest.mark.suite("true")
 def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> None:
     """It can bring tools, and they are asked about where codex runs hooks."""
     (world.codex_home / "rules" / "default.rules").unlink()
@@ -277,6 +278,7 @@ def test_where_the_gate_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.suite("False")
 def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -> None:
     del world.environment["STENO_CODEX_SANDBOX"]
     if not gate:
@@ -290,6 +292,7 @@ def test_in_the_sandbox_nothing_is_done_unasked(world: CodexWorld, gate: bool) -
 
 
 @pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.suite("True")
 def test_a_plugin_is_asked_once_about_a_command_and_may_deny_it(
     world: CodexWorld, gate: bool
 ) -> None:

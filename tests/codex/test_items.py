@@ -210,6 +210,7 @@ def test_an_image_that_was_attached_reaches_the_model_and_a_new_thread(world: Co
         assert [base64.b64decode(image.partition(";base64,")[2]) for image in sent] == [png()]
 
 
+@pytest.mark.torture
 def test_many_large_images_do_not_keep_a_session_from_going_on(world: CodexWorld) -> None:
     """Codex says an input back, and lists several when a thread is resumed: images and all, in one
     line."""

@@ -132,6 +132,7 @@ def test_an_input_that_the_model_is_told_and_codex_does_not_list_is_not_said_aga
     assert users(world) == ["hello", "hold", "slow one", NEXT.join(("slow two", "and")), "hello"]
 
 
+@pytest.mark.torture
 @pytest.mark.promise(21, 22)
 def test_what_was_said_again_is_not_said_a_third_time(world: CodexWorld) -> None:
     """Killed once more, when codex has it."""
@@ -243,7 +244,7 @@ POINTS = [
 
 @pytest.mark.promise(4, 6, 19, 21, 22, 34, 35)
 @pytest.mark.parametrize(("victim", "when", "n"), POINTS)
-@pytest.mark.suite("steno-after-20", "codex-before-30", "both-after-40")
+@pytest.mark.suite("steno-after-20")
 def test_killed_at_a_message_of_a_turn_that_was_steered(
     world: CodexWorld, victim: str, when: str, n: int
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_codex_that_does_not_heed_a_stop_is_ended_and_another_answers_what_wai
     chat_with(world, talk)
 
 
+@pytest.mark.torture
 @pytest.mark.promise(6, 34)
 def test_a_codex_that_reads_nothing_any_more_is_stopped_all_the_same(world: World) -> None:
     calls: list[Any] = []

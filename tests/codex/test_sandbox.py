@@ -515,6 +515,7 @@ def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.suite("True")
 def test_why_a_rules_file_of_codex_wants_to_be_asked_is_told_with_where_it_runs(
     world: CodexWorld, outside: Path, leaves: bool
 ) -> None:
@@ -549,6 +550,7 @@ def prompting(world: CodexWorld) -> None:
 @pytest.mark.parametrize(
     ("leaves", "redacted"), [(False, False), (True, False), (False, True), (True, True)]
 )
+@pytest.mark.suite("False-False", "True-True")
 def test_an_approval_to_stay_inside_does_not_cover_leaving_after_a_kill(
     world: CodexWorld, leaves: bool, redacted: bool
 ) -> None:
@@ -591,6 +593,7 @@ def test_a_person_on_the_terminal_is_told_why_a_command_is_to_leave(
 
 @pytest.mark.promise(37)
 @pytest.mark.parametrize("what", ["command", "patch"])
+@pytest.mark.suite("command")
 def test_a_question_is_pending_across_a_kill(world: CodexWorld, what: str) -> None:
     def doing(id: str) -> Item:
         return call("exec_command", id, cmd=PATCH if what == "patch" else "echo ran >> ran")
@@ -639,7 +642,7 @@ def test_what_was_approved_before_a_kill_covers_what_was_asked(
 
 @pytest.mark.promise(4, 5, 6, 19, 34)
 @pytest.mark.parametrize(("victim", "when", "n"), POINTS)
-@pytest.mark.suite("codex-after-16", "steno-after-20")
+@pytest.mark.suite("codex-after-16")
 def test_killed_at_a_message(world: CodexWorld, victim: str, when: str, n: int) -> None:
     world.run("hello")
     check(world, run_dying(world, victim, when, n))

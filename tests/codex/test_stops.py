@@ -54,7 +54,7 @@ def check_after(world: CodexWorld, shown: str, state: str = "interrupted") -> No
 
 @pytest.mark.promise(6, 12, 23)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.suite("SIGINT", "SIGTERM")
+@pytest.mark.suite("SIGTERM")
 def test_a_signal_keeps_what_was_shown_and_ends_codex(world: CodexWorld, number: int) -> None:
     with turn_under_way(world) as program:
         program.signal(number)
@@ -64,6 +64,7 @@ def test_a_signal_keeps_what_was_shown_and_ends_codex(world: CodexWorld, number:
     check_after(world, shown)
 
 
+@pytest.mark.torture
 @pytest.mark.promise(6, 12)
 def test_two_ctrl_c_keep_what_was_shown_and_end_codex(world: CodexWorld) -> None:
     with turn_under_way(world) as program:
@@ -190,6 +191,7 @@ def test_a_killed_turn_can_be_continued(world: CodexWorld) -> None:
     assert len(world.threads()) == 1
 
 
+@pytest.mark.torture
 @pytest.mark.promise(21, 22)
 def test_inputs_during_a_turn_wait_and_are_answered_in_order(world: CodexWorld) -> None:
     more = [f"and {n}" for n in range(5)]
@@ -220,6 +222,7 @@ def test_an_input_that_steers_is_taken_into_the_running_turn(world: CodexWorld) 
     assert LONG.startswith(world.said()[3][1])
 
 
+@pytest.mark.torture
 @pytest.mark.promise(22)
 def test_an_input_that_steers_survives_a_kill_and_is_said_once(world: CodexWorld) -> None:
     """Whether codex had it when it was killed or not: then it is sent again, or the turn that has
