@@ -28,8 +28,10 @@ from steno.service.deliveries import Deliveries, Sending
 from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
+from steno.store import memory
+from steno.store.facade import AsyncStore
+from steno.store.memory import MemoryStore
 from steno.store.protocol import Settings
-from steno.store.sqlite.location import Memory
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
 
@@ -81,7 +83,11 @@ class Setup:
         """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is
         written, so a store that cannot be written will do."""
         settings = replace(self._store_settings(), only_reads=only_reads)
-        store = await SqliteStore.open(Memory() if self.ephemeral else self.where.store, settings)
+        store: AsyncStore = (
+            await MemoryStore.open(memory.Place(), settings)
+            if self.ephemeral
+            else await SqliteStore.open(self.where.store, settings)
+        )
         plugins = self._hosted(visiting)
         sessions = Sessions(store, settings.lease_ms, plugins or NoPlugins())
         toolbox = Toolbox(sessions, self._toolbox_settings())

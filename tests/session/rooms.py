@@ -20,8 +20,9 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.lease import hold
 from steno.session.load import Sessions
-from steno.store.sqlite.location import Memory
-from steno.store.sqlite.store import SqliteStore
+from steno.store import memory
+from steno.store.facade import AsyncStore
+from steno.store.memory import MemoryStore
 
 
 def _no_outbox(_: object) -> Never:
@@ -43,7 +44,7 @@ def service_on(sessions: Sessions, runtime: Runtime, platform: str, model: Model
 class Room:
     """Everything between a front end and a store, in one process."""
 
-    def __init__(self, store: SqliteStore, model: str = "scripted:echo") -> None:
+    def __init__(self, store: AsyncStore, model: str = "scripted:echo") -> None:
         self.store = store
         self.sessions = Sessions(store)
         answers = make(model, ModelSettings())
@@ -70,7 +71,7 @@ class Room:
 
 @asynccontextmanager
 async def room(model: str = "scripted:echo") -> AsyncIterator[Room]:
-    async with await SqliteStore.open(Memory()) as store:
+    async with await MemoryStore.open(memory.Place()) as store:
         yield Room(store, model)
 
 

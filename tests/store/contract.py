@@ -5,7 +5,7 @@ A store joins the suite with one entry in `PLACES`.
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Protocol
 
@@ -27,8 +27,9 @@ from steno.journal.facts import (
 from steno.journal.parts import File, Seq, Text, ToolCall
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
+from steno.store import memory
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
-from steno.store.sqlite.location import Memory
+from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.store import SqliteStore
 
 
@@ -40,12 +41,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ms
-
-
-def expiring(clock: Clock, lease_ms: int = 1_000) -> Settings:
-    """Where several hosts may share a store, only the term of a lease says whether its owner is
-    gone."""
-    return Settings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
 
 
 class SqlitePlace:
@@ -63,6 +58,10 @@ class SqlitePlace:
         finally:
             await store.close()
 
+    def kill(self, store: Store) -> None:
+        assert isinstance(store, SqliteStore)
+        store.backend.locks.forget()
+
     def holding(self, text: str) -> list[str]:
         """The files that hold some text. Another process looks: to open and close a file here would
         drop the locks that SQLite has on it."""
@@ -74,39 +73,71 @@ class SqlitePlace:
     def size(self) -> int:
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
+    def rows(self) -> dict[str, int]:
+        tables = ("facts", "keys", "payloads", "drafts", "imports")
+        with closing(apsw.Connection(str(self.path), vfs=checked_pages())) as connection:
+            counts = [connection.execute(f"select count(*) from {table}").get for table in tables]
+        return {table: count for table, count in zip(tables, counts, strict=True) if count}
+
+    def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
+        return Settings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
+
 
 class MemoryPlace:
-    """Memory of this process. A connection of our own keeps the database while no store has it
-    open."""
+    """Memory of this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._memory = Memory()
-        self._keeper = apsw.Connection(str(self._memory.path), vfs="memdb")
+        self.memory = memory.Place()
 
     @asynccontextmanager
     async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
-        store = await SqliteStore.open(self._memory, settings)
+        store = await memory.MemoryStore.open(self.memory, settings)
         try:
             yield store
         finally:
             await store.close()
 
+    def kill(self, store: Store) -> None:
+        self.memory.kill(store.owner)
+
     def holding(self, text: str) -> list[str]:
-        """The places that hold some text: files, of which there are none, and the memory itself."""
-        files = [file.name for file in self.folder.rglob("*")]
-        return files + (["memory"] if text.encode() in self._keeper.serialize("main") else [])
+        """The places that hold some text: files, of which there are none, and the tables."""
+        tables = {name: table for name, table in vars(self.memory).items() if name != "living"}
+        found = [name for name, table in tables.items() if text in repr(table)]
+        return [file.name for file in self.folder.rglob("*")] + found
 
     def size(self) -> int:
-        return len(self._keeper.serialize("main"))
+        bodies = (body for _, body in self.memory.facts.values())
+        return sum(map(len, [*bodies, *self.memory.payloads.values()]))
+
+    def rows(self) -> dict[str, int]:
+        tables = ("facts", "keys", "payloads", "drafts", "imports")
+        return {name: len(vars(self.memory)[name]) for name in tables if vars(self.memory)[name]}
+
+    def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
+        self.memory.tell_alive = False
+        return Settings(now_ms=clock, lease_ms=lease_ms)
 
 
 class Place(Protocol):
     folder: Path
 
     def open(self, settings: Settings | None = None) -> AbstractAsyncContextManager[Store]: ...
+    def kill(self, store: Store) -> None:
+        """As a kill of its process would: nothing is closed, and its locks are gone."""
+        ...
+
     def holding(self, text: str) -> list[str]: ...
     def size(self) -> int: ...
+    def rows(self) -> dict[str, int]:
+        """How many rows there are, by table; only those that have some."""
+        ...
+
+    def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
+        """Where several hosts may share a store, only the term of a lease says whether its owner is
+        gone."""
+        ...
 
 
 PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "memory": MemoryPlace}

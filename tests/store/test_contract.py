@@ -70,7 +70,6 @@ from tests.store.contract import (
     admit,
     begin,
     begin_tool,
-    expiring,
     file_of,
     follow,
     moved,
@@ -353,7 +352,7 @@ async def test_a_new_lease_fences_out_the_old_holder(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    settings = expiring(clock)
+    settings = place.expiring(clock)
     async with place.open(settings) as old, place.open(settings) as new:
         running = await begin(old)
         await running.write("shown")
@@ -377,7 +376,7 @@ async def test_a_new_lease_fences_out_the_old_holder(
 
 async def test_a_refused_write_fails_alone(place: Place) -> None:
     clock = Clock()
-    settings = expiring(clock)
+    settings = place.expiring(clock)
     async with place.open(settings) as old, place.open(settings) as new:
         stale = await begin(old)
         clock.now_ms += 1_000
@@ -390,7 +389,7 @@ async def test_a_refused_write_fails_alone(place: Place) -> None:
 
 async def test_a_renewed_lease_lasts(place: Place) -> None:
     clock = Clock()
-    settings = expiring(clock)
+    settings = place.expiring(clock)
     async with place.open(settings) as one, place.open(settings) as two:
         lease = await one.acquire(await one.create(STARTED))
         for _ in range(3):
@@ -452,6 +451,21 @@ async def test_a_closed_store_leaves_its_sessions_free(place: Place) -> None:
     async with place.open() as store:
         assert await store.running(old.session) is None
         assert (await store.acquire(old.session)).token > old.token
+
+
+@pytest.mark.promise(34)
+async def test_a_killed_store_leaves_its_sessions_free_and_what_it_had_written(
+    place: Place,
+) -> None:
+    async with place.open() as store:
+        running = await begin(store)
+        await running.write("so far")
+        place.kill(store)
+        async with place.open() as other:
+            assert not await other.alive(store.owner)
+            glance = await other.glance(running.session)
+            assert (glance.owner, [draft.text for draft in glance.drafts]) == (None, ["so far"])
+            assert (await other.acquire(running.session)).token == running.lease.token + 1
 
 
 async def test_a_released_lease_is_over(place: Place) -> None:
@@ -1305,7 +1319,7 @@ async def test_an_owner_is_alive_while_its_store_is_open(place: Place) -> None:
 
 
 async def test_where_locks_cannot_be_trusted_everybody_counts_as_alive(place: Place) -> None:
-    async with place.open(expiring(Clock())) as store:
+    async with place.open(place.expiring(Clock())) as store:
         assert await store.alive("long.gone.owner")
 
 

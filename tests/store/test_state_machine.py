@@ -1,4 +1,4 @@
-"""Any order of verbs, by several writers on one file that come, go and die, against a model of
+"""Any order of verbs, by several writers at one place that come, go and die, against a model of
 plain lists."""
 
 import shutil
@@ -28,6 +28,7 @@ from steno.journal.facts import (
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Redacted, Seq, Text
 from steno.journal.transcript import Transcript
+from steno.store import memory
 from steno.store.errors import (
     ForksRemain,
     KeyReused,
@@ -37,8 +38,9 @@ from steno.store.errors import (
     ShownTextDropped,
     UnknownSession,
 )
+from steno.store.facade import BlockingStore
 from steno.store.protocol import Admission, Carried, Lease, Settings
-from steno.store.sqlite.store import BlockingStore
+from steno.store.sqlite import store as sqlite
 
 STORES_MAX = 3
 SESSIONS_MAX = 6
@@ -91,8 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.path = self.folder / "chats.db"
-        self.stores: list[BlockingStore] = [BlockingStore(self.path, SETTINGS)]
+        self.stores: list[BlockingStore] = [self.open_store()]
         self.sessions: dict[str, Session] = {}
         self.gone: list[str] = []
         self.admitted: dict[str, tuple[Session, Seq]] = {}
@@ -102,6 +103,14 @@ class StoreMachine(RuleBasedStateMachine):
         for store in self.stores:
             store.close()
         shutil.rmtree(self.folder)
+
+    def open_store(self) -> BlockingStore:
+        return sqlite.BlockingStore(self.folder / "chats.db", SETTINGS)
+
+    def crash(self, store: BlockingStore) -> None:
+        """Killed, a process closes nothing; its locks are gone all the same."""
+        assert isinstance(store, sqlite.BlockingStore)
+        store.backend.locks.forget()
 
     def store(self, pick: int) -> BlockingStore:
         return self.stores[pick % len(self.stores)]
@@ -114,19 +123,19 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.stores) < STORES_MAX)
     @rule()
     def open(self) -> None:
-        self.stores.append(BlockingStore(self.path, SETTINGS))
+        self.stores.append(self.open_store())
 
     @precondition(lambda self: len(self.stores) > 1)
     @rule(pick=picks, how=st.sampled_from(["close", "crash"]))
     def leave(self, pick: int, how: str) -> None:
-        """A process ends. Killed, it closes nothing; its locks are gone all the same."""
+        """A process ends."""
         store = self.store(pick)
         self.stores.remove(store)
         self.held = [held for held in self.held if held.store is not store]
         if how == "close":
             store.close()
         else:
-            store.backend.locks.forget()
+            self.crash(store)
 
     def runs(self, session: Session) -> bool:
         return session.owner in self.stores
@@ -389,14 +398,33 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.stores[-1].verify().damage == ()
 
 
+class MemoryMachine(StoreMachine):
+    def __init__(self) -> None:
+        self.place = memory.Place()
+        super().__init__()
+
+    def open_store(self) -> BlockingStore:
+        return memory.BlockingMemoryStore(self.place)
+
+    def crash(self, store: BlockingStore) -> None:
+        self.place.kill(store.owner)
+
+
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 StoreMachine.TestCase.settings = settings(
     stateful_step_count=40, max_examples=30, suppress_health_check=SLOW
 )
 TestAnyOrderOfVerbs = StoreMachine.TestCase
+MemoryMachine.TestCase.settings = StoreMachine.TestCase.settings
+TestAnyOrderOfVerbsInMemory = MemoryMachine.TestCase
 
 
 @pytest.mark.torture
 class TestAnyOrderOfVerbsForLong(StoreMachine.TestCase):  # type: ignore[misc,valid-type]
+    settings = settings(stateful_step_count=100, suppress_health_check=SLOW)
+
+
+@pytest.mark.torture
+class TestAnyOrderOfVerbsInMemoryForLong(MemoryMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = settings(stateful_step_count=100, suppress_health_check=SLOW)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from steno.store.facade import BlockingStore
 from steno.store.protocol import Cursor, Event
-from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
     from tests.world.world import Process

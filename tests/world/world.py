@@ -19,8 +19,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar, cast
 from unittest.mock import patch
 
-import apsw
-
 from steno.delivery.outbox import Body, Outbox
 from steno.engine.action import Limits
 from steno.journal.drafts import Draft
@@ -47,9 +45,9 @@ from steno.service.deliveries import Deliveries, Sending
 from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
+from steno.store import memory
+from steno.store.memory import BlockingMemoryStore
 from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
-from steno.store.sqlite.location import Memory
-from steno.store.sqlite.store import BlockingStore
 from steno.tools.delegate import Delegate
 from steno.tools.protocol import Tool
 from tests.world.listeners import Ear, Inbox
@@ -104,8 +102,7 @@ class World:
         self.processes: list[Process] = []
         self.troubles: list[dict[str, Any]] = []
         self._loop = asyncio.get_running_loop()
-        self._memory = Memory()
-        self._keeper = apsw.Connection(str(self._memory.path), vfs="memdb")
+        self.place = memory.Place()
         self._ids = itertools.count(1)
         self._eye = self.open_store()
         self._read: dict[str, Seq] = {}
@@ -121,10 +118,10 @@ class World:
         self.processes.append(process)
         return process
 
-    def open_store(self) -> BlockingStore:
+    def open_store(self) -> BlockingMemoryStore:
         new_id = (f"session-{n}" for n in self._ids)
         settings = Settings(now_ms=self.now_ms, new_id=lambda: next(new_id))
-        return BlockingStore(self._memory, settings)
+        return BlockingMemoryStore(self.place, settings)
 
     def now_ms(self) -> int:
         return BEGAN_MS + round(self._loop.time() * 1000)
@@ -183,7 +180,6 @@ class World:
                 if not task.cancelled() and getattr(task, "_log_traceback", False):
                     self._trouble(self._loop, {"exception": task.exception()})
         self._eye.close()
-        self._keeper.close()
         assert self.troubles == []
 
     def _trouble(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

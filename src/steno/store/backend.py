@@ -85,6 +85,25 @@ _MARKS: dict[tuple[bool, ...], frozenset[Mark]] = {
 ALL_MARKS = tuple(_MARKS.values())
 
 
+def new_row(
+    n: int,
+    id: str,
+    name: str | None,
+    parent: int | None,
+    base: Seq,
+    touched: int,
+    head: Seq | None = None,
+) -> SessionRow:
+    """A session that was just made: with no facts of its own but those up to `head`, free, and with
+    nothing in its list row."""
+    last = base if head is None else head
+    return SessionRow(n, id, name, parent, base, 0, None, 0, touched, base, _EMPTY, _NONE, last)
+
+
+_EMPTY = codec.encode(ListingRow())
+_NONE: frozenset[Mark] = frozenset()
+
+
 class KeyRow(Struct, frozen=True):
     """What was stored under a key: `count` facts of a session, from `seq` on."""
 

@@ -15,7 +15,7 @@ from steno.journal.parts import Seq
 from steno.store.protocol import Damage, Left, Settings
 from steno.store.sqlite import backup, reader
 from steno.store.sqlite.database import translated
-from steno.store.sqlite.location import Memory, Owners, Remains, opened
+from steno.store.sqlite.location import Owners, Remains, opened
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.watch import Watch
 from steno.store.sqlite.writer import SqliteWriter
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class SqliteBackend:
     """See `Backend` for what the verbs mean. `owner` names it to other processes."""
 
-    def __init__(self, where: Path | Memory, settings: Settings, owner: str) -> None:
+    def __init__(self, where: Path, settings: Settings, owner: str) -> None:
         self.settings = settings
         self._place, self.connection = opened(where, settings, owner)
         self.path = self._place.path

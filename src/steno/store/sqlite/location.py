@@ -1,16 +1,9 @@
-"""Where a database lies: in a file that processes share, or in the memory of this process alone.
+"""Where a database lies: in a file that processes share, or in one that cannot be written."""
 
-The tables, the verbs and the checks are the same. What differs is who else may have it open, and
-what a removal leaves behind. A database in memory has no file of any kind, not even for a moment:
-no log, no lock, no page on its way to a disk. It lives as long as a connection to it.
-"""
-
-import itertools
 from pathlib import Path
 from typing import Protocol
 
 import apsw
-from msgspec.structs import replace
 
 from steno.store.errors import (
     StoreFull,
@@ -155,100 +148,12 @@ class _Refusal:
     def close(self) -> None: ...
 
 
-_numbers = itertools.count(1)
-_living: set[str] = set()
-"""The owners of all databases in memory: they are of this process, and live until they are
-closed."""
+Location = OnDisk | Unwritable
 
 
-_left: dict[str, str] = {}
-"""What was said of sessions in memory when their leases were abandoned."""
-
-
-class Memory:
-    """Names a database in the memory of this process. Two stores that are opened with one name
-    share it."""
-
-    def __init__(self) -> None:
-        self.path = Path(
-            f"/steno-{next(_numbers)}"
-        )  # where the name begins with a slash, connections share it
-
-
-class InMemory:
-    def __init__(self, memory: Memory, settings: Settings, owner: str) -> None:
-        self.path = memory.path
-        self.log = None
-        self._settings = replace(settings, vfs="memdb", durability="process")
-        self.owners: Owners = _MemoryOwners(owner)
-        self.write_lock: WriteLock = _OneProcess()
-
-    def open(self) -> apsw.Connection:
-        writer = database.connect(self.path, self._settings, make=True)
-        with translated("cannot keep a session in memory"):
-            database.make_tables(writer)
-        _living.add(self.owners.owner)
-        return writer
-
-    def reader(self) -> apsw.Connection:
-        return database.connect(self.path, self._settings, query_only=True)
-
-    def remains(self, writer: apsw.Connection, exclusively: Exclusively) -> Remains:
-        return _FreeMemory(writer, exclusively)
-
-
-class _MemoryOwners:
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
-
-    def alive(self, owner: str) -> bool:
-        return owner in _living
-
-    def leave(self, session: str, why: str) -> None:
-        _left[session] = why
-
-    def left(self, session: str) -> str:
-        return _left.get(session, "")
-
-    def close(self) -> None:
-        _living.discard(self.owner)
-
-    def forget(self) -> None:
-        """A forked child has a copy of everything, and may not use it."""
-
-
-class _OneProcess:
-    """No other process writes; between the stores of this one, SQLite's own lock decides."""
-
-    def enter(self) -> None: ...
-
-    def leave(self) -> None: ...
-
-
-class _FreeMemory:
-    def __init__(self, writer: apsw.Connection, exclusively: Exclusively) -> None:
-        self._writer = writer
-        self._exclusively = exclusively
-
-    def scrub(self) -> None:
-        self.vacuum()
-
-    def vacuum(self) -> None:
-        with translated("the memory was not written anew; the removal itself is done"):
-            self._exclusively(lambda: self._writer.execute("vacuum").fetchall())
-
-    def close(self) -> None: ...
-
-
-Place = OnDisk | Unwritable | InMemory
-
-
-def opened(where: Path | Memory, settings: Settings, owner: str) -> tuple[Place, apsw.Connection]:
+def opened(where: Path, settings: Settings, owner: str) -> tuple[Location, apsw.Connection]:
     """Where the database lies, and the connection to write with. One that cannot be written is
     opened all the same for a caller that only reads."""
-    if isinstance(where, Memory):
-        memory = InMemory(where, settings, owner)
-        return memory, memory.open()
     path = where.absolute()
     try:
         disk = OnDisk(path, settings, owner)

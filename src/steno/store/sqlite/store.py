@@ -8,10 +8,9 @@ from steno.store import facade
 from steno.store.core import Core, new_owner
 from steno.store.protocol import Settings
 from steno.store.sqlite.backend import SqliteBackend
-from steno.store.sqlite.location import Memory
 
 
-def _opened(where: Path | Memory, settings: Settings | None) -> Core:
+def _opened(where: Path, settings: Settings | None) -> Core:
     settings = settings or Settings()
     core = Core(SqliteBackend(where, settings, new_owner()), settings)
     core.open()
@@ -33,7 +32,7 @@ class _Sqlite:
 
 
 class BlockingStore(_Sqlite, facade.BlockingStore):
-    def __init__(self, where: Path | Memory, settings: Settings | None = None) -> None:
+    def __init__(self, where: Path, settings: Settings | None = None) -> None:
         super().__init__(_opened(where, settings))
 
     def vacuum(self) -> None:
@@ -44,7 +43,7 @@ class BlockingStore(_Sqlite, facade.BlockingStore):
 
 class SqliteStore(_Sqlite, facade.AsyncStore):
     @classmethod
-    async def open(cls, where: Path | Memory, settings: Settings | None = None) -> "SqliteStore":
+    async def open(cls, where: Path, settings: Settings | None = None) -> "SqliteStore":
         from asyncio import to_thread
 
         return cls(await to_thread(_opened, where, settings))

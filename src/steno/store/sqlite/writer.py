@@ -13,9 +13,8 @@ import apsw
 from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
-from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store.backend import Behind, Saved, SessionRow, marks_of
+from steno.store.backend import Behind, Saved, SessionRow, marks_of, new_row
 from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreError
 from steno.store.protocol import Piece
 from steno.store.sqlite.database import translate
@@ -135,7 +134,7 @@ class SqliteWriter(Reader):
         bound = None if name is None else codec.escape(name)
         touched = self._top + 1  # the id that its first fact will have: no other session has it
         [(n,)] = self.all("insert_session", id, bound, parent, base, touched, "", base)
-        return _new_row(n, id, name, parent, base, touched, base)
+        return new_row(n, id, name, parent, base, touched)
 
     def save(self, saved: Sequence[Saved]) -> None:
         still: list[tuple[SQLiteValue, ...]] = []
@@ -257,16 +256,7 @@ class SqliteWriter(Reader):
         bound = None if name is None else codec.escape(name)
         [(touched,)] = self.all("place_session", n, id, bound)
         self.run("import_done", head, n)
-        return _new_row(n, id, name, None, 0, touched, head)
+        return new_row(n, id, name, None, 0, touched, head)
 
     def fail_import(self, n: int) -> None:
         self.run("import_failed", n)
-
-
-def _new_row(
-    n: int, id: str, name: str | None, parent: int | None, base: Seq, touched: int, head: Seq
-) -> SessionRow:
-    empty = codec.encode(ListingRow())
-    return SessionRow(
-        n, id, name, parent, base, 0, None, 0, touched, base, empty, frozenset(), head
-    )
