@@ -21,7 +21,7 @@ from steno.session.lease import HeldSession
 KEPT = 4
 """One part in so many of the context stays as it is."""
 CONTEXT_UNSAID = 32_000
-"""What a model is taken to take where nobody said."""
+"""What a model is taken to take where that is not set."""
 PORTION_CHARS_MAX = 200_000
 
 
@@ -43,7 +43,7 @@ def _plan(held: HeldSession, limits: Limits) -> Plan | None:
 
 def _takes(held: HeldSession, limits: Limits) -> int:
     """What the model takes, in tokens as we estimate them. A request that the provider refused as
-    too long is more than that, whatever anybody said; and where the provider counts more tokens
+    too long is more than that, whatever is set; and where the provider counts more tokens
     than we do, fewer of ours fit."""
     takes = limits.context_max or CONTEXT_UNSAID
     lost = None if held.state.turn is None else held.state.turn.last_lost

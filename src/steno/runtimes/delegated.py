@@ -21,7 +21,7 @@ from steno.tools.delegate import PLATFORM, HelperReport, author
 
 class ChildSessions:
     """`model` answers in them. The author of a child's first input names the parent: `session:ID`.
-    The parent's rules hold for its children, so that nobody gets round them by delegating."""
+    The parent's rules hold for its children, so that delegating does not get round them."""
 
     def __init__(self, sessions: Sessions, runtime: Runtime, model: str) -> None:
         self._sessions = sessions

@@ -1,7 +1,7 @@
-"""Distils a session that rests, and gives way to whoever wants to run it.
+"""Distils a session that rests, and gives way to a process that runs it.
 
-The session is held while the model is asked, so there is one distillate of a range, whoever tries.
-An input, or somebody who asks for the session, ends the call at once: nobody waits for a
+The session is held while the model is asked, so there is one distillate of a range.
+An input, or a process that asks for the session, ends the call at once: none waits for a
 distillate. Until the one fact at the end is stored nothing has changed, whatever happens.
 """
 
@@ -38,7 +38,7 @@ class Distillation(Struct, frozen=True):
 
 
 class Distiller(Struct, frozen=True):
-    """Who is asked. `context_max` is what the model takes, in tokens; 0 if nobody said."""
+    """Who is asked. `context_max` is what the model takes, in tokens; 0 if that is not set."""
 
     model: Model
     context_max: int = 0
@@ -55,7 +55,7 @@ class Distilling:
         self, session: str, leaving: asyncio.Event, if_due: bool = False
     ) -> Distillation:
         """Distil what was said since the last distillate. With `if_due`, only if that is enough.
-        Raises `SessionBusy` if somebody has the session, another one who distils it included."""
+        Raises `SessionBusy` if another process has the session, one that distils it included."""
         async with hold(self._sessions, session, leaving, insist=False) as held:
             try:
                 came = await self._distil(held, if_due)

@@ -45,8 +45,8 @@ from steno.tools.protocol import Tool
 
 BACKOFF_S = (0.5, 2.0, 8.0)
 CONTEXT_MOST = 1_000_000
-"""Tokens that a model is taken to take at most, where nobody said and the session is too long to be
-held in memory."""
+"""Tokens that a model is taken to take at most, where that is not set and the session is too
+long to be held in memory."""
 
 
 class Fallback(Struct, frozen=True):

@@ -82,7 +82,7 @@ class _Inbox:
                 self.error = ModelError("dropped", "the stream ended without an answer", sent="yes")
         except ModelError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for what does not come
+        except Exception as error:  # noqa: BLE001 - whatever it is, none may wait for what does not come
             detail = f"the answer cannot be read: {type(error).__name__}: {error}"[:DETAIL_MAX]
             self.error = ModelError("server_error", detail, sent="yes")
         self.arrived.set()

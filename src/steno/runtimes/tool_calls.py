@@ -21,7 +21,7 @@ NOBODY = Refused("not run: it needs approval and there was nobody to ask")
 DENIED = "not run: the user denied it"
 
 Permission = Refused | Literal["given", "left"]
-"""Whether a call may run. "left": nobody decided, because this process is leaving."""
+"""Whether a call may run. "left": not decided, because this process is leaving."""
 
 
 class _Kind(Struct, frozen=True):
@@ -87,9 +87,9 @@ class Calls:
         leaves: bool = False,
     ) -> Permission:
         """A rule that denies comes first, then a plugin. Then what a person decided, also while
-        nobody ran the session, counts before what this run was told. `edits` are calls that this
-        one stands for: rules for them count, too. `why` is what a person who is asked is told of
-        the reason, `leaves` whether a yes covers leaving the sandbox."""
+        no process ran the session, counts before what this run was told. `edits` are calls that
+        this one stands for: rules for them count, too. `why` is the reason that the question gives,
+        `leaves` whether a yes covers leaving the sandbox."""
         kind = _Kind(default, edits)
         ruled = self._without_asking(call, kind)
         objection = None if isinstance(ruled, Refused) else await self._objection(call)
@@ -130,7 +130,7 @@ class Calls:
         return "given" if verdict == "allow" or self._approval == "allow" else None
 
     async def _decision(self, call: OpenCall, kind: "_Kind") -> Permission:
-        """Wait until somebody, anywhere, decides, sets a rule that does, or asks for a stop. If it
+        """Wait until a person, anywhere, decides, sets a rule that does, or asks for a stop. If it
         is we who leave, the question stays."""
         while True:
             self._held.decided.clear()

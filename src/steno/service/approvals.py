@@ -55,7 +55,7 @@ class Approvals:
         by: str = "user",
     ) -> bool:
         """Say whether a call may run, and with `rules` the same of all later calls of this session
-        that they meet, in one commit. The first word counts: False if somebody had decided
+        that they meet, in one commit. The first word counts: False if another decided
         otherwise before; then no rule is set."""
         facts: list[FreeFact] = [ApprovalDecided(asked, decision, by=by, reason=reason)]
         facts += [RuleSet(_checked(rule), decision) for rule in rules]
@@ -91,7 +91,7 @@ def asked_about(one: Approval) -> str:
 
 
 def always(one: Approval) -> tuple[str, ...]:
-    """The rules for this call and all that are like it: what "always" means where nobody says more.
+    """The rules for this call and all that are like it: what "always" means by itself.
     A patch of codex is as many edits as it changes files: a rule for the tool would let it change
     every other file, too."""
     from steno.runtimes.codex.translate import edits_in

@@ -2,7 +2,7 @@
 when we leave.
 
 What is owed is the answer to an input. It is due once every view shows its turn as ended: done,
-failed, stopped, or cut off by a kill. Nobody has to be here for that: whoever starts next finds it.
+failed, stopped, or cut off by a kill. No process has to be here for that: the next start finds it.
 A turn that waits for approval has not ended.
 """
 
@@ -42,7 +42,7 @@ start."""
 LOOK_LEAVING_S = 0.15
 """For what others left, and is being sent at that moment."""
 STAY_S = 60.0
-"""How long a process that nobody waits for goes on trying before it leaves."""
+"""How long a process without a terminal goes on trying before it leaves."""
 LOOK_AGAIN_S = 30.0
 SENDING_MAX = 8
 PAGE = 100
@@ -117,7 +117,7 @@ class Deliveries:
             wait_s = await self._in_time(sessions, until_s - now_s())
 
     def get_ready(self) -> "asyncio.Task[None]":
-        """There will be something to send: load meanwhile what that takes, so that nobody waits for
+        """There will be something to send: load meanwhile what that takes, so that none waits for
         it at the end."""
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self._sending.load))
         return self._loading
@@ -128,7 +128,7 @@ class Deliveries:
         return False
 
     async def _in_time(self, sessions: list[str], within_s: float) -> float | None:
-        with contextlib.suppress(TimeoutError):  # whoever starts next looks again
+        with contextlib.suppress(TimeoutError):  # the next start looks again
             async with asyncio.timeout(within_s):
                 return await self._each(sessions)
         return None
@@ -196,7 +196,7 @@ class Deliveries:
         return Debt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
-        """The turn of an input, if its process is dead; 0 if somebody runs it, or it waits for a
+        """The turn of an input, if its process is dead; 0 if a process runs it, or it waits for a
         person."""
         if not one.taken or glance.owner is not None:
             return 0

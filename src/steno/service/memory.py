@@ -35,7 +35,7 @@ class Memories:
         return await self._distilling.distil(session, leaving, if_due)
 
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
-        """Sessions that should be distilled and that nobody runs, the latest first. So many are
+        """Sessions that should be distilled and that no process runs, the latest first. So many are
         looked at and no more, however many there are."""
         found = [one for one in await self._store.due(LOOKED_MAX) if wanted(one.row)]
         return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]

@@ -461,7 +461,7 @@ class _Signals(Struct, frozen=True):
 
 
 class LiveSession:
-    """One session for as long as a front end shows it, whoever runs it.
+    """One session for as long as a front end shows it, whichever process runs it.
 
     `events` says what is stored. `owner` is the process that runs it, `driving` says whether this
     one tries to. `state` and `row` are folds of its end and what came since.
@@ -519,7 +519,7 @@ class LiveSession:
         alone = 0
         while alone < LOOKS_ALONE:
             self._look.clear()
-            with suppress(StoreError):  # whoever reads the events is told
+            with suppress(StoreError):  # the reader of the events is told
                 owner = await self._store.running(self.id)
                 if owner != self.owner:
                     self.owner = owner
@@ -561,13 +561,13 @@ class LiveSession:
             else:
                 await self._live.run_pending(self.id, self._leaving)
         except UnknownSession:
-            pass  # whoever reads the events is told
+            pass  # the reader of the events is told
         except Exception as error:  # noqa: BLE001 - whatever it is, the front end says so
             if not await self._is_gone():
                 self._failed(error)
 
     async def _is_gone(self) -> bool:
-        """Whether it was deleted: whoever reads the events is told."""
+        """Whether it was deleted: the reader of the events is told."""
         try:
             await self._store.running(self.id)
         except UnknownSession:
