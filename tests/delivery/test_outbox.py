@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from steno.delivery.outbox import (
     Answer,
-    Debt,
+    DeliveryDebt,
     Expire,
     Leave,
     Replied,
     Send,
     Unanswered,
     Unreached,
-    Wait,
+    WaitFor,
     decide,
     outcome,
     pause_s,
@@ -28,7 +28,7 @@ from steno.journal.facts import Delivered, DeliveryExpired, DeliveryRefused
 
 DAY_MS = 86_400_000
 OWED = OwedDelivery(input=2, expires_s=86_400, since_ms=1_000)
-DUE = Debt("s", 3, OWED, turn=4, running=False)
+DUE = DeliveryDebt("s", 3, OWED, turn=4, running=False)
 
 
 def tried(times: int, at_ms: int) -> OwedDelivery:
@@ -48,17 +48,17 @@ def tried(times: int, at_ms: int) -> OwedDelivery:
         (DUE, DAY_MS + 1_000, Expire("undelivered")),
         (replace(DUE, turn=None), DAY_MS + 1_000, Expire("unanswered")),
         (replace(DUE, turn=None, running=True), DAY_MS + 1_000, Leave()),  # a turn may take days
-        (replace(DUE, one=tried(1, 5_000)), 5_250, Wait(0.75)),
+        (replace(DUE, one=tried(1, 5_000)), 5_250, WaitFor(0.75)),
         (replace(DUE, one=tried(1, 5_000)), 6_000, Send(2)),
-        (replace(DUE, one=tried(3, 5_000)), 6_000, Wait(3.0)),
+        (replace(DUE, one=tried(3, 5_000)), 6_000, WaitFor(3.0)),
         (replace(DUE, one=tried(3, 5_000)), 9_000, Send(4)),
-        (replace(DUE, one=tried(2, 500_000)), 6_000, Wait(2.0)),  # the clock was set back
+        (replace(DUE, one=tried(2, 500_000)), 6_000, WaitFor(2.0)),  # the clock was set back
         (replace(DUE, one=tried(2, DAY_MS + 900)), DAY_MS + 1_000, Expire("undelivered")),
         (replace(DUE, elsewhere=True), 2_000, Expire("elsewhere")),
         (replace(DUE, turn=None, elsewhere=True, sending=True), 2_000, Expire("elsewhere")),
     ],
 )
-def test_what_to_do_about_a_delivery(debt: Debt, now_ms: int, decision: object) -> None:
+def test_what_to_do_about_a_delivery(debt: DeliveryDebt, now_ms: int, decision: object) -> None:
     assert decide(debt, now_ms) == decision
 
 

@@ -23,7 +23,7 @@ from steno.journal.facts import (
     Usage,
 )
 from steno.journal.listing import TITLE_LEN_MAX, ListingRow, title_of
-from steno.journal.memory import Memory
+from steno.journal.memory import SessionMemory
 from steno.journal.parts import GONE, Image, Redacted, Refused, Text
 from steno.journal.usage import UsageTotal
 from tests.journal.folding import fold, in_place, said
@@ -93,7 +93,7 @@ def test_a_fork_is_dated_by_its_own_start_and_counts_what_it_inherits() -> None:
         updated_ms=3_000,
         messages=1,
         usage=UsageTotal(),
-        memory=Memory(upto=3),
+        memory=SessionMemory(upto=3),
     )
 
 

@@ -23,7 +23,7 @@ from steno.journal.facts import (
 )
 from steno.journal.history import History
 from steno.journal.listing import ListingRow
-from steno.journal.memory import DISTILLATES_MAX, TRIES_MAX, TURNS_DUE, Memory
+from steno.journal.memory import DISTILLATES_MAX, TRIES_MAX, TURNS_DUE, SessionMemory
 from steno.journal.parts import Text
 from steno.journal.redaction import forget, redact
 from steno.journal.transcript import Transcript
@@ -72,7 +72,7 @@ def test_a_distillate_takes_what_is_due_and_the_next_is_due_after_as_much_again(
     before = [STARTED, *turns(TURNS_DUE)]
     made = Distilled(0, len(before), items=ITEMS)
     assert not row(*before, ASKED, made).due()
-    assert row(*before, ASKED, made).memory == Memory(
+    assert row(*before, ASKED, made).memory == SessionMemory(
         upto=len(before), at={len(before) + 2: [0, 1]}
     )
     assert row(*before, ASKED, made, *turns(TURNS_DUE)).due()
@@ -99,7 +99,7 @@ def test_only_the_latest_distillates_are_in_the_row() -> None:
 
 def test_a_fork_remembers_nothing_of_its_parent_and_begins_at_its_own_start() -> None:
     forked = SessionStarted("chat", forked_from=ForkPoint("p", 2))
-    assert row(STARTED, Distilled(0, 1, items=ITEMS), forked).memory == Memory(upto=3)
+    assert row(STARTED, Distilled(0, 1, items=ITEMS), forked).memory == SessionMemory(upto=3)
 
 
 def test_a_redaction_does_not_change_the_row() -> None:

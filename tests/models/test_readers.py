@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from steno.journal.facts import Usage
 from steno.journal.parts import Blob, Reasoning, Text, ToolCall, reasoning_of, text_of
-from steno.models.answer import Reader, finished
+from steno.models.answer import AnswerReader, finished
 from steno.models.anthropic import MessagesReader
 from steno.models.http import events_of
 from steno.models.openai_chat import ChatReader
@@ -181,7 +181,7 @@ RESPONSES = [
 STREAMS: dict[str, list[Any]] = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 
 
-def reader(kind: str) -> Reader:
+def reader(kind: str) -> AnswerReader:
     readers: dict[str, type[ChatReader] | type[MessagesReader] | type[ResponsesReader]] = {
         "chat": ChatReader,
         "messages": MessagesReader,

@@ -41,7 +41,7 @@ NOT_TAKEN = LATER | {503}
 # --- deciding -------------------------------------------------------------------------------------
 
 
-class Debt(Struct, frozen=True):
+class DeliveryDebt(Struct, frozen=True):
     """A delivery as it stands. `turn` is the turn to tell of, once every view shows it as ended;
     `running`: a process runs its session; `elsewhere`: it was owed in the store that the session
     was imported from; `sending`: a process that is alive tries."""
@@ -59,7 +59,7 @@ class Send(Struct, frozen=True):
     attempt: int
 
 
-class Wait(Struct, frozen=True):
+class WaitFor(Struct, frozen=True):
     seconds: float
 
 
@@ -71,7 +71,7 @@ class Leave(Struct, frozen=True):
     """Another process sends it, or there is nothing to tell yet."""
 
 
-def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
+def decide(debt: DeliveryDebt, now_ms: int) -> Send | WaitFor | Expire | Leave:
     one = debt.one
     if debt.elsewhere:
         return Expire("elsewhere")
@@ -84,7 +84,7 @@ def decide(debt: Debt, now_ms: int) -> Send | Wait | Expire | Leave:
     left_s = pause_s(one.tries) - (now_ms - one.tried_ms) / 1_000
     if one.tries and left_s > 0:
         # A clock that was set back must not make it wait for years.
-        return Wait(min(left_s, pause_s(one.tries)))
+        return WaitFor(min(left_s, pause_s(one.tries)))
     return Send(one.tries + 1)
 
 
@@ -155,7 +155,7 @@ class Channel(Protocol):
         ...
 
 
-Body = Callable[[Debt, str], Awaitable[bytes | None]]
+Body = Callable[[DeliveryDebt, str], Awaitable[bytes | None]]
 """What a debt has to tell, under its key; None if there is nothing."""
 
 
@@ -176,7 +176,7 @@ class Outbox:
         self._body = body
         self._sending: set[tuple[str, Seq]] = set()
 
-    async def settle(self, debt: Debt) -> float | None:
+    async def settle(self, debt: DeliveryDebt) -> float | None:
         """Do what is to be done now; in how many seconds to look again, None if there is no
         need."""
         here = (debt.session, debt.seq)
@@ -188,7 +188,7 @@ class Outbox:
         finally:
             self._sending.discard(here)
 
-    async def _settle(self, debt: Debt) -> float | None:
+    async def _settle(self, debt: DeliveryDebt) -> float | None:
         [record] = await self._store.read(debt.session, debt.seq - 1, 1)
         owed = record.fact
         if not isinstance(owed, DeliveryOwed):
@@ -198,7 +198,7 @@ class Outbox:
         match decide(replace(debt, sending=sending), int(time.time() * 1_000)):
             case Leave():
                 return None
-            case Wait(seconds=seconds):
+            case WaitFor(seconds=seconds):
                 return seconds
             case Expire(cause=cause):
                 await self._record(debt, owed, DeliveryExpired(cause), f"expired:{debt.seq}")
@@ -208,7 +208,7 @@ class Outbox:
             case unreachable:
                 assert_never(unreachable)
 
-    async def _send(self, debt: Debt, owed: DeliveryOwed, attempt: int) -> float | None:
+    async def _send(self, debt: DeliveryDebt, owed: DeliveryOwed, attempt: int) -> float | None:
         channel = self._channel(owed.channel)
         body = None if channel is None else await self._body(debt, owed.key)
         if channel is None or body is None or not await self._claim(debt, attempt):
@@ -217,7 +217,7 @@ class Outbox:
         await self._record(debt, owed, came, f"settled:{debt.seq}:{attempt}")
         return pause_s(attempt) if isinstance(came, DeliveryRefused) and not came.final else None
 
-    async def _claim(self, debt: Debt, attempt: int) -> bool:
+    async def _claim(self, debt: DeliveryDebt, attempt: int) -> bool:
         fact = DeliveryAttempted(debt.seq, self._store.owner, debt.turn)
         try:
             await self._store.add(debt.session, [fact], key=f"delivery:{debt.seq}:{attempt}")
@@ -227,7 +227,7 @@ class Outbox:
 
     async def _record(
         self,
-        debt: Debt,
+        debt: DeliveryDebt,
         owed: DeliveryOwed,
         came: Delivered | DeliveryRefused | DeliveryExpired,
         key: str,

@@ -149,7 +149,7 @@ class _Rewinds(Struct):
 # --- summaries ------------------------------------------------------------------------------------
 
 
-class _LeftOut(Struct):
+class _NotTold(Struct):
     """Messages that a model is not told, or not any more as they were."""
 
     hidden: set[Seq] = set()
@@ -159,7 +159,7 @@ class _LeftOut(Struct):
         return frozenset(gone for gone in self.hidden | self.redacted if gone <= seq)
 
 
-class _Made(Struct, gc=False):
+class _SummaryMade(Struct, gc=False):
     """`without` are the messages of its range that it was made without. `pinned` is the prompt of
     the turn that was open when it was made: it is told beside the summary that stands for it."""
 
@@ -180,9 +180,9 @@ class _Summaries(Struct):
         14 message.hidden (3, false)    told: S b B         T lacks what was put back, S does not
     """
 
-    made: list[_Made] = []
+    made: list[_SummaryMade] = []
 
-    def standing(self, gone: _LeftOut) -> _Made | None:
+    def standing(self, gone: _NotTold) -> _SummaryMade | None:
         for one in reversed(self.made):
             if one.slot.cuts or one.said.seq in gone.redacted:
                 continue
@@ -248,7 +248,7 @@ class History(Struct):
     _turn: _TurnTold = field(default_factory=_TurnTold)
     _forked: _TurnTold | None = None
     _rewinds: _Rewinds = field(default_factory=_Rewinds)
-    _gone: _LeftOut = field(default_factory=_LeftOut)
+    _gone: _NotTold = field(default_factory=_NotTold)
     _summaries: _Summaries = field(default_factory=_Summaries)
     _texts: _TextKept = field(default_factory=_TextKept)
 
@@ -458,7 +458,7 @@ class History(Struct):
                 prompts = (one for one in reversed(self._slots) if kind_of(one.entry) is Said)
                 pinned = next(prompts, None) if self._is_open() else None
                 without = self._gone.upto(fact.upto)
-                self._summaries.made.append(_Made(slot, said, without, pinned))
+                self._summaries.made.append(_SummaryMade(slot, said, without, pinned))
                 self._slots.append(slot)
             case f.MessageHidden():
                 hidden = self._gone.hidden

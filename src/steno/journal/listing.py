@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from steno.journal import facts as f
 from steno.journal.debts import Owed, OwedDeliveries
-from steno.journal.memory import Memory
+from steno.journal.memory import SessionMemory
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
 
@@ -44,7 +44,7 @@ class ListingRow(Struct, omit_defaults=True):
     owed: Owed = field(default_factory=Owed)
     deliveries: OwedDeliveries = field(default_factory=OwedDeliveries)
     waiting: list[tuple[Seq, Seq]] = []
-    memory: Memory = field(default_factory=Memory)
+    memory: SessionMemory = field(default_factory=SessionMemory)
     asked: Seq = 0
     """The last question about a call in the open turn; 0 if there is none."""
 
@@ -120,7 +120,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.usage, self.context = UsageTotal(), None
         self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None
         self.waiting, self.asked = [], 0
-        self.memory = Memory(upto=0 if fact.forked_from is None else record.seq)
+        self.memory = SessionMemory(upto=0 if fact.forked_from is None else record.seq)
 
     @property
     def pending(self) -> list[Seq]:

@@ -36,7 +36,7 @@ MemoryNews = (
 """The facts that can change what there is to remember."""
 
 
-class Memory(Struct, omit_defaults=True):
+class SessionMemory(Struct, omit_defaults=True):
     """`upto` is where the last distillate ends, `answered` counts turns since, `tries` the requests
     for another one since the last of them. `at` are the latest distillates with their items that
     stand, by number; `edited`: something was hidden or taken back at some time; `from_sessions` are

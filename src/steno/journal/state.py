@@ -219,21 +219,21 @@ class State(Struct):
         seq, fact = record.seq, record.fact
         self.head = seq
         match fact:
+            case f.InputAdmitted():
+                self.pending[seq], self.ended = fact, None
+            case f.TurnStarted():
+                self._start_turn(seq, fact)
             case f.StepFact():
                 if self.turn is not None:
                     self._step(self.turn, seq, fact)
-            case f.ToolFact() | f.ApprovalAsked() | f.ApprovalDecided():
-                if self.turn is not None:
-                    self.turn.call(seq, fact)
-            case f.InputAdmitted():
-                self.pending[seq], self.ended = fact, None
-            case f.InputWithdrawn():
-                self.pending.pop(fact.input, None)
-            case f.TurnStarted():
-                self._start_turn(seq, fact)
             case f.TurnEnded():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self._end_turn(self.turn, fact)
+            case f.ToolFact() | f.ApprovalAsked() | f.ApprovalDecided():
+                if self.turn is not None:
+                    self.turn.call(seq, fact)
+            case f.InputWithdrawn():
+                self.pending.pop(fact.input, None)
             case f.InterruptAsked():
                 if self.turn is not None and self.turn.seq == fact.turn:
                     self.turn.interrupted = fact

@@ -126,7 +126,7 @@ class Answer:
         return self._open
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Reads the events of one stream. `ended` is None until the provider says that the answer is
     whole."""
 
@@ -144,7 +144,7 @@ class Reader(Protocol):
     def parts(self, ended: StepEnding) -> tuple[Content, ...]: ...
 
 
-def finished(reader: Reader, broken: ModelError | None = None) -> Finished:
+def finished(reader: AnswerReader, broken: ModelError | None = None) -> Finished:
     """How a stream that is over ended. Raises if nothing of an answer was shown."""
     if reader.ended is not None:
         return Finished(reader.parts(reader.ended), reader.ended, reader.usage)

@@ -24,7 +24,7 @@ import aiohttp
 from steno.engine.request import Request
 from steno.journal.parts import Hash
 from steno.models import failures
-from steno.models.answer import Delta, Reader, finished
+from steno.models.answer import AnswerReader, Delta, finished
 from steno.models.protocol import Endpoint, ModelError, ModelEvent
 from steno.web import LOST, trusted
 
@@ -53,7 +53,7 @@ class Format(Protocol):
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes: ...
 
-    def reader(self) -> Reader: ...
+    def reader(self) -> AnswerReader: ...
 
 
 class HttpModel:
@@ -83,7 +83,7 @@ class HttpModel:
             client, self._client = self._client, None
             await client.close()
 
-    async def _deltas(self, body: bytes, reader: Reader) -> AsyncGenerator[Delta, None]:
+    async def _deltas(self, body: bytes, reader: AnswerReader) -> AsyncGenerator[Delta, None]:
         async with await self._answer_to(body) as response:
             try:
                 await _accept(response)
@@ -249,7 +249,7 @@ async def events_of(body: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
             yield data
 
 
-async def _tail(events: AsyncGenerator[str, None], reader: Reader) -> list[Delta]:
+async def _tail(events: AsyncGenerator[str, None], reader: AnswerReader) -> list[Delta]:
     """What comes after the end marker. Reading the body to its end lets the connection be used
     again."""
     late: list[Delta] = []

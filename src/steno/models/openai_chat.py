@@ -199,7 +199,7 @@ class _CallDelta(Struct):
     extra_content: Any = None
 
 
-class _Delta(Struct):
+class _ChatDelta(Struct):
     content: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
@@ -209,7 +209,7 @@ class _Delta(Struct):
 
 class _Choice(Struct):
     index: int = 0
-    delta: _Delta | None = None
+    delta: _ChatDelta | None = None
     finish_reason: str | None = None
 
 
@@ -274,7 +274,7 @@ class ChatReader:
             self.ended = "length" if choice.finish_reason in CUT_SHORT else "complete"
         return deltas
 
-    def _delta(self, delta: _Delta) -> list[Delta]:
+    def _delta(self, delta: _ChatDelta) -> list[Delta]:
         deltas: list[Delta] = []
         if delta.reasoning_content or delta.reasoning:
             field = "reasoning_content" if delta.reasoning_content else "reasoning"

@@ -34,7 +34,7 @@ from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
 from steno.store.protocol import Glance, Listed
 
 if TYPE_CHECKING:
-    from steno.delivery.outbox import Body, Debt, Outbox
+    from steno.delivery.outbox import Body, DeliveryDebt, Outbox
 
 LEAVING_S = 0.4
 """For what is due when a front end leaves. What is not settled by then is tried at the next
@@ -178,14 +178,16 @@ class Deliveries:
             return _soonest(await asyncio.gather(*(self._settle_one(debt) for debt in debts)))
         return None
 
-    async def _settle_one(self, debt: "Debt") -> float | None:
+    async def _settle_one(self, debt: "DeliveryDebt") -> float | None:
         async with self._at_once:
             return await self._sending.outbox(self.body).settle(debt)
 
     # --- what there is to tell
 
-    async def _debt(self, session: str, glance: Glance, seq: Seq, one: OwedDelivery) -> "Debt":
-        from steno.delivery.outbox import Debt
+    async def _debt(
+        self, session: str, glance: Glance, seq: Seq, one: OwedDelivery
+    ) -> "DeliveryDebt":
+        from steno.delivery.outbox import DeliveryDebt
 
         turn = one.turn or await self._cut_off(session, glance, one)
         if turn and not one.turn:
@@ -193,7 +195,7 @@ class Deliveries:
                 one, since_ms=max(one.since_ms, glance.row.updated_ms)
             )  # as near to its end as is known
         elsewhere = seq <= await self._store.imported(session)
-        return Debt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
+        return DeliveryDebt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
         """The turn of an input, if its process is dead; 0 if a process runs it, or it waits for a
@@ -203,7 +205,7 @@ class Deliveries:
         turn = (await tail(self._store, session, glance.head)).turn
         return 0 if turn is None or waits_for_approval(turn) else turn.seq
 
-    async def body(self, debt: "Debt", key: str) -> bytes | None:
+    async def body(self, debt: "DeliveryDebt", key: str) -> bytes | None:
         """What a place is told of a turn: the same however often, unless something is redacted
         meanwhile."""
         transcript, turns = Transcript(), Turns()
