@@ -333,7 +333,7 @@ async def heard_of_two_alike() -> list[int | str]:
     _, setting, *_ = await gate.open()
     [hook] = (Path(path) for path in re.findall(r'command="sh ([^"]+)"', setting))
     heard: asyncio.Queue[ServerRequest] = asyncio.Queue()
-    gate.put = heard.put_nowait
+    gate.listen(heard.put_nowait)
     asks = {
         "tool_use_id": "c",
         "turn_id": "t",

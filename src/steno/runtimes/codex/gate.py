@@ -144,10 +144,10 @@ def _abandoned(folder: Path) -> bool:
 
 
 class CallGate:
-    """`put` is given each question, as a request of codex."""
+    """Questions are handed on as requests of codex, once `listen` has said where to."""
 
     def __init__(self) -> None:
-        self.put: Callable[[p.ServerRequest], None] = _unheard
+        self._put: Callable[[p.ServerRequest], None] = _unheard
         self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
         self._server: asyncio.Server | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}
@@ -176,6 +176,9 @@ class CallGate:
         ours = [hook for hook in listed.hooks() if hook.command in commands and hook.enabled]
         trusted = {hook.key: {"trusted_hash": hook.current_hash} for hook in ours}
         return trusted if len(ours) == 2 else None
+
+    def listen(self, put: Callable[[p.ServerRequest], None]) -> None:
+        self._put = put
 
     def announced(self, run: str) -> None:
         self._runs.add(run)
@@ -227,7 +230,7 @@ class CallGate:
 
     def _give(self, id: str) -> None:
         if (early := self._early.pop(id, None)) is not None:
-            self.put(early[1])
+            self._put(early[1])
 
 
 def _hook(event: str, tools: str, command: str) -> str:

@@ -233,7 +233,7 @@ class CodexServer:
         listed = await self.ask("hooks/list", {"cwds": [folder]}, p.HooksListed)
         trusted = None
         if self._gate is not None:
-            self._gate.put = self._deliver
+            self._gate.listen(self._deliver)
             trusted = self._gate.trust(listed)
         if trusted is None and need == "all":
             if wrong := listed.wrong():
