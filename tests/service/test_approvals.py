@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from steno.journal.facts import ApprovalAsked, StepSealed, StepStarted, Takes, TurnStarted
+from steno.journal.facts import ApprovalAsked, Record, StepSealed, StepStarted, Takes, TurnStarted
 from steno.journal.parts import Seq, ToolCall
 from steno.service.views import Approval
 from steno.session.lease import hold
-from steno.store.sqlite.store import SqliteStore
 from tests.session.rooms import Room, room
 
 
@@ -25,19 +24,19 @@ async def asked(here: Room) -> str:
 
 
 def test_sessions_in_which_nothing_waits_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: set[str] = set()
-    reading = SqliteStore.read
-
-    async def counting(store: SqliteStore, session: str, *args: Seq, **kwargs: Seq) -> object:
-        read.add(session)
-        return await reading(store, session, *args, **kwargs)
-
     async def whole() -> list[Approval]:
         async with room() as here:
             for text in ("one", "two", "three"):
                 await here.say(text)
             waits = await asked(here)
-            monkeypatch.setattr(SqliteStore, "read", counting)
+            read: set[str] = set()
+            reading = here.store.read
+
+            async def counting(session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+                read.add(session)
+                return await reading(session, after, limit)
+
+            monkeypatch.setattr(here.store, "read", counting)
             found = await here.service.approvals.pending()
             assert read == {waits}
             return found
