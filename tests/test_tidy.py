@@ -4,6 +4,7 @@ import ast
 import gc
 import re
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -16,6 +17,7 @@ from steno.journal.history import Entry
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 800
+SMALL_MODULE_LINES = 40
 BROAD_EXCEPTS_PER_1000_LINES_MAX = 2
 PROMISE_MAX = 78
 
@@ -118,6 +120,20 @@ def test_modules_are_short() -> None:
     assert [
         place(file) for file in python_files("src") if line_count(file) > MODULE_LINES_MAX
     ] == []
+
+
+def test_a_small_module_has_more_than_one_user() -> None:
+    """Else it belongs to that one. A program that is started by its name has none."""
+    users = Counter(module for _, module in imports())
+    lonely = [
+        place(file)
+        for file in python_files("src")
+        if not is_package(file)
+        and line_count(file) < SMALL_MODULE_LINES
+        and users[name_of(file)] <= 1
+        and "__main__" not in file.read_text() + file.name
+    ]
+    assert lonely == []
 
 
 def test_no_package_imports_one_that_imports_it() -> None:
