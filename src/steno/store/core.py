@@ -153,7 +153,8 @@ class Core:
     def add(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
     ) -> Change[Appended]:
-        expect((str, NoneType), key=key)
+        if key is not None:
+            expect(str, key=key)
         check_facts(facts, FREE_FACTS, "needs the session's lease")
         ready = written(facts)
         size = sum(len(body) for _, body, _ in ready)
@@ -191,8 +192,8 @@ class Core:
 
     def abandon(self, lease: Lease, left: Left | None = None) -> None:
         check_lease(lease)
-        expect((Left, NoneType), left=left)
         if left is not None and self.holds(lease.session, lease.token):
+            expect(Left, left=left)
             expect(int, turn=left.turn)
             expect(str, cause=left.cause)
             self.backend.leave(lease.session, left)
@@ -229,7 +230,8 @@ class Core:
 
     def release(self, lease: Lease, head: Seq) -> Change[Release]:
         check_lease(lease)
-        expect(int, head=head)
+        if type(head) is not int:
+            expect(int, head=head)
 
         def after(answer: Release) -> None:
             if answer.released:

@@ -14,13 +14,15 @@ import apsw
 from steno.journal.parts import Seq
 from steno.store.protocol import Damage, Left, Settings
 from steno.store.sqlite import backup, reader
-from steno.store.sqlite.database import translated
+from steno.store.sqlite.database import translate, translated
 from steno.store.sqlite.location import Owners, Remains, opened
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.watch import Watch
 from steno.store.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
+
+_READING = "cannot read the store"
 
 
 class SqliteBackend:
@@ -55,26 +57,30 @@ class SqliteBackend:
 
     # --- reading
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        with self._reader() as lent, lent.moment():
-            yield lent
+    def snapshot(self) -> "_Snapshot":
+        return _Snapshot(self)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[Reader]:
-        """A connection for reading, from those that are idle or a new one."""
-        try:
-            lent = self._readers.pop()
-        except IndexError:
-            lent = Reader(self._place.reader())
+        lent = self.lend()
         try:
             yield lent
         finally:
-            if lent.connection.txn_state() == apsw.SQLITE_TXN_NONE and not self._closed:
-                self._readers.append(lent)
-            else:
-                # An error that a caller keeps holds a statement half read, and with it the past.
-                lent.connection.close()
+            self.give_back(lent)
+
+    def lend(self) -> Reader:
+        """A connection for reading, from those that are idle or a new one."""
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return Reader(self._place.reader())
+
+    def give_back(self, lent: Reader) -> None:
+        if lent.connection.txn_state() == apsw.SQLITE_TXN_NONE and not self._closed:
+            self._readers.append(lent)
+        else:
+            # An error that a caller keeps holds a statement half read, and with it the past.
+            lent.connection.close()
 
     @contextlib.contextmanager
     def _lent(self) -> Iterator[apsw.Connection]:
@@ -128,6 +134,34 @@ class SqliteBackend:
             self._readers.pop().connection.close()
         self.connection.close()
         self.locks.close()
+
+
+class _Snapshot:
+    """One moment on a connection that is lent. A class, since every read pays for it."""
+
+    __slots__ = ("_backend", "_lent")
+
+    def __init__(self, backend: SqliteBackend) -> None:
+        self._backend = backend
+
+    def __enter__(self) -> Reader:
+        self._lent = lent = self._backend.lend()
+        try:
+            lent.connection.execute("begin")
+        except apsw.Error as error:
+            self._backend.give_back(lent)
+            raise translate(error, _READING) from error
+        return lent
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            if self._lent.connection.in_transaction:  # SQLite ends it itself where the disk fails
+                self._lent.connection.execute("rollback")
+        finally:
+            self._backend.give_back(self._lent)
+        if isinstance(error, apsw.Error | UnicodeDecodeError):
+            with translated(_READING):
+                raise error
 
 
 def _close_in_forks(owners: Owners) -> None:
