@@ -5,6 +5,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,9 +167,11 @@ async def held(talk: Talk) -> tuple[int, State, list[Entry]]:
     read = 0
 
     class Counting(SqliteStore):
-        async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+        async def read(
+            self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
+        ) -> list[Record]:
             nonlocal read
-            page = await super().read(session, after, limit)
+            page = await super().read(session, after, limit, kinds)
             read += len(page)
             return page
 

@@ -179,7 +179,7 @@ async def test_a_session_whose_runtime_never_started_has_no_end_to_tell_of(tmp_p
         assert await here.leave() == []
         assert await facts(store, id, SessionEnded, HookOwed) == [SessionEnded("left", "none", 2)]
         assert (await store.glance(id)).row.pending, "what was accepted waits as before"
-        assert await store.owing() == []
+        assert await store.list(100, after=0, where="owes") == []
     assert ear.heard == []
 
 
@@ -195,7 +195,7 @@ async def test_who_was_killed_before_the_runtime_started_is_told_of_when_a_turn_
         here = visits(store, ear)
         await here.look()
         assert await facts(store, id, SessionEnded, HookOwed) == [SessionEnded("killed", "none", 2)]
-        assert await store.owing() == []
+        assert await store.list(100, after=0, where="owes") == []
         assert ear.heard == []
         await here.attend(id)
         [input] = (await store.glance(id)).row.pending
@@ -273,7 +273,7 @@ async def test_a_plugin_that_never_answers_is_given_up_after_a_bounded_number_of
         (done,) = await facts(store, id, HookDone)
         assert isinstance(done, HookDone)
         assert "not told" in done.error
-        assert await store.owing() == []
+        assert await store.list(100, after=0, where="owes") == []
 
 
 @case
@@ -291,7 +291,7 @@ async def test_what_is_owed_to_a_plugin_that_is_not_here_waits_for_one_who_has_i
     async with opened(tmp_path) as store:
         await visits(store, ear).look()
         assert [one["session_id"] for one in ear.heard] == [id]
-        assert await store.owing() == []
+        assert await store.list(100, after=0, where="owes") == []
 
 
 @pytest.mark.promise(39)

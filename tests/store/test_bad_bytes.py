@@ -29,7 +29,7 @@ from steno.journal.listing import TITLE_LEN_MAX
 from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import Returned, Seq, Text, ToolCall
 from steno.store import queries
-from steno.store.backend import Mark, SessionRow
+from steno.store.backend import SessionRow
 from steno.store.errors import (
     JournalCorrupt,
     KeyReused,
@@ -37,7 +37,7 @@ from steno.store.errors import (
     UnknownPayload,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Settings
+from steno.store.protocol import Admission, Mark, Settings
 from steno.store.sqlite.database import checked_pages
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.rows import columns_of, fact_crc, session_crc

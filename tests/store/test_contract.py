@@ -62,7 +62,17 @@ from steno.store.errors import (
     UnknownPayload,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Cursor, Event, Left, Piece, Settings, Store
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Cursor,
+    Event,
+    Left,
+    Piece,
+    Settings,
+    Shares,
+    Store,
+)
 from tests.store.contract import (
     STARTED,
     Clock,
@@ -970,6 +980,10 @@ async def test_a_message_of_its_parent_can_be_redacted_through_a_fork(place: Pla
         assert [await title_of(store, id) for id in (parent, fork, child)] == ["[redacted]"] * 3
 
 
+async def sharing(store: Store, session: str, seq: Seq) -> list[str]:
+    return [one.id for one in await store.list(where=Shares(session, seq))]
+
+
 async def test_who_shares_a_fact_is_known_from_each_of_them(place: Place) -> None:
     async with place.open() as store:
         parent = (await admit(store, "one")).session
@@ -977,9 +991,16 @@ async def test_who_shares_a_fact_is_known_from_each_of_them(place: Place) -> Non
         fork = await store.fork(parent, 3, STARTED)
         child = await store.fork(fork, 2, STARTED)
         for session in (parent, fork, child):
-            assert await store.sharing(session, 2) == (parent, fork, child)
-        assert await store.sharing(fork, 3) == (parent, fork)
-        assert await store.sharing(fork, 4) == (fork,)
+            assert tuple(
+                [one.id for one in await store.list(1 << 31, where=Shares(session, 2))]
+            ) == (parent, fork, child)
+        assert await sharing(store, fork, 3) == [
+            parent,
+            fork,
+        ]
+        assert await sharing(store, fork, 4) == [
+            fork,
+        ]
 
 
 @pytest.mark.promise(55, 60)
@@ -1193,10 +1214,10 @@ async def visit(store: Store, text: str = "hello", session: str | None = None) -
 
 
 async def ids_owing(store: Store, page: int = 100) -> list[str]:
-    found = await store.owing(page)
+    found = await store.list(page, after=0, where="owes")
     ids = [one.id for one in found]
     while found:
-        found = await store.owing(page, found[-1].mark)
+        found = await store.list(page, after=found[-1].mark, where="owes")
         ids += [one.id for one in found]
     return ids
 
@@ -1235,7 +1256,7 @@ async def test_a_session_is_found_as_owing_while_a_visit_or_a_hook_is_open(place
             "on_session_end", "k", plugins=("a",), attended=admitted.visit, by=store.owner
         )
         added = await store.add(admitted.session, [ended, hook], key="ended:2")
-        (one,) = await store.owing()
+        (one,) = await store.list(100, after=0, where="owes")
         assert (one.row.ended, one.row.owed.attending) == ("left", {})
         assert one.row.owed.hooks[added.last].left == ("a",)
         await store.add(admitted.session, [HookDone(added.last, "a")])

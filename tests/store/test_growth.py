@@ -67,25 +67,25 @@ def lists(store: BlockingStore, id: str) -> None:
 
 def owing(store: BlockingStore, id: str) -> None:
     store.admit(Admission(input=SAID, session=id, visit=SessionAttended(store.owner, "test")))
-    assert [one.id for one in store.owing()] == [id]
+    assert [one.id for one in store.list(100, after=0, where="owes")] == [id]
 
 
 def delivering(store: BlockingStore, id: str) -> None:
     store.admit(
         Admission(input=SAID, session=id, owes=(DeliveryOwed(0, "phone", "example.org", "k"),))
     )
-    assert [one.id for one in store.owing()] == [id]
+    assert [one.id for one in store.list(100, after=0, where="owes")] == [id]
 
 
 def due(store: BlockingStore, id: str) -> None:
-    assert len(store.due(5)) == 5
+    assert len(store.list(5, where="due")) == 5
 
 
 def remembered(store: BlockingStore, id: str) -> None:
     lease = store.acquire(id)
     head = store.glance(id).head
     store.append(lease, [Distilled(0, head, items=(Item("fact", "tea", (2,)),))], head)
-    assert [one.id for one in store.remembered()] == [id]
+    assert [one.id for one in store.list(10, where="remembers")] == [id]
 
 
 def resume(store: BlockingStore, id: str) -> None:

@@ -94,11 +94,14 @@ async def test_a_session_is_due_when_enough_was_answered_and_no_more_when_it_is_
         helper = await talk(store, *TURNS_DUE * ["hi"], platform="delegate")
         for one in (running, few, program, helper):
             await one.release()
-        assert [one.id for one in await store.due()] == [program.session, running.session]
+        assert [one.id for one in await store.list(10, where="due")] == [
+            program.session,
+            running.session,
+        ]
         running.lease = await store.acquire(running.session)
         await running.record(HelperStarted("distillation", "m"), made(running, "tea"))
-        assert [one.id for one in await store.due()] == [program.session]
-        assert [one.id for one in await store.remembered()] == [running.session]
+        assert [one.id for one in await store.list(10, where="due")] == [program.session]
+        assert [one.id for one in await store.list(10, where="remembers")] == [running.session]
 
 
 async def test_what_is_due_is_found_after_a_kill_too(place: Place) -> None:
@@ -107,7 +110,7 @@ async def test_what_is_due_is_found_after_a_kill_too(place: Place) -> None:
         running = await talk(store, *TURNS_DUE * ["hi"])
         await store.abandon(running.lease)
     async with place.open() as store:
-        assert [one.id for one in await store.due()] == [running.session]
+        assert [one.id for one in await store.list(10, where="due")] == [running.session]
 
 
 async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
@@ -128,21 +131,23 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
         ).fetchall()
         connection.pragma("user_version", 3)
     async with await SqliteStore.open(path) as store:
-        assert await store.due() == []
+        assert await store.list(10, where="due") == []
         assert (await store.verify()).damage == ()
         running = Running(store, await store.acquire(running.session), running.head)
         await running.record(ContextSet("m"))
         await running.release()
-        assert [one.id for one in await store.due()] == [running.session]
+        assert [one.id for one in await store.list(10, where="due")] == [running.session]
 
 
 async def test_sessions_to_remember_come_newest_first_and_page_by_page(place: Place) -> None:
     async with place.open() as store:
         ids = [(await distilled(store, f"fact {number}")).session for number in range(5)]
-        assert [one.id for one in await store.remembered(10)] == ids[::-1]
-        first = await store.remembered(2)
+        assert [one.id for one in await store.list(10, where="remembers")] == ids[::-1]
+        first = await store.list(2, where="remembers")
         assert [one.id for one in first] == [ids[4], ids[3]]
-        assert [one.id for one in await store.remembered(2, before=first[-1].mark)] == [
+        assert [
+            one.id for one in await store.list(2, before=first[-1].mark, where="remembers")
+        ] == [
             ids[2],
             ids[1],
         ]
@@ -152,10 +157,10 @@ async def test_a_session_whose_items_were_all_removed_is_not_remembered(place: P
     async with place.open() as store:
         at = await distilled(store, "tea", "cups")
         await store.add(at.session, [MemoryRemoved(at.seq, 0)], key="a")
-        [left] = await store.remembered()
+        [left] = await store.list(10, where="remembers")
         assert left.row.memory.at == {at.seq: [1]}
         await store.add(at.session, [MemoryRemoved(at.seq, 1)], key="b")
-        assert await store.remembered() == []
+        assert await store.list(10, where="remembers") == []
 
 
 @pytest.mark.promise(55, 60)
@@ -212,7 +217,7 @@ async def test_a_delete_takes_what_others_were_told(place: Place) -> None:
         other = await told(store, (SECRET, at))
         await store.delete(at.session)
         assert await contexts(store, other) == [ContextSet("m", "system")]
-        assert await store.remembered() == []
+        assert await store.list(10, where="remembers") == []
         assert place.holding(SECRET) == []
 
 

@@ -40,7 +40,7 @@ from steno.journal.parts import Reasoning, Returned, Text, ToolCall
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.store.errors import NotStorable, StoreError
-from steno.store.protocol import Admission, Cursor, Keyed, Lease, Payload, Store
+from steno.store.protocol import Admission, Cursor, Keyed, Lease, Payload, Shares, Store
 from tests.store.contract import (
     PLACES,
     STARTED,
@@ -152,22 +152,18 @@ class World:
             "append": (lease, [ContextSet("m", "system"), sealed, settled], head),
             "append the end": (lease, [TurnEnded(3, "done", "cause", "detail")], head),
             "draft": (lease, stream, "more"),
-            "read": (id, 0, 10),
+            "read": (id, 0, 10, ("input.admitted",)),
             "drafts": (id,),
             "glance": (id,),
             "find": ("name",),
-            "owing": (10, 0),
             "alive": (lease.owner,),
             "keys": (id,),
-            "imported": (id,),
-            "edits": (id, 0),
-            "due": (10,),
-            "remembered": (10, None),
-            "list": (10, None),
+            "list": (10, None, None, "due"),
+            "list by number": (10, None, 0, "owes"),
+            "list what shares": (10, None, None, Shares(id, 2)),
             "put": (id, b"new"),
             "get": (sha256(BODY).hexdigest(),),
             "bring": ("came", 0, carried),
-            "sharing": (id, 2),
             "redact": (id, 2, "user"),
             "delete": (id, False),
             "backup": (self.folder / "copy",),

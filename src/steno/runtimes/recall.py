@@ -17,6 +17,10 @@ SESSIONS_MAX = 20
 KINDS = frozenset(("fact", "decision"))
 
 
+EDITS = ("message.hidden", "rewound", "rewind.withdrawn")
+"""The tags of facts that hide a message or take turns back, or put them back."""
+
+
 class Remembered(Struct, frozen=True):
     """An item, where it is, and the distillate it is part of."""
 
@@ -38,7 +42,7 @@ async def items_of(store: Store, session: str, row: ListingRow) -> list[Remember
         if isinstance(record.fact, Distilled)
     ]
     edits = (
-        await store.edits(session, min(fact.upto for _, fact in made))
+        await store.read(session, min(fact.upto for _, fact in made), 1 << 31, EDITS)
         if made and row.memory.edited
         else []
     )
@@ -63,7 +67,7 @@ class Recall:
         chosen: list[Remembered] = []
         known: set[str] = set()
         left = self._chars_max
-        for listed in await self._store.remembered(SESSIONS_MAX):
+        for listed in await self._store.list(SESSIONS_MAX, where="remembers"):
             for one in await self._of(listed.id, listed.row):
                 text = one.item.text
                 if one.item.kind not in KINDS or text.casefold() in known or len(text) > left:

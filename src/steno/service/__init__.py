@@ -35,7 +35,7 @@ from steno.session.live import Live
 from steno.session.load import Loaded, Sessions
 from steno.session.page import Page, Tail
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Admission, Admitted, Report
+from steno.store.protocol import Admission, Admitted, Report, Shares
 
 if TYPE_CHECKING:
     from steno.service.transfers import Transfers
@@ -151,7 +151,9 @@ class Service:
             id = await self.views.resolve(id)
             forked_from = (await self._store.glance(id)).row.forked_from
             own = 1 if forked_from is None else forked_from.seq + 1
-            doomed = await self._store.sharing(id, own)
+            doomed = tuple(
+                [one.id for one in await self._store.list(1 << 31, where=Shares(id, own))]
+            )
             if with_forks or len(doomed) == 1:
                 await asyncio.gather(*(self.visits.delete(one) for one in doomed))
         return await self._store.delete(id, with_forks)

@@ -151,7 +151,7 @@ class Deliveries:
 
     async def _owing(self) -> AsyncIterator[list[Listed]]:
         after = 0
-        while page := await self._store.owing(PAGE, after):
+        while page := await self._store.list(PAGE, after=after, where="owes"):
             yield [one for one in page if one.row.deliveries.open]
             after = page[-1].mark
 
@@ -194,7 +194,7 @@ class Deliveries:
             one = replace(
                 one, since_ms=max(one.since_ms, glance.row.updated_ms)
             )  # as near to its end as is known
-        elsewhere = seq <= await self._store.imported(session)
+        elsewhere = seq <= (await self._store.glance(session)).imported
         return DeliveryDebt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:

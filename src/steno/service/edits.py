@@ -29,6 +29,7 @@ from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
 from steno.store.paging import list_all, read_all
+from steno.store.protocol import Shares
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
 
@@ -130,7 +131,9 @@ class Edits:
         texts = await self._texts(session)
         copies: list[Copy] = []
         threads: list[tuple[str, str]] = []
-        holder, *forks = await self._store.sharing(session, seq)
+        holder, *forks = tuple(
+            [one.id for one in await self._store.list(1 << 31, where=Shares(session, seq))]
+        )
         helpers = await self._helpers(frozenset((session, holder)), texts.delegated(seq))
         for one in (holder, *forks):
             theirs = texts if one == session else await self._texts(one)

@@ -37,18 +37,18 @@ class Memories:
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
         """Sessions that should be distilled and that no process runs, the latest first. So many are
         looked at and no more, however many there are."""
-        found = [one for one in await self._store.due(LOOKED_MAX) if wanted(one.row)]
+        found = [one for one in await self._store.list(LOOKED_MAX, where="due") if wanted(one.row)]
         return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]
 
     async def all(self, limit: int) -> list[Kept]:
         """What is remembered, the newest first: of the sessions that changed last, until there are
         enough items."""
         found: list[Kept] = []
-        page = await self._store.remembered(PAGE)
+        page = await self._store.list(PAGE, where="remembers")
         while page and len(found) < limit:
             for listed in page:
                 found += await self._kept(listed.id, listed.row)
-            page = await self._store.remembered(PAGE, before=page[-1].mark)
+            page = await self._store.list(PAGE, before=page[-1].mark, where="remembers")
         return found[:limit]
 
     async def of(self, session: str) -> list[Kept]:

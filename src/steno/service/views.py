@@ -146,11 +146,11 @@ class Views:
     async def owing(self) -> AsyncIterator[str]:
         """Sessions in which a visit is open or something is owed: an earlier process may have left
         them in the middle."""
-        page = await self._store.owing(PAGE)
+        page = await self._store.list(PAGE, after=0, where="owes")
         while page:
             for listed in page:
                 yield listed.id
-            page = await self._store.owing(PAGE, after=page[-1].mark)
+            page = await self._store.list(PAGE, after=page[-1].mark, where="owes")
 
     async def end(self, session: str, facts_min: int = FACTS) -> Tail:
         return await pages.end(self._store, session, facts_min)

@@ -234,7 +234,7 @@ class Visits:
         """End the visits of dead processes, and tell plugins what those left untold."""
         with contextlib.suppress(StoreError):  # the next start looks again
             after, debts = 0, list[_Debt]()
-            while page := await self._store.owing(PAGE, after):
+            while page := await self._store.list(PAGE, after=after, where="owes"):
                 for found in await asyncio.gather(*(self._settle(one.id, one.row) for one in page)):
                     debts += found
                 after = page[-1].mark
@@ -247,7 +247,7 @@ class Visits:
             if not dead.isdisjoint(row.owed.attending.values()):
                 debts += await self._end_dead(session)
                 await self._end_commands(session)
-            imported = await self._store.imported(session) if dead else 0
+            imported = (await self._store.glance(session)).imported if dead else 0
             for seq, hook in list(row.owed.hooks.items()):
                 if hook.by in dead and seq <= imported:
                     await self._done(session, seq, "", OWED_ELSEWHERE)
@@ -269,7 +269,7 @@ class Visits:
             attending = (await self._store.glance(session)).row.owed.attending
             dead = await self._dead(attending.values())
             visits = [seq for seq, by in attending.items() if by in dead]
-            imported = await self._store.imported(session) if visits else 0
+            imported = (await self._store.glance(session)).imported if visits else 0
             here = self._plugins.having(HOOK)
             ends = [
                 await self._end_of(session, seq, "killed", () if seq <= imported else here)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -29,11 +29,7 @@ from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import JournalCorrupt, StoreError
-from steno.store.protocol import Damage, Keyed, Left, Piece
-
-Mark = Literal["owes", "due", "remembers"]
-"""What sessions can be found by without looking at all of them: something is owed to someone
-outside, a distillate is due, there is something to remember."""
+from steno.store.protocol import Damage, Keyed, Left, Mark, Piece
 
 MARKS: tuple[Mark, ...] = ("owes", "due", "remembers")
 

@@ -56,16 +56,20 @@ from steno.store.protocol import (
     Release,
     Report,
     Settings,
+    Shares,
+    Where,
 )
 from steno.store.transaction import Changes, Transaction, written
 from steno.store.values import (
     check_admission,
     check_facts,
+    check_kinds,
     check_lease,
     check_new_id,
     check_payload,
     check_started,
     check_stream,
+    check_where,
     expect,
 )
 from steno.store.verbs import RESERVED_SOURCE, Moment
@@ -257,10 +261,14 @@ class Core:
 
     # --- reading
 
-    def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]:
+    def read(
+        self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
+    ) -> list[Record]:
         expect(int, after=after, limit=limit)
+        if kinds:
+            check_kinds(kinds)
         with self.snapshot() as view:
-            return queries.records(view, queries.session(view, session), after, limit)
+            return queries.records(view, queries.session(view, session), after, limit, kinds)
 
     def drafts(self, session: str) -> list[Draft]:
         with self.snapshot() as view:
@@ -281,8 +289,9 @@ class Core:
         with self.snapshot() as view:
             row = queries.session(view, session)
             listing, drafts = queries.listing(view, row), queries.drafts(view, row)
+            imported = view.imported(row.id) or 0
         left = None if row.owner is None else self.backend.left(session)
-        return row, Glance(row.head, row.owner, tuple(drafts), listing, left)
+        return row, Glance(row.head, row.owner, tuple(drafts), listing, left, imported)
 
     def since(
         self, session: str, cursor: Cursor, drafts: bool = True
@@ -299,23 +308,6 @@ class Core:
         with self.snapshot() as view:
             return view.bound(name)
 
-    def due(self, limit: int = 10) -> list[Listed]:
-        expect(int, limit=limit)
-        with self.snapshot() as view:
-            return queries.by_change(view, "due", limit, None)
-
-    def remembered(self, limit: int = 10, before: int | None = None) -> list[Listed]:
-        expect(int, limit=limit)
-        expect((int, NoneType), before=before)
-        with self.snapshot() as view:
-            return queries.by_change(view, "remembers", limit, before)
-
-    def owing(self, limit: int = 100, after: int = 0) -> list[Listed]:
-        expect(int, limit=limit, after=after)
-        with self.snapshot() as view:
-            found = queries.by_number(view, "owes", limit, after)
-        return self._with_runners(found)
-
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
         return [
             one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found
@@ -324,23 +316,6 @@ class Core:
     def keys(self, session: str) -> list[Keyed]:
         with self.snapshot() as view:
             return view.keys(queries.session(view, session).n, RESERVED_SOURCE + session)
-
-    def imported(self, session: str) -> Seq:
-        with self.snapshot() as view:
-            return view.imported(queries.session(view, session).id) or 0
-
-    def edits(self, session: str, after: Seq) -> list[Record]:
-        expect(int, after=after)
-        with self.snapshot() as view:
-            row = queries.session(view, session)
-            kinds = ("message.hidden", "rewound", "rewind.withdrawn")
-            return view.facts(row, row.n, max(after, row.base), row.head, kinds, 1 << 31)
-
-    def sharing(self, session: str, seq: Seq) -> tuple[str, ...]:
-        expect(int, seq=seq)
-        with self.snapshot() as view:
-            own = queries.holder(view, queries.session(view, session), seq)
-            return tuple(row.id for row in queries.family(view, own, seq))
 
     # --- payloads
 
@@ -496,11 +471,23 @@ class Core:
 
     # Last: it hides the type of its name.
 
-    def list(self, limit: int = 50, before: int | None = None) -> list[Listed]:
+    def list(
+        self,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+        where: Where | None = None,
+    ) -> list[Listed]:
         expect(int, limit=limit)
-        expect((int, NoneType), before=before)
+        expect((int, NoneType), before=before, after=after)
+        check_where(where)
         with self.snapshot() as view:
-            found = queries.by_change(view, None, limit, before)
+            if isinstance(where, Shares):
+                found = queries.sharing(view, where, limit, after)
+            elif after is not None:
+                found = queries.by_number(view, where, limit, after)
+            else:
+                found = queries.by_change(view, where, limit, before)
         return self._with_runners(found)
 
 

@@ -28,7 +28,6 @@ from steno.store.backend import (
     Behind,
     ImportRow,
     KeyRow,
-    Mark,
     Saved,
     SessionRow,
     marks_of,
@@ -36,7 +35,7 @@ from steno.store.backend import (
 )
 from steno.store.core import Core, new_owner
 from steno.store.errors import JournalCorrupt, NotAllowed, StoreClosed
-from steno.store.protocol import Damage, Keyed, Left, Piece, Settings
+from steno.store.protocol import Damage, Keyed, Left, Mark, Piece, Settings
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

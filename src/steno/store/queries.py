@@ -16,9 +16,9 @@ from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.redaction import redact as without_text
-from steno.store.backend import SEQ_MAX, Behind, Mark, SessionRow, Snapshot, marks_of
+from steno.store.backend import SEQ_MAX, Behind, SessionRow, Snapshot, marks_of
 from steno.store.errors import JournalCorrupt, NotAllowed, UnknownSession
-from steno.store.protocol import Cursor, Event, Listed, Piece
+from steno.store.protocol import Cursor, Event, Listed, Mark, Piece, Shares
 from steno.store.values import expect
 
 PAGE = 1_000
@@ -211,6 +211,13 @@ def _kept(view: Snapshot, row: SessionRow, place: int, mark: Mark | None) -> Ite
     found = listing(view, row)
     if mark is None or mark in marks_of(found):
         yield Listed(row.id, row.head, place, row.owner, found)
+
+
+def sharing(view: Snapshot, shares: Shares, limit: int, after: int | None) -> list[Listed]:
+    """The session that a fact was added to, and all forks that have it."""
+    rows = family(view, holder(view, session(view, shares.session), shares.seq), shares.seq)
+    rows = [row for row in rows if after is None or row.n > after][: max(limit, 0)]
+    return [Listed(row.id, row.head, row.n, row.owner, listing(view, row)) for row in rows]
 
 
 def told(view: Snapshot, source: str) -> list[str]:

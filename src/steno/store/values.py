@@ -19,7 +19,7 @@ from steno.journal.facts import (
     SessionStarted,
 )
 from steno.store.errors import NotAllowed, NotStorable
-from steno.store.protocol import Admission, Cursor, Lease
+from steno.store.protocol import Admission, Cursor, Lease, Mark, Shares, Where
 
 KEY_LEN_MAX = 512
 FACT_BYTES_MAX = 64 << 20
@@ -29,6 +29,7 @@ character."""
 INT_MAX = (1 << 63) - 1
 
 _KINDS = get_args(Kind)
+_MARKS = get_args(Mark)
 _Kind = type | tuple[type, ...]
 
 
@@ -65,6 +66,19 @@ def check_cursor(cursor: Cursor) -> None:
             raise NotAllowed("an offset is a stream and a number")
         check_stream(seen[0])
         expect(int, offset=seen[1])
+
+
+def check_where(where: Where | None) -> None:
+    if isinstance(where, Shares):
+        expect(int, seq=where.seq)
+    elif where is not None and where not in _MARKS:
+        raise NotAllowed(f"{where!r} is nothing that sessions are found by")
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    expect((list, tuple), kinds=kinds)
+    for kind in kinds:
+        expect(str, kind=kind)
 
 
 def check_stream(stream: Stream) -> None:

@@ -17,9 +17,9 @@ from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
 from steno.store import verify
-from steno.store.backend import SEQ_MAX, Behind, ImportRow, KeyRow, Mark, SessionRow
+from steno.store.backend import SEQ_MAX, Behind, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt
-from steno.store.protocol import Damage, Keyed, Piece, Report
+from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.rows import as_kind, to_drafts, to_records, to_session
 from steno.store.sqlite.sql import STATEMENTS

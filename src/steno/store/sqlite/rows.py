@@ -15,8 +15,9 @@ from steno.journal import codec
 from steno.journal.drafts import Draft, Kind, Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
-from steno.store.backend import ALL_MARKS, Mark, SessionRow
+from steno.store.backend import ALL_MARKS, SessionRow
 from steno.store.errors import JournalCorrupt
+from steno.store.protocol import Mark
 
 _two_ints = Layout(">qq").pack
 
