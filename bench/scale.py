@@ -18,6 +18,9 @@ SMALL = 1_000
 LISTED = SMALL // MESSAGES_PER_SESSION
 """As many as the small store has, so that both lists are equally long."""
 
+FED = 100
+"""How many changes a reader of the feed has not seen yet."""
+
 Act = Callable[[int], object]
 
 
@@ -44,6 +47,10 @@ class Built:
 
     def list_ms(self, store: BlockingStore) -> float:
         return timed_ms(lambda: store.list(limit=LISTED))
+
+    def feed_ms(self, store: BlockingStore) -> float:
+        mark = store.changes(None).mark - FED
+        return timed_ms(lambda: store.changes(mark))
 
     def open_ms(self) -> float:
         before_s = time.perf_counter()
@@ -85,6 +92,10 @@ def run(plan: Plan) -> list[Result]:
             _judged(
                 f"list {LISTED} sessions: {against}",
                 interleaved(lambda: large.list_ms(far), lambda: small.list_ms(near), visits),
+            ),
+            _judged(
+                f"the {FED} newest changes of the feed: {against}",
+                interleaved(lambda: large.feed_ms(far), lambda: small.feed_ms(near), visits),
             ),
         ]
     built = noted(

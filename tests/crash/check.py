@@ -21,6 +21,7 @@ from steno.store.errors import UnknownPayload
 from steno.store.protocol import Admission, Admitted, Settings
 from steno.store.sqlite.store import BlockingStore
 from tests.crash.world import NOW_MS, PLATFORM, Admit, Bring, Journal, Script, World
+from tests.store.index import assert_tells_all
 
 SETTINGS = Settings(now_ms=lambda: NOW_MS)
 
@@ -37,6 +38,7 @@ def check(path: Path, script: Script, done: int) -> None:
         for session in found.journals:
             assert_recovers(store, session, acknowledged.tokens.get(session, 0))
         assert_goes_on(store, sorted(found.journals))
+        assert_tells_all(store)
         assert store.verify().damage == ()
     assert_absent(path.parent, acknowledged.gone)
 

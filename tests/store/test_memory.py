@@ -127,7 +127,8 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
         values = (row.list_row.decode(), row.listed, session_crc(row), *columns_of(row.marks))
         reader.all("relist", *values, row.n)
         connection.execute(
-            "update lists set upto = (select max(id) from facts); drop table imports"
+            "update lists set upto = (select max(id) from facts); drop table imports; "
+            "drop table changes; alter table lists drop column given"
         ).fetchall()
         connection.pragma("user_version", 3)
     async with await SqliteStore.open(path) as store:

@@ -231,9 +231,11 @@ class Crowd:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             time.sleep(self.chance.uniform(0.05, 0.5))
-            i = self.chance.randrange(len(self.members))
-            self._kill(self.members[i])
-            self.members[i] = self._start()
+            self.replace(self.chance.randrange(len(self.members)))
+
+    def replace(self, i: int) -> None:
+        self._kill(self.members[i])
+        self.members[i] = self._start()
 
     def end(self) -> None:
         for member in self.members:

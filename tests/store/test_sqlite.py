@@ -721,7 +721,9 @@ def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(
         assert store.list(100, after=0, where="owes") == [], "a row that says nothing of it"
     set_version(path, 3)
     with closing(database.connect(path, Settings())) as connection:
-        connection.execute("drop table imports").fetchall()
+        connection.execute(
+            "drop table imports; drop table changes; alter table lists drop column given"
+        ).fetchall()
     with BlockingStore(path) as store:
         (one,) = store.list(100, after=0, where="owes")
         assert (one.id, list(one.row.deliveries.open)) == (session, [added.first])

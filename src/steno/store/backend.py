@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -81,6 +81,11 @@ _MARKS: dict[tuple[bool, ...], frozenset[Mark]] = {
 ALL_MARKS = tuple(_MARKS.values())
 
 
+Noted = Literal["redacted", "imported", "deleted"]
+"""What changes a session without a new fact: a fact lost its text, the session came from another
+store, it was deleted."""
+
+
 def new_row(
     n: int,
     id: str,
@@ -122,6 +127,21 @@ class ImportRow(Struct, frozen=True):
     n: int
     at_ms: int
     owner: str
+
+
+class ChangeRow(Struct, frozen=True):
+    """A change at its place in the order of all changes: a fact, or what was noted.
+
+    `session` is None where no session is told of it: for the facts of one that arrives or was
+    deleted, and for those that came with an imported session.
+    """
+
+    place: int
+    session: str | None
+    kind: Literal["added"] | Noted
+    seq: Seq
+    """Of the fact; of the last one of an imported session."""
+    record: Record | None = None
 
 
 class Snapshot(Protocol):
@@ -185,6 +205,14 @@ class Snapshot(Protocol):
     def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
         """The sessions whose list rows lack facts; with `kinds`, only those that lack a fact with
         one of these tags."""
+        ...
+
+    def changes(self, after: int, limit: int) -> list[ChangeRow]:
+        """The next changes after a place, with those that no session is told of."""
+        ...
+
+    def last_place(self) -> int:
+        """The last place that was given; later ones are above it."""
         ...
 
     def told(self, source: str) -> list[str]:
@@ -264,7 +292,13 @@ class Writer(Snapshot, Protocol):
 
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
         """Add facts under a number: seq, time and bytes. Their order, over all sessions, is the
-        order of changes."""
+        order of changes: each gets the next place in it, and no place is given twice, whatever
+        becomes of what had it."""
+        ...
+
+    def note(self, n: int, kind: Noted, seq: Seq) -> None:
+        """Give the next place in the order of changes to one that is no new fact. Of a session that
+        is deleted nothing else stays noted."""
         ...
 
     def replace(self, n: int, seq: Seq, at_ms: int, body: bytes) -> None:
@@ -333,6 +367,9 @@ class Backend(Protocol):
 
     owner: str
     """The name of this open store to others; never used twice."""
+    restored: int
+    """Above all places that were given before a backup took the place of the store; 0 if none
+    did."""
 
     @property
     def watch(self) -> Watch: ...

@@ -1,7 +1,7 @@
 """Every verb of a store, over any backend. `facade` gives them to callers that block and to callers
 that await.
 
-A verb that only writes gives a `Change`: what to do in a transaction, for the commit queue. The
+A verb that only writes gives a `Queued`: what to do in a transaction, for the commit queue. The
 others look first, and are run in the caller's thread.
 """
 
@@ -46,8 +46,10 @@ from steno.store.protocol import (
     Admitted,
     Appended,
     Carried,
+    ChangePage,
     Cursor,
     Event,
+    FeedMark,
     Glance,
     Keyed,
     Lease,
@@ -76,14 +78,14 @@ from steno.store.verbs import RESERVED_SOURCE, Moment
 
 T = TypeVar("T")
 
-_CHANGE_BYTES = 400
+_QUEUED_BYTES = 400
 """What a queued verb costs beside its text, for the bound on the queue."""
 _IMPORT_MS_MAX = 24 * 3_600_000
 """Where it cannot be told whether a process is alive, an import that takes longer counts as given
 up."""
 
 
-class Change(Generic[T]):
+class Queued(Generic[T]):
     """Something to do in a transaction, how much memory it holds while it waits, and what to do
     once it is durable."""
 
@@ -96,7 +98,7 @@ class Change(Generic[T]):
         after: Callable[[T], None] | None = None,
     ) -> None:
         self.verb = verb
-        self.size = size + _CHANGE_BYTES
+        self.size = size + _QUEUED_BYTES
         self.after = after
 
 
@@ -125,22 +127,22 @@ class Core:
 
     # --- what needs no lease
 
-    def admit(self, admission: Admission) -> Change[Admitted]:
+    def admit(self, admission: Admission) -> Queued[Admitted]:
         check_admission(admission, self.settings.payload_bytes_max)
         visit = () if admission.visit is None else (admission.visit,)
         ready = written((*visit, admission.input))
         size = len(ready[-1][1]) + sum(map(len, admission.payloads))
-        return Change(lambda tx: verbs.admit(tx, admission, ready, self.moment()), size)
+        return Queued(lambda tx: verbs.admit(tx, admission, ready, self.moment()), size)
 
-    def create(self, started: SessionStarted, session: str | None = None) -> Change[str]:
+    def create(self, started: SessionStarted, session: str | None = None) -> Queued[str]:
         check_started(started)
         if session is not None:
             check_new_id(session)
-        return Change(lambda tx: verbs.create(tx, started, session, self.moment()))
+        return Queued(lambda tx: verbs.create(tx, started, session, self.moment()))
 
-    def ensure(self, started: SessionStarted) -> Change[str]:
+    def ensure(self, started: SessionStarted) -> Queued[str]:
         check_started(started)
-        return Change(lambda tx: verbs.ensure(tx, started, self.moment()))
+        return Queued(lambda tx: verbs.ensure(tx, started, self.moment()))
 
     def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
         expect(int, at=at)
@@ -156,13 +158,13 @@ class Core:
 
     def add(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
-    ) -> Change[Appended]:
+    ) -> Queued[Appended]:
         if key is not None:
             expect(str, key=key)
         check_facts(facts, FREE_FACTS, "needs the session's lease")
         ready = written(facts)
         size = sum(len(body) for _, body, _ in ready)
-        return Change(lambda tx: verbs.add(tx, session, ready, key, self.moment()), size)
+        return Queued(lambda tx: verbs.add(tx, session, ready, key, self.moment()), size)
 
     # --- leases
 
@@ -226,13 +228,13 @@ class Core:
         expect(str, owner=owner)
         return self.backend.alive(owner) is not False
 
-    def renew(self, lease: Lease) -> Change[Lease]:
+    def renew(self, lease: Lease) -> Queued[Lease]:
         check_lease(lease)
-        return Change(
+        return Queued(
             lambda tx: verbs.renew(tx, lease, self.backend.now_ms() + self.settings.lease_ms)
         )
 
-    def release(self, lease: Lease, head: Seq) -> Change[Release]:
+    def release(self, lease: Lease, head: Seq) -> Queued[Release]:
         check_lease(lease)
         if type(head) is not int:
             expect(int, head=head)
@@ -241,23 +243,23 @@ class Core:
             if answer.released:
                 self.abandon(lease)
 
-        return Change(lambda tx: verbs.release(tx, lease, head), after=after)
+        return Queued(lambda tx: verbs.release(tx, lease, head), after=after)
 
-    def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Change[Appended]:
+    def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Queued[Appended]:
         check_lease(lease)
         if type(head) is not int:
             expect(int, head=head)
         check_facts(facts, TURN_FACTS, "is not a turn fact")
         ready = written(facts)
         size = sum(len(body) for _, body, _ in ready)
-        return Change(lambda tx: verbs.append(tx, lease, ready, head, self.moment()), size)
+        return Queued(lambda tx: verbs.append(tx, lease, ready, head, self.moment()), size)
 
-    def draft(self, lease: Lease, stream: Stream, text: str) -> Change[int]:
+    def draft(self, lease: Lease, stream: Stream, text: str) -> Queued[int]:
         check_lease(lease)
         check_stream(stream)
         if type(text) is not str:
             expect(str, text=text)
-        return Change(lambda tx: verbs.draft(tx, lease, stream, text), len(text))
+        return Queued(lambda tx: verbs.draft(tx, lease, stream, text), len(text))
 
     # --- reading
 
@@ -303,6 +305,10 @@ class Core:
         self._check_open()
         return self.backend.heads(sessions)
 
+    def changes(self, after: FeedMark | None = 0, limit: int = 1_000) -> ChangePage:
+        with self.snapshot() as view:
+            return queries.changes(view, self.backend.restored, after, limit)
+
     def find(self, name: str) -> str | None:
         expect(str, name=name)
         with self.snapshot() as view:
@@ -319,11 +325,11 @@ class Core:
 
     # --- payloads
 
-    def put(self, session: str, payload: bytes) -> Change[Hash]:
+    def put(self, session: str, payload: bytes) -> Queued[Hash]:
         expect(str, session=session)
         check_payload(payload, self.settings.payload_bytes_max)
         hash = sha256(payload).hexdigest()
-        return Change(lambda tx: verbs.put(tx, session, hash, payload), len(payload))
+        return Queued(lambda tx: verbs.put(tx, session, hash, payload), len(payload))
 
     def get(self, payload: Hash) -> bytes:
         expect(str, payload=payload)

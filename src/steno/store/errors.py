@@ -9,6 +9,7 @@ StoreError
     NotStorable        the value could not be read back; nothing was stored; mend the caller
   ShownTextDropped   a sealing fact lacks text that was already shown; mend the caller
   UnknownPayload     no payload has this hash; put it first
+  UnknownMark        this store has given no such mark: it is an older copy; begin again at 0
   NotPending         the input was taken, or taken back, meanwhile; nothing was stored; look again
   ForksRemain        other sessions refer to this one; delete them too, or keep it
   StoreClosed        this store was closed, or the process was forked since; open it again
@@ -71,6 +72,10 @@ class ShownTextDropped(StoreError):
 
 
 class UnknownPayload(StoreError):
+    pass
+
+
+class UnknownMark(StoreError):
     pass
 
 

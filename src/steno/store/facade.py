@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
 from steno.store.commit_queue import Ticket
-from steno.store.core import Change, Core
-from steno.store.protocol import Cursor, Event, Settings
+from steno.store.core import Core, Queued
+from steno.store.protocol import Change, Cursor, Event, FeedMark, Settings
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +56,7 @@ class Verb(Generic[P, T]):
         def __get__(self, store: object, face: object) -> Any: ...
 
 
-def queued(plan: Callable[Concatenate[Core, P], Change[T]]) -> Verb[P, T]:
+def queued(plan: Callable[Concatenate[Core, P], Queued[T]]) -> Verb[P, T]:
     def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         core = store.core
         change = plan(core, *args, **kwargs)
@@ -128,6 +128,7 @@ class Verbs:
     read = threaded(Core.read)
     drafts = threaded(Core.drafts)
     glance = threaded(Core.glance)
+    changes = threaded(Core.changes)
     find = threaded(Core.find)
     keys = threaded(Core.keys)
     list = threaded(Core.list)
@@ -182,6 +183,12 @@ class BlockingStore(Verbs):
 
         return follow(self.core, session, cursor, drafts)
 
+    def follow_changes(self, after: FeedMark = 0) -> Iterator[Change]:
+        """What changed after a mark, and then what comes, for ever. Stop iterating to leave."""
+        from steno.store.follow import follow_changes
+
+        return follow_changes(self.core, after)
+
     def close(self) -> None:
         self.core.close()
 
@@ -214,6 +221,9 @@ class AsyncStore(Verbs):
     ) -> AsyncGenerator[Event, None]:
         return self.followers.follow(session, cursor, drafts)
 
+    def follow_changes(self, after: FeedMark = 0) -> AsyncGenerator[Change, None]:
+        return self.followers.follow_changes(after)
+
     async def close(self) -> None:
         """Followers look once more, and find the store closed."""
         await self.to_thread(self.core.close)
@@ -224,7 +234,7 @@ class AsyncStore(Verbs):
         """The same open store for threads that may block."""
         return BlockingStore(self.core)
 
-    async def durable(self, change: Change[T]) -> T:
+    async def durable(self, change: Queued[T]) -> T:
         """Queue a change and wait until it is durable. A full queue makes the caller wait first."""
         while self._queued > self._queued_max:
             self._room.clear()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
 from steno.store.errors import StoreError
-from steno.store.protocol import Cursor, Event, Piece
+from steno.store.protocol import Change, Cursor, Event, FeedMark, Piece
 from steno.store.queries import PAGE, events_of
 from steno.store.transaction import Changes
 from steno.store.values import check_cursor, expect
@@ -93,6 +93,8 @@ class Followers:
         self._core = core
         self._loop = asyncio.get_running_loop()
         self._followers: dict[str, set[_Follower]] = {}
+        self._feeds: dict[asyncio.Event, FeedMark] = {}
+        """Those that follow the changes of all sessions, and how far each is."""
         self._looking = False
         core.listen(self._committed)
 
@@ -103,8 +105,7 @@ class Followers:
         check_cursor(cursor)
         expect(str, session=session)
         follower = _Follower(session, cursor, drafts)
-        if not self._followers:
-            self._core.backend.watch.add(self._others_committed)
+        self._watch()
         self._followers.setdefault(session, set()).add(follower)
         try:
             while True:
@@ -114,14 +115,40 @@ class Followers:
             self._followers[session].discard(follower)
             if not self._followers[session]:
                 del self._followers[session]
-            if not self._followers:
-                self._core.backend.watch.discard(self._others_committed)
+            self._unwatch()
+
+    async def follow_changes(self, after: FeedMark) -> AsyncGenerator[Change, None]:
+        changed = asyncio.Event()
+        self._watch()
+        self._feeds[changed] = after
+        try:
+            while True:
+                changed.clear()
+                page = await asyncio.to_thread(self._core.changes, after)
+                for change in page.changes:
+                    yield change
+                if page.mark == after:
+                    await changed.wait()
+                self._feeds[changed] = after = page.mark
+        finally:
+            del self._feeds[changed]
+            self._unwatch()
+
+    def _watch(self) -> None:
+        if not self._followers and not self._feeds:
+            self._core.backend.watch.add(self._others_committed)
+
+    def _unwatch(self) -> None:
+        if not self._followers and not self._feeds:
+            self._core.backend.watch.discard(self._others_committed)
 
     def look(self) -> None:
         """Have all look again."""
         for followers in self._followers.values():
             for follower in followers:
                 follower.look()
+        for changed in self._feeds:
+            changed.set()
 
     async def _news(self, follower: _Follower) -> Sequence[Event]:
         """What a follower has not seen yet; empty where it turns out that there is nothing."""
@@ -139,10 +166,13 @@ class Followers:
 
     def _committed(self, changes: Changes) -> None:
         """From the committing thread, before its next commit."""
-        if self._followers:
+        if self._followers or self._feeds:
             self._loop.call_soon_threadsafe(self.tell, changes)
 
     def tell(self, changes: Changes) -> None:
+        if _has_facts(changes):
+            for changed in self._feeds:
+                changed.set()
         for session, events in changes.items():
             for follower in self._followers.get(session, ()):
                 if events is None:
@@ -162,10 +192,14 @@ class Followers:
         there are new facts. If nothing can be read, all look and find out why."""
         self._looking = False
         heads: dict[str, tuple[Seq, int | None]] = {}
-        readable = False
+        readable, last = False, None
         with contextlib.suppress(StoreError):
-            heads = self._core.heads(list(self._followers))
+            heads = self._core.heads(list(self._followers)) if self._followers else {}
+            last = self._core.changes(None).mark if self._feeds else None
             readable = True
+        for waiting, mark in self._feeds.items():
+            if mark != last:
+                waiting.set()
         for session, followers in self._followers.items():
             head, token = heads.get(session, (-1, None))
             elsewhere = token is not None and not self._core.holds(session, token)
@@ -197,3 +231,33 @@ def follow(core: "Core", session: str, cursor: Cursor | None, drafts: bool) -> I
     finally:
         core.unlisten(committed)
         core.backend.watch.discard(changed.set)
+
+
+def follow_changes(core: "Core", after: FeedMark) -> Iterator[Change]:
+    changed = threading.Event()
+
+    def committed(changes: Changes) -> None:
+        if _has_facts(changes):
+            changed.set()
+
+    core.listen(committed)
+    core.backend.watch.add(changed.set)
+    try:
+        while True:
+            changed.clear()
+            page = core.changes(after)
+            yield from page.changes
+            if page.mark == after:
+                changed.wait()
+            after = page.mark
+    finally:
+        core.unlisten(committed)
+        core.backend.watch.discard(changed.set)
+
+
+def _has_facts(changes: Changes) -> bool:
+    """Whether a commit did more than add to streams."""
+    return any(
+        events is None or any(isinstance(event, Record) for event in events)
+        for events in changes.values()
+    )

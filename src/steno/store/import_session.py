@@ -228,6 +228,7 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival) -> None:
             "was stored"
         )
     tx.arrived(tx.writer.end_import(n, arrival.id, name, arrival.head), arrival.listing)
+    tx.writer.note(n, "imported", arrival.head)
 
 
 def fail(tx: Transaction, n: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,8 +26,10 @@ from steno.journal.parts import Hash, Seq
 from steno.store import facade
 from steno.store.backend import (
     Behind,
+    ChangeRow,
     ImportRow,
     KeyRow,
+    Noted,
     Saved,
     SessionRow,
     marks_of,
@@ -89,6 +91,8 @@ class Place:
         self.payloads: dict[Hash, bytes] = {}
         self.owners: dict[Hash, Mapping[int, int]] = {}
         self.keys: dict[tuple[str, str], tuple[int, Seq, int]] = {}
+        self.changes: dict[int, tuple[int, Literal["added"] | Noted, Seq]] = {}
+        """Number, kind and seq of each change, by its place in the order of changes."""
         self.deletions: dict[int, tuple[str, bool]] = {}
         """The ids of deleted sessions, and whether they are swept."""
         self.imports: dict[int, _Import] = {}
@@ -185,6 +189,27 @@ class _Reader:
             if _is_of(facts[at][1], kinds):
                 wanted.add(at[0])
         return [Behind(n, rows[n].id, last[n]) for n in wanted if n in rows]
+
+    def changes(self, after: int, limit: int) -> list[ChangeRow]:
+        found: list[ChangeRow] = []
+        for place in range(after + 1, self.last_place() + 1):
+            if place in self._place.changes and len(found) < limit:
+                found.append(self._change(place, *self._place.changes[place]))
+        return found
+
+    def _change(self, place: int, n: int, kind: Literal["added"] | Noted, seq: Seq) -> ChangeRow:
+        row = self._place.rows.get(n)
+        if kind != "added":
+            session = self._place.deletions[n][0] if row is None else row.id
+            return ChangeRow(place, session, kind, seq)
+        came = self._place.imports.get(n)
+        if row is None or (came is not None and seq <= came.head):
+            return ChangeRow(place, None, kind, seq)
+        [record] = self.facts(row, n, seq - 1, seq, (), 1)
+        return ChangeRow(place, row.id, kind, seq, record)
+
+    def last_place(self) -> int:
+        return self._place.counters["top"]
 
     def told(self, source: str) -> list[str]:
         return [
@@ -308,7 +333,19 @@ class _Writer(_Reader):
         for seq, at_ms, body in facts:
             self._put(self._place.facts, (n, seq), (at_ms, body))
             self._put(self._place.heads, n, seq)
-            self._put(self._place.fresh, self._count("top"), (n, seq))
+            place = self._count("top")
+            self._put(self._place.fresh, place, (n, seq))
+            self._put(self._place.changes, place, (n, "added", seq))
+
+    def note(self, n: int, kind: Noted, seq: Seq) -> None:
+        if kind == "deleted":
+            self._forget_changes(n)
+        self._put(self._place.changes, self._count("top"), (n, kind, seq))
+
+    def _forget_changes(self, n: int) -> None:
+        changes = self._place.changes
+        for place in [place for place, change in changes.items() if change[0] == n]:
+            self._drop(changes, place)
 
     def replace(self, n: int, seq: Seq, at_ms: int, body: bytes) -> None:
         self._put(self._place.facts, (n, seq), (at_ms, body))
@@ -369,6 +406,7 @@ class _Writer(_Reader):
         for n in deleted:
             self._put(place.deletions, n, (place.deletions[n][0], True))
         for n in failed:
+            self._forget_changes(n)
             self._drop(place.imports, n)
         return bool(deleted or failed)
 
@@ -416,6 +454,7 @@ class MemoryBackend:
     def __init__(self, place: Place, settings: Settings, owner: str) -> None:
         self.place = place
         self.owner = owner
+        self.restored = 0
         self.watch = _Watch(place, owner)
         self._now_ms = settings.now_ms
         with place.lock:

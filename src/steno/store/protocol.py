@@ -165,6 +165,60 @@ class Glance(Struct, frozen=True):
         return self.left.cause if self.left is not None and self.left.turn == turn else "killed"
 
 
+FeedMark = int
+"""The place of a change among all changes of a store, in the order of their commits. Marks only
+grow: through deletion, restart, restore and migration none is given twice. 0 is before the
+first."""
+
+
+class FactAdded(Struct, frozen=True):
+    """A session has a new fact. To hide, to rewind and to take either back are facts, too."""
+
+    mark: FeedMark
+    session: str
+    record: Record
+
+
+class TextRemoved(Struct, frozen=True):
+    """The text of a fact is gone: it was redacted, or made of something that was. The fact is as
+    `read` gives it from now on, in the forks that share it, too: `list(where=Shares(...))`."""
+
+    mark: FeedMark
+    session: str
+    seq: Seq
+
+
+class SessionImported(Struct, frozen=True):
+    """A session of another store is here, with all facts up to `head` at once: `read` gives
+    them."""
+
+    mark: FeedMark
+    session: str
+    head: Seq
+
+
+class SessionDeleted(Struct, frozen=True):
+    mark: FeedMark
+    session: str
+
+
+class StoreRestored(Struct, frozen=True):
+    """A backup was put in the place of the store. Forget what you were told before this: all that
+    is in the store follows."""
+
+    mark: FeedMark
+
+
+Change = FactAdded | TextRemoved | SessionImported | SessionDeleted | StoreRestored
+
+
+class ChangePage(Struct, frozen=True):
+    """Some changes in the order of their commits, and the mark to ask for the next page from."""
+
+    changes: tuple[Change, ...]
+    mark: FeedMark
+
+
 class Payload(Struct, frozen=True):
     """Bytes that facts name by their hash."""
 
@@ -238,6 +292,21 @@ class Store(Protocol):
     def follow(
         self, session: str, cursor: Cursor | None = None, drafts: bool = True
     ) -> AsyncGenerator[Event, None]: ...
+    async def changes(self, after: FeedMark | None = 0, limit: int = 1_000) -> ChangePage:
+        """What changed in any session after a mark; without one, nothing but the mark of now.
+
+        Every change that was committed is told once, in the order of the commits, to each who goes
+        on from the last mark. A page may end in the middle of a commit. Text that is being streamed
+        and leases are not in it. What is gone is not told again: facts of a deleted session are
+        left out, and those whose text was removed come without it. A mark that this store has not
+        given yet is refused with `UnknownMark`: begin again at 0.
+        """
+        ...
+
+    def follow_changes(self, after: FeedMark = 0) -> AsyncGenerator[Change, None]:
+        """The same, and then what comes, for ever. Close the iterator to leave."""
+        ...
+
     async def find(self, name: str) -> str | None: ...
     async def alive(self, owner: str) -> bool: ...
     async def keys(self, session: str) -> list[Keyed]: ...

@@ -10,15 +10,31 @@ too many facts in no row; else it would cost more than the fact. So a list is ma
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
 
 from steno.journal.drafts import Draft, Stream, sealed_by, streams_of
 from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.redaction import redact as without_text
-from steno.store.backend import SEQ_MAX, Behind, SessionRow, Snapshot, marks_of
-from steno.store.errors import JournalCorrupt, NotAllowed, UnknownSession
-from steno.store.protocol import Cursor, Event, Listed, Mark, Piece, Shares
+from steno.store.backend import SEQ_MAX, Behind, ChangeRow, SessionRow, Snapshot, marks_of
+from steno.store.errors import JournalCorrupt, NotAllowed, UnknownMark, UnknownSession
+from steno.store.protocol import (
+    Change,
+    ChangePage,
+    Cursor,
+    Event,
+    FactAdded,
+    FeedMark,
+    Listed,
+    Mark,
+    Piece,
+    SessionDeleted,
+    SessionImported,
+    Shares,
+    StoreRestored,
+    TextRemoved,
+)
 from steno.store.values import expect
 
 PAGE = 1_000
@@ -160,6 +176,49 @@ def events_of(record: Record, offsets: dict[Stream, int], with_drafts: bool) -> 
 def _rest(whole: Draft, seen: int) -> list[Piece]:
     text = whole.text[seen:]
     return [Piece(whole.stream, seen, text)] if text else []
+
+
+# --- changes of all sessions ----------------------------------------------------------------------
+
+
+def changes(view: Snapshot, restored: FeedMark, after: FeedMark | None, limit: int) -> ChangePage:
+    """A page of the feed. A mark is a place in the order of changes, above all marks that were
+    given before the last restore.
+
+    restored 0       places 1 2 3 4     marks 1 2 3 4          the backup is of this moment
+                     places 5 6         marks 5 6              a reader stands at 6
+    restored 1000    places 1 2 3 4     marks 1001 ... 1004    it is told: restored (1000), 1001 ...
+    """
+    top = restored + view.last_place()
+    if after is None:
+        return ChangePage((), top)
+    expect(int, after=after, limit=limit)
+    if limit < 1:
+        raise NotAllowed("a page has at least one change")
+    if not 0 <= after <= top:
+        raise UnknownMark(f"this store has given no mark {after}; the last one is {top}")
+    if after < restored:
+        return ChangePage((StoreRestored(restored),), restored)
+    rows = view.changes(after - restored, limit)
+    found = tuple(change for row in rows if (change := _change(restored, row)) is not None)
+    return ChangePage(found, restored + rows[-1].place if len(rows) == limit else top)
+
+
+def _change(restored: FeedMark, row: ChangeRow) -> Change | None:
+    mark, session = restored + row.place, row.session
+    if session is None:
+        return None
+    match row.kind:
+        case "added":
+            return None if row.record is None else FactAdded(mark, session, row.record)
+        case "redacted":
+            return TextRemoved(mark, session, row.seq)
+        case "imported":
+            return SessionImported(mark, session, row.seq)
+        case "deleted":
+            return SessionDeleted(mark, session)
+        case unreachable:
+            assert_never(unreachable)
 
 
 # --- lists ----------------------------------------------------------------------------------------

@@ -194,6 +194,7 @@ class Transaction:
     def replace(self, session: Session, record: Record, by: AnyFact) -> None:
         """Put another fact in the place of one of a session's own."""
         self.writer.replace(session.row.n, record.seq, record.at_ms, encoded(by))
+        self.writer.note(session.row.n, "redacted", record.seq)
 
     def since(self, session: Session, head: Seq) -> tuple[Record, ...]:
         """What was added after `head`."""

@@ -353,6 +353,7 @@ def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
         )
     for row in reversed(doomed):
         tx.writer.delete(row, moment.now_ms)
+        tx.writer.note(row.n, "deleted", 0)
         tx.forget(row.id)
     return len(doomed)
 

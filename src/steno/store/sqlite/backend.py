@@ -25,6 +25,10 @@ T = TypeVar("T")
 _READING = "cannot read the store"
 
 
+_PLACES_BITS = 40
+"""More places than any store has room for: a restore moves all marks up by so many."""
+
+
 class SqliteBackend:
     """See `Backend` for what the verbs mean. `owner` names it to other processes."""
 
@@ -34,6 +38,7 @@ class SqliteBackend:
         self.path = self._place.path
         self.locks = self._place.owners
         self.owner = owner
+        self.restored = self.locks.restores() << _PLACES_BITS
         self.watch = Watch(self._place.log, self._lent)
         self._readers: list[Reader] = []
         self._closed = False

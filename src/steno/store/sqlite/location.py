@@ -21,9 +21,11 @@ from steno.store.sqlite.write_lock import WriteLock
 
 
 class Owners(Protocol):
-    """Who has the database open. `owner` is we."""
+    """Who has the database open, and how often it was replaced by a backup. `owner` is we."""
 
     owner: str
+
+    def restores(self) -> int: ...
 
     def alive(self, owner: str) -> bool: ...
     def leave(self, session: str, why: str) -> None: ...

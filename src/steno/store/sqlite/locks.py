@@ -6,6 +6,7 @@ Beside the store `x.db` lies the folder `x.db-locks` with
   migrate;
 - `turn`       held exclusively by the process that is writing: see `write_lock`;
 - `made`       is there once the store has been made: an empty store is damage from then on;
+- `restored`   has a byte for each backup that was put in the place of the store;
 - `<owner>`    one file per open store, held exclusively while it lives. A lease whose owner's file
   is not held is free.
 - `left@…`     why the last runner of a session let go of an open turn. The file is empty and its
@@ -52,7 +53,7 @@ else:
 
 
 _FILE_MODE = 0o600
-_NOT_OWNERS = ("open", "made", "turn")
+_NOT_OWNERS = ("open", "made", "turn", "restored")
 _LEFT = "left@"
 _OWNER = re.compile(r"\w[\w.-]{0,59}")
 _FOLDER_MODE = 0o700
@@ -152,6 +153,23 @@ class Locks:
         with os.scandir(self._folder) as files:
             names = (file.name for file in files if file.name.startswith(about))
             return next(names, "").removeprefix(about)
+
+    def restores(self) -> int:
+        """How often a backup was put in the place of the store."""
+        try:
+            return (self._folder / "restored").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def count_restore(self) -> None:
+        """Before it happens: to count one that is cut off does no harm."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        handle = os.open(self._folder / "restored", flags, _FILE_MODE)
+        try:
+            os.write(handle, b".")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def close(self) -> None:
         self.write_lock.close()

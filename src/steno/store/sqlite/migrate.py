@@ -38,6 +38,7 @@ STEPS: tuple[Step, ...] = (
     Step(2, text("to_2.sql")),
     Step(3, text("to_3.sql")),
     Step(4, text("to_4.sql")),
+    Step(5, text("to_5.sql")),
 )
 """In order, without a gap, ending at `database.VERSION`."""
 

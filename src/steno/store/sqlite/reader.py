@@ -17,11 +17,11 @@ from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
 from steno.store import verify
-from steno.store.backend import SEQ_MAX, Behind, ImportRow, KeyRow, SessionRow
+from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
 from steno.store.sqlite.database import translated
-from steno.store.sqlite.rows import as_kind, to_drafts, to_records, to_session
+from steno.store.sqlite.rows import as_kind, to_added, to_change, to_drafts, to_records, to_session
 from steno.store.sqlite.sql import STATEMENTS
 
 if TYPE_CHECKING:
@@ -102,6 +102,15 @@ class Reader:
     def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
         found = self.all("behind_with", _json(kinds)) if kinds else self.all("behind")
         return [Behind(*row) for row in found]
+
+    def changes(self, after: int, limit: int) -> list[ChangeRow]:
+        facts = [to_added(row) for row in self.all("facts_after", after, limit)]
+        noted = [to_change(row) for row in self.all("changes_after", after, limit)]
+        return sorted((*facts, *noted), key=lambda row: row.place)[:limit]
+
+    def last_place(self) -> int:
+        [(last, _)] = self.all("tops")
+        return int(last)
 
     def told(self, source: str) -> list[str]:
         return [str(id) for (id,) in self.all("sessions_told", _json(codec.escape(source)))]
@@ -221,7 +230,12 @@ def sessions(reader: Reader) -> Iterator[str]:
 def damage(reader: Reader) -> Iterator[Damage]:
     """Pages, references between tables, payloads. A look that cannot even be finished is damage
     too, and the next one is made all the same."""
-    looks: tuple[Callable[[Reader], Iterator[Damage]], ...] = (_pages, _dangling, _payloads)
+    looks: tuple[Callable[[Reader], Iterator[Damage]], ...] = (
+        _pages,
+        _dangling,
+        _payloads,
+        _changes,
+    )
     for look in looks:
         try:
             yield from look(reader)
@@ -244,6 +258,21 @@ def _dangling(reader: Reader) -> Iterator[Damage]:
         yield Damage(f"facts of session number {n}", "belong to no session")
     for (hash,) in reader.all("payloads_dangling"):
         yield Damage(f"payload {hash}", "is missing")
+
+
+def _changes(reader: Reader) -> Iterator[Damage]:
+    """What was noted is of something that is there, and has a place of its own."""
+    after = 0
+    while page := reader.all("changes_after", after, _PAGE):
+        for row in page:
+            after = _onward(after, row[0])
+            to_change(row)
+    if after > reader.last_place():
+        yield Damage("the feed of changes", f"change {after} has a place that was not given")
+    for (place,) in reader.all("changes_of_facts"):
+        yield Damage("the feed of changes", f"change {place} has the place of a fact")
+    for (id,) in reader.all("imports_untold"):
+        yield Damage("the feed of changes", f"lacks that session {id!r} was imported")
 
 
 def _payloads(reader: Reader) -> Iterator[Damage]:

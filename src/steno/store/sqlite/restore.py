@@ -30,6 +30,7 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
     locks = Locks(path, owner)
     locks.hold_open(exclusive=True)
     try:
+        locks.count_restore()
         partial = _beside(path, ".restoring.partial")
         shutil.copyfile(backup, partial)
         partial.chmod(0o600)

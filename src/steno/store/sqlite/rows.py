@@ -15,7 +15,7 @@ from steno.journal import codec
 from steno.journal.drafts import Draft, Kind, Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
-from steno.store.backend import ALL_MARKS, SessionRow
+from steno.store.backend import ALL_MARKS, ChangeRow, Noted, SessionRow
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Mark
 
@@ -74,6 +74,35 @@ def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
     return crc32(
         text, crc32(stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start)))
     )
+
+
+def change_crc(id: int, n: int, kind: str, seq: Seq) -> int:
+    return crc32(f"{id} {n} {kind} {seq}".encode())
+
+
+def to_change(row: tuple[Any, ...]) -> ChangeRow:
+    """A row of `changes`, with the id that its session has or had."""
+    id, n, kind, seq, crc, session = row
+    if change_crc(id, n, kind, seq) != crc or session is None:
+        raise JournalCorrupt(f"change {id} is damaged")
+    return ChangeRow(id, session, _noted(id, kind), seq)
+
+
+def _noted(id: int, kind: str) -> Noted:
+    match kind:
+        case "redacted" | "imported" | "deleted":
+            return kind
+        case _:
+            raise JournalCorrupt(f"change {id} is of no known kind: {kind!r}")
+
+
+def to_added(row: tuple[Any, ...]) -> ChangeRow:
+    """A fact in the feed. One that no session is told of comes without its body."""
+    id, n, seq, at_ms, crc, session, body = row
+    if body is None:
+        return ChangeRow(id, None, "added", seq)
+    [record] = to_records(session, n, [(seq, at_ms, crc, body)])
+    return ChangeRow(id, session, "added", seq, record)
 
 
 def to_records(

@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like on disk. Version 4 (pragma user_version).
+-- The whole truth about what a steno store looks like on disk. Version 5 (pragma user_version).
 --
 -- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
 -- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is
@@ -27,17 +27,19 @@ create index sessions_owing on sessions (n) where owes = 1;
 create index sessions_due on sessions (touched) where memory in (1, 3);
 create index sessions_remembered on sessions (touched) where memory in (2, 3);
 
--- One row: every fact with an id up to here is in the list row of its session. Writing a list row with every fact would
--- cost more than the fact; the writer that finds too many facts beyond this brings the rows up to date.
+-- One row. `upto`: every fact with an id up to here is in the list row of its session. Writing a list row with every fact
+-- would cost more than the fact; the writer that finds too many facts beyond this brings the rows up to date. `given`: no
+-- id up to here is given again, though the facts that had them may be gone.
 create table lists (
-    upto integer not null
+    upto  integer not null,
+    given integer not null default 0
 ) strict;
 
 insert into lists (upto) values (0);
 
 -- One row per fact, in commit order; the index finds a session's. `crc` covers session, seq, time and body.
 create table facts (
-    id      integer primary key,
+    id      integer primary key,                   -- its place among all changes of the store: it only grows
     session integer not null,
     seq     integer not null,                      -- 1, 2, 3, ... in each session, without a gap
     at_ms   integer not null,
@@ -51,6 +53,18 @@ create unique index facts_by_session on facts (session, seq);
 create view journal as
 select s.id as session, f.seq, datetime(f.at_ms / 1000, 'unixepoch') as at, f.body as fact
 from facts f join sessions s on s.n = f.session;
+
+-- Changes that are no new facts, in one order with `facts.id`: together they are the feed of changes. What a fact said is
+-- not repeated here. When a session is deleted, that is the only row which is left of it.
+create table changes (
+    id      integer primary key,
+    session integer not null,                      -- its n
+    kind    text    not null,                      -- redacted, imported, deleted
+    seq     integer not null,                      -- redacted: of the fact; imported: of the last fact; deleted: 0
+    crc     integer not null                       -- over all the other columns
+) strict;
+
+create index changes_by_session on changes (session);
 
 -- Streamed text, a row per commit. Gone when its sealing fact is stored, in the same transaction.
 create table drafts (

@@ -46,7 +46,33 @@ select 1 from sessions not indexed where id = ?
 select id from sessions where name = ?
 
 -- name: tops
-select (select coalesce(max(id), 0) from facts), upto from lists
+select max((select coalesce(max(id), 0) from facts), given), upto from lists
+
+-- name: places_given
+update lists set given = ?
+
+-- name: insert_change
+insert into changes (id, session, kind, seq, crc) values (?, ?, ?, ?, ?)
+
+-- name: forget_changes
+delete from changes where session = ?
+
+-- name: facts_after
+select f.id, f.session, f.seq, f.at_ms, f.crc, s.id, iif(s.n is null or f.seq <= i.head, null, cast(f.body as blob))
+from facts f not indexed left join sessions s on s.n = f.session left join imports i on i.n = f.session
+where f.id > ? order by f.id limit ?
+
+-- name: changes_after
+select c.id, c.session, c.kind, c.seq, c.crc, coalesce(s.id, d.id)
+from changes c left join sessions s on s.n = c.session left join deletions d on d.n = c.session
+where c.id > ? order by c.id limit ?
+
+-- name: changes_of_facts
+select c.id from changes c join facts f on f.id = c.id limit 100
+
+-- name: imports_untold
+select i.id from imports i join sessions s on s.n = i.n
+where i.owner is null and not exists (select 1 from changes c where c.session = i.n and c.kind = 'imported') limit 100
 
 -- name: behind
 select s.n, s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session

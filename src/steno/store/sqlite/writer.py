@@ -14,12 +14,12 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
-from steno.store.backend import Behind, Saved, SessionRow, marks_of, new_row
+from steno.store.backend import Behind, Noted, Saved, SessionRow, marks_of, new_row
 from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreError
 from steno.store.protocol import Piece
 from steno.store.sqlite.database import translate
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.rows import columns_of, draft_crc, fact_crc, session_crc
+from steno.store.sqlite.rows import change_crc, columns_of, draft_crc, fact_crc, session_crc
 from steno.store.sqlite.sql import ManyRows
 from steno.store.sqlite.write_lock import WriteLock
 
@@ -48,9 +48,10 @@ _MOVE_SESSIONS = ManyRows("move_sessions", 12)
 class SqliteWriter(Reader):
     """See `Writer` for what the verbs mean.
 
-    `_top` is the id of the last fact: ids are given in commit order, so they are the order of
-    changes. `_upto` is the last id that is in a list row. Both are read again when SQLite's data
-    version says that another process has written.
+    `_top` is the last id of a fact or of what was noted: ids are given in commit order, so they are
+    the order of changes. `lists.given` keeps it where what has it may go. `_upto` is the last id
+    that is in a list row. Both are read again when SQLite's data version says that another process
+    has written.
     """
 
     def __init__(self, connection: apsw.Connection, lock: WriteLock) -> None:
@@ -167,6 +168,14 @@ class SqliteWriter(Reader):
             crc = fact_crc(n, seq, at_ms, body)
             self._facts.append((self._top, n, seq, at_ms, crc, body.decode()))
 
+    def note(self, n: int, kind: Noted, seq: Seq) -> None:
+        if kind == "deleted":
+            self.run("forget_changes", n)
+        self._top += 1
+        crc = change_crc(self._top, n, kind, seq)
+        self.run("insert_change", self._top, n, kind, seq, crc)
+        self.run("places_given", self._top)
+
     def replace(self, n: int, seq: Seq, at_ms: int, body: bytes) -> None:
         self._flush_facts()
         self.run("replace_fact", fact_crc(n, seq, at_ms, body), body.decode(), n, seq)
@@ -260,3 +269,4 @@ class SqliteWriter(Reader):
 
     def fail_import(self, n: int) -> None:
         self.run("import_failed", n)
+        self.run("places_given", self._top)
