@@ -53,7 +53,7 @@ BINARY_BYTES_MAX = 16 * 1024 * 1024
 BLOCKS_MAX = 1_000
 
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_ERROR_STATUS = "McpServer returned an error response"
+_ERROR_STATUS = "Server returned an error response"
 """How the SDK words an HTTP status that carries no answer: whether the call took effect is not
 known."""
 
