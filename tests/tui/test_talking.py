@@ -264,9 +264,9 @@ def test_a_refusal_typed_for_a_call_that_is_decided_elsewhere_stays_in_the_input
         await person.sees_no_more("Allow shell?")
         await person.sees("> rather not")
         assert len(world.messages(person.session, "user")) == 1
+        await person.until(lambda: (world.work / "made").exists(), "the call to run")
 
     chat_with(world, talk)
-    assert (world.work / "made").exists()
 
 
 def test_while_a_question_is_open_the_scroll_keys_scroll_and_commands_work(
