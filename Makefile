@@ -36,6 +36,7 @@ chat: $(LOCAL)
 	@$(BIN)/python -m steno $(ARGS)
 
 test: $(LOCAL) $(CODEX)
+	@$(BIN)/python -m tests.debian_parts
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(READY)
@@ -53,6 +54,7 @@ bench: $(READY)
 
 # Every case there is, with chances that are drawn anew each time.
 torture: $(LOCAL) $(CODEX)
+	@$(BIN)/python -m tests.debian_parts
 	@seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "to repeat these chances: make torture SEED=$$seed"; \
 	STENO_TESTS_SEED=$$seed HYPOTHESIS_PROFILE=torture \

@@ -1,10 +1,11 @@
 """How many examples hypothesis tries (`torture` through HYPOTHESIS_PROFILE=torture), how many tests
-run at once, and which cases of a test `make test` runs."""
+run at once, which cases of a test `make test` runs, and what a skipped test means: a line that
+counts them, and with CI=true a failure."""
 
 import gc
 import os
 import signal
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator
 
 import pytest
@@ -71,3 +72,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return  # one case was asked for, so that the others are not known here
     if absent := {test: ids - found[test] for test, ids in chosen.items() if ids - found[test]}:
         raise pytest.UsageError(f"cases that do not exist are chosen for the suite: {absent}")
+
+
+def _skipped(config: pytest.Config) -> Counter[str]:
+    """How many tests were skipped, by the reason given."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = reporter.stats.get("skipped", []) if reporter is not None else []
+    return Counter(str(report.longrepr[-1]).removeprefix("Skipped: ") for report in reports)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("CI") == "true" and _skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if why := _skipped(config):
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in why.most_common())
+        failure = " CI=true: a skip is a failure." if os.environ.get("CI") == "true" else ""
+        terminalreporter.write_line(f"{why.total()} tests skipped: {reasons}.{failure}")
