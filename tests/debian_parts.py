@@ -7,7 +7,6 @@ the tests start their own, in folders of their own."""
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 PACKAGES = {
@@ -69,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
