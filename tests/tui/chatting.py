@@ -14,7 +14,7 @@ from steno.model_choice import Terms
 from steno.service import Service
 from steno.tui.app import Chat
 from steno.tui.composer import GUARD_S, Composer
-from steno.tui.palette import Shade
+from steno.tui.painting.palette import Shade
 from steno.tui.scroll import Scroll
 from tests.program.world import Program, World
 

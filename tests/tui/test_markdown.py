@@ -4,8 +4,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from steno.frontend.sanitize import output, sanitize
-from steno.tui.markdown import Growing, Line, Painter
-from steno.tui.palette import DARK
+from steno.tui.painting.markdown import Growing, Line, Painter
+from steno.tui.painting.palette import DARK
 
 BLOCKS = [
     "A paragraph with *words*, `code` and a [link](http://example.org).\n\n",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from steno.tui import status_line, wording
 from steno.tui.composer import Composer
-from steno.tui.palette import Shade
+from steno.tui.painting.palette import Shade
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with

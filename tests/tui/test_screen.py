@@ -340,7 +340,7 @@ def test_the_status_line_says_model_tokens_context_and_durability(
 def test_light_and_dark_are_both_readable(world: World, server: ModelServer) -> None:
     """The contrast of what carries meaning is that of WCAG AA, 4.5 to 1; that of what stands beside
     it, 3 to 1."""
-    from steno.tui.palette import PALETTES
+    from steno.tui.painting.palette import PALETTES
 
     for palette in PALETTES.values():
         for ground in (palette.ground, palette.raised, palette.chosen):

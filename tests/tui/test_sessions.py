@@ -20,7 +20,7 @@ from steno.store.errors import JournalCorrupt
 from steno.tui import actions, status_line
 from steno.tui.blocks import Block
 from steno.tui.dialogs import Finder
-from steno.tui.markdown import one_line
+from steno.tui.painting.markdown import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
 from tests.program.distilling import facts
 from tests.program.model_server import ModelServer, Reply

@@ -11,8 +11,8 @@ import pytest
 from steno.store.sqlite.database import checked_pages
 from steno.tui import composer
 from steno.tui.blocks import Call
-from steno.tui.painting import Look, paint
-from steno.tui.palette import DARK
+from steno.tui.painting.block import Look, paint
+from steno.tui.painting.palette import DARK
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with

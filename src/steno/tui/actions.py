@@ -21,8 +21,8 @@ from steno.tui import status_line
 from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
 from steno.tui.composer import Composer
 from steno.tui.dialogs import Finder, Help, Row, Sure, Typed
-from steno.tui.markdown import one_line
-from steno.tui.palette import PALETTES
+from steno.tui.painting.markdown import one_line
+from steno.tui.painting.palette import PALETTES
 from steno.tui.watched import Watched
 
 if TYPE_CHECKING:

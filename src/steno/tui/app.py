@@ -31,7 +31,7 @@ from steno.tui.actions import Acts
 from steno.tui.bars import Asking, Status, Title, Waiting
 from steno.tui.blocks import Block, Call, Notice, Tone
 from steno.tui.composer import Completions, Composer, known, nearest, parse
-from steno.tui.palette import PALETTES, Shade, theme
+from steno.tui.painting.palette import PALETTES, Shade, theme
 from steno.tui.scroll import Scroll
 from steno.tui.terminal import Terminal
 from steno.tui.watched import Watched

@@ -14,8 +14,8 @@ from textual.widget import Widget
 from steno.frontend.answers import ALLOW, ALWAYS, DENY, Answer
 from steno.tui import wording
 from steno.tui.blocks import Call, Said
-from steno.tui.markdown import one_line, width_of
-from steno.tui.palette import DARK, Palette
+from steno.tui.painting.markdown import one_line, width_of
+from steno.tui.painting.palette import DARK, Palette
 
 WAITING_SHOWN_MAX = 3
 MODEL_LEN_MIN = 16

@@ -15,8 +15,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from steno.tui.markdown import one_line
-from steno.tui.palette import DARK, Palette
+from steno.tui.painting.markdown import one_line
+from steno.tui.painting.palette import DARK, Palette
 
 HISTORY_MAX = 200
 SHOWN_MAX = 7

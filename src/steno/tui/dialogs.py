@@ -18,8 +18,8 @@ from textual.widgets.option_list import Option
 
 from steno.store.errors import StoreError
 from steno.tui.composer import COMMANDS
-from steno.tui.markdown import one_line
-from steno.tui.palette import Palette
+from steno.tui.painting.markdown import one_line
+from steno.tui.painting.palette import Palette
 
 ROWS_MAX = 500
 ID_CHARS_MIN = 3

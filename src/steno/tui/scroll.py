@@ -23,9 +23,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from steno.tui.blocks import Answer, Block, Call, Notice
-from steno.tui.markdown import Growing, Line
-from steno.tui.painting import MARGIN, Look, inner_width, paint
-from steno.tui.palette import DARK, Palette
+from steno.tui.painting.block import MARGIN, Look, inner_width, paint
+from steno.tui.painting.markdown import Growing, Line
+from steno.tui.painting.palette import DARK, Palette
 
 SCREENS_AHEAD = 2
 """So many screens beyond the edges of the visible one are laid out."""

@@ -21,7 +21,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from steno.config import TerminalHints
-from steno.tui.palette import Shade
+from steno.tui.painting.palette import Shade
 
 STALL_S = 0.5
 CHUNK = 512

@@ -11,8 +11,17 @@ from rich.text import Text
 from steno.frontend.sanitize import output, sanitize
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
-from steno.tui.markdown import BLANK, Growing, Line, Painter, code, one_line, width_of, wrapped
-from steno.tui.palette import Palette
+from steno.tui.painting.markdown import (
+    BLANK,
+    Growing,
+    Line,
+    Painter,
+    code,
+    one_line,
+    width_of,
+    wrapped,
+)
+from steno.tui.painting.palette import Palette
 
 MARGIN = 2
 OUTPUT_LINES = 6

@@ -23,7 +23,7 @@ from rich.style import Style
 from rich.text import Text
 
 from steno.frontend.sanitize import sanitize
-from steno.tui.palette import Palette
+from steno.tui.painting.palette import Palette
 
 Line = list[Segment]
 
