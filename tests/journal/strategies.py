@@ -51,6 +51,8 @@ def built(
         return st.one_of([built(kind, ints, strings) for kind in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return st.tuples(*(built(kind, ints, strings) for kind in arguments))
     if origin is tuple:
         return st.lists(built(arguments[0], ints, strings), max_size=3).map(tuple)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):

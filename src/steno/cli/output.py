@@ -23,6 +23,7 @@ from steno.journal.facts import (
     HelperFact,
     InputFact,
     InterruptAsked,
+    ItemFact,
     MemoryFact,
     OutputLate,
     OutsideFact,
@@ -189,7 +190,7 @@ class TextPrinter:
                 pass
             case SessionStarted() | SessionRenamed() | MemoryFact() | OutsideFact():
                 pass
-            case ThreadBound() | ThreadCompacted():
+            case ThreadBound() | ThreadCompacted() | ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)

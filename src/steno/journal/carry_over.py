@@ -91,6 +91,8 @@ class Carry(Struct):
                 pass  # carried with their turn
             case f.UsageReported() | f.ThreadCompacted() | f.PlanUpdated() | f.MemoryFact():
                 pass  # neither the state nor the history looks at them
+            case f.ItemFact():
+                pass  # neither the state nor the history looks at them
             case f.MessageRedacted():
                 pass  # the text is gone from the fact itself
             case unreachable:

@@ -409,6 +409,31 @@ class PlanUpdated(ThreadFact, frozen=True, tag="plan.updated"):
 _SIGNS = {"completed": "✓", "inProgress": "▸", "pending": "·"}
 
 
+# --- what other programs keep ---------------------------------------------------------------------
+
+
+class ItemFact(Fact, frozen=True):
+    """What another program keeps in the session, in a format of its own. Nothing waits for it, and
+    it is speech only where a reader of its format makes it so."""
+
+
+class ItemKept(ItemFact, frozen=True, tag="item.kept"):
+    """An item, kept as it came: `json` is JSON text, `format` names what wrote it, `key` is its own
+    id there. `payloads` are bytes that belong to it."""
+
+    format: str
+    json: str
+    key: str | None = None
+    payloads: tuple[Hash, ...] = ()
+
+
+class ItemsWithdrawn(ItemFact, frozen=True, tag="items.withdrawn"):
+    """The items in these runs of seqs, each from its first to its last, are no longer part of what
+    is kept. Other facts inside a run are not meant."""
+
+    runs: tuple[tuple[Seq, Seq], ...]
+
+
 # --- helper calls ---------------------------------------------------------------------------------
 
 
@@ -594,6 +619,7 @@ FreeFact = (
     | HookOwed
     | HookAttempted
     | HookDone
+    | ItemsWithdrawn
 )
 """May be added by every process, at any time, with no lease."""
 
@@ -621,8 +647,8 @@ TurnFact = (
 )
 """Need the session's lease."""
 
-OwnFact = SessionStarted | InputAdmitted | MessageRedacted
-"""Written by a verb of the store itself: create or fork, admit, redact."""
+OwnFact = SessionStarted | InputAdmitted | MessageRedacted | ItemKept
+"""Written by a verb of the store itself: create or fork, admit, redact, import."""
 
 AnyFact = FreeFact | TurnFact | OwnFact
 
@@ -662,6 +688,8 @@ def parts_of(fact: AnyFact) -> tuple[Content, ...]:
 
 def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
     """The payloads that a fact refers to by hash. Asked of every fact that is written."""
+    if type(fact) is ItemKept:
+        return fact.payloads
     if type(fact) not in _WITH_PARTS:
         return ()
     return tuple(part.hash for part in parts_of(fact) if isinstance(part, (Image, File)))

@@ -286,6 +286,8 @@ class History(Struct):
                 pass
             case f.GoalSet() | f.HelperFact() | f.ThreadFact() | f.MemoryFact() | f.OutsideFact():
                 pass
+            case f.ItemFact():
+                pass
             case unreachable:
                 assert_never(unreachable)
 

@@ -101,6 +101,8 @@ class ListingRow(Struct, omit_defaults=True):
                 return self.usage is not None
             case f.HelperStarted() | f.MemoryFact() | f.MessageHidden() | f.Rewound():
                 return self.memory.apply(seq, fact)
+            case f.ItemFact():
+                pass
             case f.ToolStarted() | f.OutputLate() | f.InterruptAsked() | f.GoalSet():
                 return False
             case f.ApprovalAsked():

@@ -72,6 +72,10 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(fact, goal=GONE)
         case f.RuleSet():
             return replace(fact, rule=GONE)
+        case f.ItemKept():
+            return replace(fact, json=f'"{GONE}"', payloads=())
+        case f.ItemsWithdrawn():
+            return None
         case f.SessionStarted() | f.InputWithdrawn() | f.TurnStarted() | f.InterruptAsked():
             return None
         case f.StepStarted() | f.UsageReported() | f.ToolStarted() | f.HelperStarted():

@@ -276,6 +276,8 @@ class State(Struct):
                 self.owed.apply(seq, fact)
             case f.DeliveryAttempted() | f.MemoryFact() | f.ThreadCompacted() | f.PlanUpdated():
                 pass
+            case f.ItemFact():
+                pass
             case unreachable:
                 assert_never(unreachable)
 

@@ -130,6 +130,8 @@ class Transcript(Struct):
                 pass
             case f.ThreadBound() | f.ThreadCompacted() | f.Compacted() | f.MessageRedacted():
                 pass
+            case f.ItemFact():
+                pass
             case f.Rewound() | f.RewindWithdrawn():  # people still read what a model is not told
                 pass
             case unreachable:

@@ -46,7 +46,7 @@ class UsageTotal(Struct, omit_defaults=True):
                 pass
             case f.OutsideFact() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
                 pass
-            case f.RewindWithdrawn():
+            case f.RewindWithdrawn() | f.ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)

@@ -19,6 +19,8 @@ from steno.journal.facts import (
     HelperStarted,
     InputFact,
     InterruptAsked,
+    ItemKept,
+    ItemsWithdrawn,
     MemoryRemoved,
     MessageHidden,
     MessageRedacted,
@@ -114,7 +116,7 @@ class Texts:
                     self.summaries[seq] = upto
             case Distilled():
                 self.distillates.add(seq)
-            case RuleSet(rule=text) | GoalSet(goal=text):
+            case RuleSet(rule=text) | GoalSet(goal=text) | ItemKept(json=text):
                 self.said_of[seq] = text
             case InputFact() | StepStarted() | StepSealed() | ToolFact() | PlanUpdated():
                 pass  # messages, and what stands beside them: the transcript has their text
@@ -122,7 +124,7 @@ class Texts:
                 pass
             case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
                 pass
-            case ThreadCompacted() | MemoryRemoved() | OutsideFact():
+            case ThreadCompacted() | MemoryRemoved() | OutsideFact() | ItemsWithdrawn():
                 pass
             case unreachable:
                 assert_never(unreachable)

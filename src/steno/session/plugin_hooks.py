@@ -11,6 +11,7 @@ from steno.journal.facts import (
     HelperFact,
     InputFact,
     InterruptAsked,
+    ItemFact,
     MemoryFact,
     MessageHidden,
     MessageRedacted,
@@ -104,7 +105,7 @@ def news(session: str, before: State, record: Record) -> Hook | None:
             return None
         case ContextFact() | HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
             return None
-        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
+        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn() | ItemFact():
             return None
         case unreachable:
             assert_never(unreachable)

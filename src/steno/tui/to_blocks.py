@@ -25,6 +25,7 @@ from steno.journal.facts import (
     HelperFact,
     InputFact,
     InterruptAsked,
+    ItemFact,
     MemoryFact,
     OutputLate,
     OutsideFact,
@@ -168,7 +169,7 @@ class Folded(Struct):
                 | UsageReported()
             ):
                 pass
-            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact():
+            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -371,6 +372,8 @@ class Folded(Struct):
             ):
                 return None
             case ToolFact() | ApprovalFact() | HelperFact() | MemoryFact() | OutsideFact():
+                return None
+            case ItemFact():
                 return None
             case unreachable:
                 assert_never(unreachable)
