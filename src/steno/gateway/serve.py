@@ -25,6 +25,7 @@ import msgspec
 from steno.compose import Setup
 from steno.config import ConfigError
 from steno.gateway.api import ROUTES as API
+from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
 from steno.gateway.metrics import Metrics
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
@@ -87,7 +88,7 @@ def _of_hub(route: Route) -> Route:
 
 
 def routes() -> tuple[Route, ...]:
-    return (*OWN, *(_of_hub(route) for route in API))
+    return (*OWN, *(_of_hub(route) for route in (*API, *FEED)))
 
 
 def address(listen: str) -> tuple[list[str], int]:
@@ -212,6 +213,8 @@ def problem(error: Exception) -> Problem | None:
             return Problem(503, "outcome_unknown", f"{error}", {"Retry-After": "1"})
         case errors.JournalCorrupt():
             return Problem(500, "damaged", f"{error}")
+        case errors.UnknownMark():
+            return Problem(409, "cursor_ahead", "The cursor is ahead. Begin again at `now`.")
         case errors.StoreError():
             return Problem(503, "store", f"{error}")
         case ConfigError() | Misused():

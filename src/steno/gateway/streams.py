@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from steno.gateway.cursors import to_print
 from steno.journal.drafts import Stream, sealed_by
@@ -98,6 +99,13 @@ def _reasoning(parts: tuple[Content, ...]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Reasoning))
 
 
+class Told(Struct, frozen=True):
+    """An event, and where its reader stands after it."""
+
+    data: dict[str, Any]
+    id: str
+
+
 class Telling:
     """Turns what is stored into events, for one reader. `transcript` has folded what came before
     the reader's place."""
@@ -108,21 +116,24 @@ class Telling:
         self._objects = objects
 
     def tell(self, event: Event) -> list[bytes]:
+        return [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+
+    def told(self, event: Event) -> list[Told]:
         if isinstance(event, Piece):
             return self._piece(event.stream, event.offset, event.text)
-        told: list[bytes] = []
+        told: list[Told] = []
         for stream, text in sealed_streams(event):
             told += self._piece(stream, 0, text)
         return told + self._fact(event)
 
-    def _piece(self, stream: Stream, offset: int, text: str) -> list[bytes]:
+    def _piece(self, stream: Stream, offset: int, text: str) -> list[Told]:
         at, new = self.place.piece(stream, offset, text)
         if not new:
             return []
         [one] = self._objects.of(Piece(stream, at, new))
-        return [encode(one["type"], one, self.place.id())]
+        return [Told(one, self.place.id())]
 
-    def _fact(self, record: Record) -> list[bytes]:
+    def _fact(self, record: Record) -> list[Told]:
         self._transcript.apply(record)
         self.place.fact(record)
         found = [one for one in self._objects.of(record) if one["type"] != "sealed"]
@@ -132,7 +143,7 @@ class Telling:
             if message.end == record.seq
         ]
         id = self.place.id()
-        return [encode(one["type"], one, id) for one in found]
+        return [Told(one, id) for one in found]
 
 
 async def with_pings(

@@ -1,6 +1,7 @@
 """Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in
 memory."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -38,7 +39,7 @@ from steno.session.load import (
 from steno.session.page import FACTS, Page, Tail
 from steno.store.errors import UnknownSession
 from steno.store.paging import PAGE, list_all, read_all
-from steno.store.protocol import Cursor, Event, Glance, Listed
+from steno.store.protocol import ChangePage, Cursor, Event, FeedMark, Glance, Listed
 from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 
@@ -94,10 +95,12 @@ class Shown:
 
 
 class Summary(Struct, frozen=True):
-    """A session in a list, as it stands. `waits`: for a person's approval."""
+    """A session in a list, as it stands. `waits`: for a person's approval. `runs`: a turn of it is
+    under way."""
 
     listed: Listed
     waits: bool
+    runs: bool
 
 
 class Views:
@@ -180,6 +183,38 @@ class Views:
                 found.append(await self._as_it_stands(listed))
         return found
 
+    async def summary(self, session: str) -> Summary:
+        """One session as lists show it."""
+        glance = await self._store.glance(session)
+        return await self._as_it_stands(Listed(session, glance.head, 0, glance.owner, glance.row))
+
+    async def titled(self, text: str, limit: int) -> list[Summary]:
+        """The latest sessions whose title has this text in it, in small or large letters."""
+        wanted, found = text.casefold(), []
+        async for listed in list_all(self._store):
+            if wanted in listed.row.title.casefold():
+                with contextlib.suppress(UnknownSession):  # deleted since
+                    found.append(await self._as_it_stands(listed))
+            if len(found) == limit:
+                break
+        return found
+
+    async def mark(self) -> FeedMark:
+        """The place of the last change of any session."""
+        return (await self._store.changes(None)).mark
+
+    async def news(self, after: FeedMark, gather_s: float) -> AsyncIterator[ChangePage]:
+        """What changes in any session after a mark, for ever. Changes that follow each other within
+        `gather_s` come together."""
+        async with contextlib.aclosing(self._store.follow_changes(after)) as changes:
+            async for change in changes:
+                if change.mark <= after:
+                    continue
+                await asyncio.sleep(gather_s)
+                page = await self._store.changes(after)
+                after = page.mark
+                yield page
+
     async def latest(self) -> str | None:
         """The session that changed last."""
         found = await self._store.list(1)
@@ -219,7 +254,9 @@ class Views:
             )
         for record in closing_of(glance, state, killed):
             row.apply(replace(record, at_ms=row.updated_ms))
-        return Summary(replace(listed, head=glance.head, owner=glance.owner, row=row), waits)
+        runs = glance.owner is not None and state.turn is not None
+        found = replace(listed, head=glance.head, owner=glance.owner, row=row)
+        return Summary(found, waits, runs)
 
 
 def approvals_of(session: str, state: State, asked_ms: dict[Seq, int]) -> list[Approval]:
