@@ -169,6 +169,8 @@ def test_a_stop_ends_what_runs_inside(confined: Workspace) -> None:
 def test_what_runs_inside_does_not_outlive_a_kill_of_ours(confined: Workspace) -> None:
     script = """
 from msgspec.structs import replace
+from steno.tools.sandbox import Sandbox
+from steno.tools.shell import Shell
 
 async def main():
     confined = replace(Workspace(folder), sandbox=Sandbox("bwrap"))
