@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         open,
     )
     from steno.store.errors import StoreError
-    from steno.store.protocol import Settings
+    from steno.store.sqlite.database import SqliteSettings as Settings
 
 __all__ = [
     "AsyncLibrary",
@@ -44,7 +44,10 @@ __all__ = [
     "open",
 ]
 
-_HOMES = {"StoreError": "steno.store.errors", "Settings": "steno.store.protocol"}
+_HOMES = {
+    "StoreError": ("steno.store.errors", "StoreError"),
+    "Settings": ("steno.store.sqlite.database", "SqliteSettings"),
+}
 
 
 def __getattr__(name: str) -> object:
@@ -52,4 +55,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'steno' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "steno.library")), name)
+    home, meant = _HOMES.get(name, ("steno.library", name))
+    return getattr(import_module(home), meant)

@@ -29,9 +29,10 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
 from steno.store import memory
+from steno.store.errors import NotAllowed
 from steno.store.facade import AsyncStore
 from steno.store.memory import MemoryStore
-from steno.store.protocol import Settings
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
 
@@ -72,7 +73,7 @@ class Setup:
         return adopt(self.where.store, self._store_settings())
 
     def restore(self, backup: Path) -> None:
-        from steno.store.sqlite.restore import restore
+        from steno.store.sqlite.backup import restore
 
         restore(backup, self.where.store)
 
@@ -144,8 +145,8 @@ class Setup:
             for name, mcp in self.config.mcp.items()
         }
 
-    def _store_settings(self) -> Settings:
-        return Settings(
+    def _store_settings(self) -> SqliteSettings:
+        return SqliteSettings(
             durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms
         )
 
@@ -178,6 +179,13 @@ class Program:
             Memories(store, Distilling(self._sessions, agents.distiller)),
             self._setup.ephemeral,
         )
+
+    async def backup(self, to: Path) -> None:
+        """A copy of the store in a file, where the store is one."""
+        store = self._sessions.store
+        if not isinstance(store, SqliteStore):
+            raise NotAllowed("only a store in a file has a backup in a file")
+        await store.backup(to)
 
     async def leave(self) -> None:
         """End the visits that are open."""

@@ -18,12 +18,13 @@ from steno.journal.facts import (
 from steno.journal.parts import Hash, Text
 from steno.journal.state import State
 from steno.store.errors import UnknownPayload
-from steno.store.protocol import Admission, Admitted, Settings
+from steno.store.protocol import Admission, Admitted
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import BlockingStore
 from tests.crash.world import NOW_MS, PLATFORM, Admit, Bring, Journal, Script, World
 from tests.store.index import assert_tells_all
 
-SETTINGS = Settings(now_ms=lambda: NOW_MS)
+SETTINGS = SqliteSettings(now_ms=lambda: NOW_MS)
 
 
 def check(path: Path, script: Script, done: int) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from steno.store.sqlite import backup, database, restore
+from steno.store.sqlite import backup, database
 from tests.crash.powercut import cut
 
-MODULES = {str(module.__file__) for module in (backup, database, restore)}
+MODULES = {str(module.__file__) for module in (backup, database)}
 
 
 class Died(BaseException):
@@ -54,7 +54,7 @@ def main(store: Path, saved: Path, n: int, folder: Path) -> None:
         cut(folder)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    before_line(n, lambda: restore.restore(saved, store), dying)
+    before_line(n, lambda: backup.restore(saved, store), dying)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from steno.store.errors import StoreError
-from steno.store.protocol import Durability, Settings
+from steno.store.protocol import Durability
+from steno.store.sqlite.database import SqliteSettings
 from tests.crash.caller import Caller
 from tests.crash.faulty_vfs import FaultAt, Op, faulty_vfs
 from tests.crash.world import Hands, Script
@@ -54,7 +55,8 @@ def record(
 ) -> Recording:
     with faulty_vfs(path.parent, fault) as vfs:
         hands = Hands(
-            path, Settings(vfs=vfs.name, checkpoint_pages=NO_CHECKPOINTS, durability=durability)
+            path,
+            SqliteSettings(vfs=vfs.name, checkpoint_pages=NO_CHECKPOINTS, durability=durability),
         )
         acknowledged: list[int] = []
 

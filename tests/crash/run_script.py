@@ -10,14 +10,14 @@ import os
 import sys
 from pathlib import Path
 
-from steno.store.protocol import Settings
+from steno.store.sqlite.database import SqliteSettings
 from tests.crash.caller import Caller
 from tests.crash.script import script
 from tests.crash.world import Hands
 
 
 def main(path: Path, checkpoint_pages: int) -> None:
-    hands = Hands(path, Settings(checkpoint_pages=checkpoint_pages))
+    hands = Hands(path, SqliteSettings(checkpoint_pages=checkpoint_pages))
     caller = Caller(script(), hands, lambda done: tell(str(done)))
     tell("ready")
     caller.run()

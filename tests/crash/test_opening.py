@@ -10,7 +10,8 @@ from msgspec import structs
 from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.store.errors import StoreFull
-from steno.store.protocol import Admission, Settings
+from steno.store.protocol import Admission
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_one_of, observed
@@ -60,7 +61,7 @@ def test_a_full_disk_does_not_keep_a_store_from_being_read(folder: Path) -> None
 
 def test_a_store_can_be_closed_in_the_middle_of_a_checkpoint(folder: Path) -> None:
     for i in range(CLOSINGS):
-        with BlockingStore(folder / STORE, Settings(checkpoint_pages=5)) as store:
+        with BlockingStore(folder / STORE, SqliteSettings(checkpoint_pages=5)) as store:
             session = store.create(SessionStarted("closing"))
             for j in range(10):
                 said = InputAdmitted((Text("x" * 3000),), "closing", f"{i}-{j}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.store.sqlite.restore import restore
+from steno.store.sqlite.backup import restore
 from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on, observed

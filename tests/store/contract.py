@@ -29,7 +29,7 @@ from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.store import memory
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
-from steno.store.sqlite.database import checked_pages
+from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.store import SqliteStore
 
 
@@ -80,7 +80,7 @@ class SqlitePlace:
         return {table: count for table, count in zip(tables, counts, strict=True) if count}
 
     def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
-        return Settings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
+        return SqliteSettings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
 
 
 class MemoryPlace:

@@ -37,15 +37,15 @@ from steno.store.errors import (
     UnknownPayload,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Mark, Settings
-from steno.store.sqlite.database import checked_pages
+from steno.store.protocol import Admission, Mark
+from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.rows import columns_of, fact_crc, session_crc
 from steno.store.sqlite.store import BlockingStore
 from steno.store.verify import marks_hold
 
 STARTED = SessionStarted("test")
-SETTINGS = Settings(durability="process", lock_wait_ms=500)
+SETTINGS = SqliteSettings(durability="process", lock_wait_ms=500)
 PAYLOAD = b"payload " * 700
 PAYLOAD_HASH = sha256(PAYLOAD).hexdigest()
 PAGE_BYTES = 4096

@@ -12,9 +12,10 @@ import pytest
 from steno.journal.facts import InputAdmitted, Record, SessionStarted
 from steno.journal.parts import Seq, Text
 from steno.store.errors import UnknownMark
-from steno.store.protocol import Change, FactAdded, FeedMark, Settings, StoreRestored
+from steno.store.protocol import Change, FactAdded, FeedMark, StoreRestored
 from steno.store.sqlite import database
-from steno.store.sqlite.restore import restore
+from steno.store.sqlite.backup import restore
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import BlockingStore
 from tests.store import version_1
 from tests.store.index import assert_tells_all, indexed, told
@@ -107,9 +108,10 @@ def said(seq: Seq) -> Record:
 
 
 def as_of_version_4(path: Path) -> None:
-    with closing(database.connect(path, Settings())) as connection:
+    with closing(database.connect(path, SqliteSettings())) as connection:
         connection.execute(
-            "drop table changes; alter table lists drop column given; pragma user_version = 4"
+            "drop table changes; alter table lists drop column given; "
+            "alter table lists drop column journal; pragma user_version = 4"
         ).fetchall()
 
 
@@ -138,7 +140,7 @@ def test_a_damaged_feed_is_reported(path: Path, damage: str) -> None:
 
 
 def follow(path: Path, seen: list[Change], stop: Callable[[], bool]) -> None:
-    with BlockingStore(path, Settings(lock_wait_ms=60_000)) as store:
+    with BlockingStore(path, SqliteSettings(lock_wait_ms=60_000)) as store:
         for change in store.follow_changes():
             seen.append(change)
             if stop():

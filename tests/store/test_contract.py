@@ -1497,15 +1497,3 @@ async def test_output_sealed_as_a_payload_is_never_mixed_with_its_preview(place:
         )
         missed, _ = await follow(store, running.session, 1, cursor)
         assert _heard(events + missed) == {Stream(tool, "output"): "abcdef"}
-
-
-# --- backup ---------------------------------------------------------------------------------------
-
-
-async def test_a_backup_never_overwrites(place: Place) -> None:
-    async with place.open() as store:
-        taken = place.folder / "taken"
-        taken.write_text("something else")
-        with pytest.raises(NotAllowed):
-            await store.backup(taken)
-        assert taken.read_text() == "something else"

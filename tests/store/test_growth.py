@@ -17,8 +17,8 @@ from bench.building import Writer, build
 from steno.journal.facts import DeliveryOwed, Distilled, InputAdmitted, Item, SessionAttended
 from steno.journal.parts import Text
 from steno.journal.state import State
-from steno.store.protocol import Admission, Settings
-from steno.store.sqlite.database import checked_pages
+from steno.store.protocol import Admission
+from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_the_pages_that_an_operation_touches_do_not_grow_with_the_store(
         path = copytree(folder, tmp_path / str(sessions)) / STORE
         vfs = CountingVFS()
         try:
-            with BlockingStore(path, Settings(vfs="counting", durability="process")) as store:
+            with BlockingStore(path, SqliteSettings(vfs="counting", durability="process")) as store:
                 act(store, ids[sessions // 2])
             touched.append(vfs.counts.total())
         finally:

@@ -26,8 +26,9 @@ from steno.journal.memory import TURNS_DUE
 from steno.journal.parts import GONE, Text
 from steno.store import queries, verbs
 from steno.store.errors import NotAllowed
-from steno.store.protocol import Admission, Settings, Store
+from steno.store.protocol import Admission, Store
 from steno.store.sqlite import database
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.store import SqliteStore
@@ -120,7 +121,7 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
     async with await SqliteStore.open(path) as store:
         running = await talk(store, *TURNS_DUE * ["hi"], platform="cli")
         await running.release()
-    with contextlib.closing(database.connect(path, Settings())) as connection:
+    with contextlib.closing(database.connect(path, SqliteSettings())) as connection:
         reader = Reader(connection)
         row = queries.session(reader, running.session)
         row.marks -= {"due"}
@@ -128,7 +129,8 @@ async def test_a_migration_makes_no_old_session_due(tmp_path: Path) -> None:
         reader.all("relist", *values, row.n)
         connection.execute(
             "update lists set upto = (select max(id) from facts); drop table imports; "
-            "drop table changes; alter table lists drop column given"
+            "drop table changes; alter table lists drop column given; "
+            "alter table lists drop column journal"
         ).fetchall()
         connection.pragma("user_version", 3)
     async with await SqliteStore.open(path) as store:

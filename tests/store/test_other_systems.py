@@ -52,7 +52,7 @@ def test_the_core_needs_nothing_that_only_unix_has(tmp_path: Path) -> None:
 def test_the_locks_of_windows_keep_a_second_opener_out(tmp_path: Path) -> None:
     code = textwrap.dedent(WITHOUT_UNIX) + textwrap.dedent("""
         import steno
-        from steno.store.errors import StoreInUse
+        from steno.store.sqlite.database import StoreInUse
 
         with steno.open(sys.argv[1]):
             try:

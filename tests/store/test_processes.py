@@ -25,7 +25,8 @@ from steno.journal.facts import (
 from steno.journal.parts import Text, text_of
 from steno.journal.state import State
 from steno.store.errors import SessionBusy
-from steno.store.protocol import Event, Lease, Piece, Settings
+from steno.store.protocol import Event, Lease, Piece
+from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import BlockingStore, SqliteStore
 from tests.store import worker as script
 from tests.store.worker import worker
@@ -123,7 +124,7 @@ def folded(store: BlockingStore, session: str) -> State:
 def test_an_owner_that_wakes_after_its_lease_was_taken_is_fenced_out(
     path: Path, session: str
 ) -> None:
-    several_hosts = Settings(lease_ms=300, allow_network_file_system=True)
+    several_hosts = SqliteSettings(lease_ms=300, allow_network_file_system=True)
     with (
         BlockingStore(path, several_hosts) as store,
         worker("run_and_wait", path, session, 300, "yes") as owner,
@@ -141,7 +142,7 @@ def test_an_owner_that_wakes_after_its_lease_was_taken_is_fenced_out(
 
 def test_an_owner_on_this_host_that_only_sleeps_keeps_its_session(path: Path, session: str) -> None:
     with (
-        BlockingStore(path, Settings(lease_ms=1)) as store,
+        BlockingStore(path, SqliteSettings(lease_ms=1)) as store,
         worker("run_and_wait", path, session, 1) as owner,
     ):
         assert owner.line().startswith("running")

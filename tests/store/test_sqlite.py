@@ -38,21 +38,19 @@ from steno.store.errors import (
     SessionBusy,
     StoreError,
     StoreFull,
-    StoreInUse,
     StoreLocked,
     StoreReadOnly,
     StoreTooNew,
     StoreUnopenable,
     StoreUnwritable,
-    UnsafePlace,
 )
-from steno.store.protocol import Admission, Cursor, Lease, Settings
+from steno.store.protocol import Admission, Cursor, Lease
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.backend import SqliteBackend
-from steno.store.sqlite.database import checked_pages
+from steno.store.sqlite.backup import restore
+from steno.store.sqlite.database import SqliteSettings, StoreInUse, UnsafePlace, checked_pages
 from steno.store.sqlite.migrate import Step
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.restore import restore
 from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.store import BlockingStore, SqliteStore
 from steno.store.transaction import Transaction
@@ -134,7 +132,7 @@ def test_the_log_does_not_grow_for_ever(path: Path) -> None:
     """A slow disk lets it grow for a while; it starts again from its beginning as soon as it has
     been copied."""
     log = path.with_name("chats.db-wal")
-    with BlockingStore(path, Settings(durability="process", checkpoint_pages=50)) as store:
+    with BlockingStore(path, SqliteSettings(durability="process", checkpoint_pages=50)) as store:
         session = store.create(STARTED)
         written = 0
         while written < 3 * log.stat().st_size:
@@ -146,7 +144,7 @@ def test_the_log_does_not_grow_for_ever(path: Path) -> None:
 
 def test_a_store_may_be_closed_at_any_moment_of_a_checkpoint(path: Path) -> None:
     for _ in range(20):
-        with BlockingStore(path, Settings(durability="process", checkpoint_pages=5)) as store:
+        with BlockingStore(path, SqliteSettings(durability="process", checkpoint_pages=5)) as store:
             store.add(store.create(STARTED), [SessionRenamed("x" * 40_000)])
     with BlockingStore(path) as store:
         assert store.verify().sessions == 20
@@ -178,6 +176,16 @@ def test_a_store_of_a_newer_steno_is_refused(path: Path, session: str) -> None:
     with pytest.raises(StoreTooNew, match="99"):
         BlockingStore(path)
     set_version(path, database.VERSION)
+    assert said(path, session) == ["hello"]
+
+
+def test_a_store_with_facts_of_a_newer_journal_is_refused(path: Path, session: str) -> None:
+    with closing(database.connect(path, SqliteSettings())) as connection:
+        connection.execute("update lists set journal = 7")
+    with pytest.raises(StoreTooNew, match="journal 7"):
+        BlockingStore(path)
+    with closing(database.connect(path, SqliteSettings())) as connection:
+        connection.execute("update lists set journal = 1")
     assert said(path, session) == ["hello"]
 
 
@@ -229,7 +237,7 @@ def test_a_network_file_system_is_refused_unless_allowed(
     with pytest.raises(UnsafePlace, match="nfs4"):
         BlockingStore(path)
     assert not path.exists()
-    BlockingStore(path, Settings(allow_network_file_system=True)).close()
+    BlockingStore(path, SqliteSettings(allow_network_file_system=True)).close()
 
 
 # --- when nothing can be stored -------------------------------------------------------------------
@@ -253,7 +261,7 @@ def test_two_that_make_a_store_at_once_both_have_it(path: Path) -> None:
 @pytest.mark.promise(3)
 def test_a_store_that_is_locked_too_long_says_so(path: Path, session: str) -> None:
     other = apsw.Connection(str(path), vfs=checked_pages())
-    with BlockingStore(path, Settings(lock_wait_ms=100)) as store:
+    with BlockingStore(path, SqliteSettings(lock_wait_ms=100)) as store:
         other.execute("begin immediate")
         with pytest.raises(StoreLocked, match="another process"):
             say(store, session, "unheard")
@@ -350,7 +358,7 @@ def test_a_full_disk_says_so_and_later_turns_are_stored_when_there_is_room(
 def test_who_only_reads_opens_a_disk_that_cannot_be_written_and_keeps_others_out_of_what_has_no_log(
     small_disk: Path,
 ) -> None:
-    path, reading = small_disk / "chats.db", Settings(only_reads=True)
+    path, reading = small_disk / "chats.db", SqliteSettings(only_reads=True)
     with BlockingStore(path, reading) as store:  # where it can be written, this changes nothing
         session = store.create(STARTED)
         say(store, session, "kept")
@@ -400,7 +408,7 @@ class _Disk(apsw.VFS):
 
 def test_a_disk_that_cannot_be_read_says_so(path: Path, session: str) -> None:
     disk = _Disk("unreadable")
-    with BlockingStore(path, Settings(vfs="unreadable")) as store:
+    with BlockingStore(path, SqliteSettings(vfs="unreadable")) as store:
         disk.broken = True
         with pytest.raises(StoreError) as raised:
             store.read(session)
@@ -481,7 +489,7 @@ def test_text_that_a_reader_kept_in_the_log_goes_when_the_reader_does(
     path: Path, session: str
 ) -> None:
     reader = apsw.Connection(str(path), vfs=checked_pages())
-    with BlockingStore(path, Settings(lock_wait_ms=200)) as store:
+    with BlockingStore(path, SqliteSettings(lock_wait_ms=200)) as store:
         say(store, session, "swordfish")
         reader.execute("begin; select * from facts")
         with suppress(OutcomeUnknown):
@@ -707,7 +715,7 @@ def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(
     with BlockingStore(path) as store:
         added = store.add(session, [DeliveryOwed(2, "phone", "example.org", "k")])
         listing = store.glance(session).row
-    connection = database.connect(path, Settings())
+    connection = database.connect(path, SqliteSettings())
     reader = Reader(connection)
     row = queries.session(reader, session)
     older = {
@@ -720,9 +728,10 @@ def test_what_a_store_of_version_3_has_to_deliver_is_found_after_its_migration(
     with BlockingStore(path) as store:
         assert store.list(100, after=0, where="owes") == [], "a row that says nothing of it"
     set_version(path, 3)
-    with closing(database.connect(path, Settings())) as connection:
+    with closing(database.connect(path, SqliteSettings())) as connection:
         connection.execute(
-            "drop table imports; drop table changes; alter table lists drop column given"
+            "drop table imports; drop table changes; alter table lists drop column given; "
+            "alter table lists drop column journal"
         ).fetchall()
     with BlockingStore(path) as store:
         (one,) = store.list(100, after=0, where="owes")
@@ -787,7 +796,7 @@ def test_a_title_that_was_replaced_since_goes_with_the_redacted_text(path: Path)
 def test_a_list_is_whole_however_often_its_rows_were_brought_up_to_date(path: Path) -> None:
     """Sessions are made right after the rows of all others were written, and in one commit with
     that."""
-    with BlockingStore(path, Settings(durability="process")) as store:
+    with BlockingStore(path, SqliteSettings(durability="process")) as store:
         made = [say(store, store.create(STARTED), f"hello {i}") for i in range(700)]
         assert [listed.id for listed in store.list(1_000)] == made[::-1]
         pages = [store.list(100)]
@@ -800,7 +809,7 @@ def test_a_list_is_whole_however_often_its_rows_were_brought_up_to_date(path: Pa
 @pytest.mark.promise(17)
 def test_threads_of_one_process_take_a_lease_one_after_the_other(path: Path) -> None:
     """Between a commit and the return of its caller, another thread may look."""
-    with BlockingStore(path, Settings(durability="process")) as store:
+    with BlockingStore(path, SqliteSettings(durability="process")) as store:
         id = store.create(STARTED)
         got: list[Lease] = []
         answered = CommitQueue.run

@@ -39,12 +39,13 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.facade import BlockingStore
-from steno.store.protocol import Admission, Carried, Lease, Settings
+from steno.store.protocol import Admission, Carried, Lease
 from steno.store.sqlite import store as sqlite
+from steno.store.sqlite.database import SqliteSettings
 
 STORES_MAX = 3
 SESSIONS_MAX = 6
-SETTINGS = Settings(durability="process", lock_wait_ms=1_000)
+SETTINGS = SqliteSettings(durability="process", lock_wait_ms=1_000)
 MEMORY = Path("/dev/shm")
 """Files all the same; thousands of steps need no disk."""
 

@@ -14,9 +14,10 @@ import pytest
 
 from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
-from steno.store.errors import JournalCorrupt, PageDamaged, StoreLocked
-from steno.store.protocol import Admission, Settings
+from steno.store.errors import JournalCorrupt, StoreLocked
+from steno.store.protocol import Admission
 from steno.store.sqlite import adopt, database
+from steno.store.sqlite.database import PageDamaged, SqliteSettings
 from steno.store.sqlite.store import BlockingStore
 from tests.store.worker import worker
 
@@ -93,8 +94,8 @@ def test_a_store_that_another_program_wrote_to_can_be_adopted(path: Path, killed
         connection.commit()
     with pytest.raises(JournalCorrupt), BlockingStore(path) as store:
         store.admit(Admission(input=InputAdmitted((Text("x"),), "worker", "key 3"), session=killed))
-    assert adopt.adopt(path, Settings())
-    assert not adopt.adopt(path, Settings())
+    assert adopt.adopt(path, SqliteSettings())
+    assert not adopt.adopt(path, SqliteSettings())
     assert_whole(path, killed)
 
 
@@ -112,7 +113,7 @@ def turn(path: Path) -> Iterator[int]:
 
 @pytest.mark.promise(3)
 def test_a_writer_that_does_not_move_on_is_waited_for_only_so_long(path: Path, turn: int) -> None:
-    with BlockingStore(path, Settings(lock_wait_ms=100)) as store:
+    with BlockingStore(path, SqliteSettings(lock_wait_ms=100)) as store:
         fcntl.flock(turn, fcntl.LOCK_EX)
         with pytest.raises(StoreLocked, match="another process"):
             store.create(SessionStarted("test"), "lost")
@@ -120,7 +121,7 @@ def test_a_writer_that_does_not_move_on_is_waited_for_only_so_long(path: Path, t
         store.create(SessionStarted("test"), "stored")
         assert [listed.id for listed in store.list()] == ["stored"]
     with BlockingStore(
-        path, Settings(lock_wait_ms=1_000)
+        path, SqliteSettings(lock_wait_ms=1_000)
     ) as store:  # nobody holds it who had given up
         store.create(SessionStarted("test"), "stored too")
 

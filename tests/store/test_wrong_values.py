@@ -44,7 +44,6 @@ from steno.store.protocol import Admission, Cursor, Keyed, Lease, Payload, Share
 from tests.store.contract import (
     PLACES,
     STARTED,
-    MemoryPlace,
     Place,
     Running,
     begin,
@@ -166,7 +165,6 @@ class World:
             "bring": ("came", 0, carried),
             "redact": (id, 2, "user"),
             "delete": (id, False),
-            "backup": (self.folder / "copy",),
             "follow": (id, Cursor(1, ((stream, 2),)), True),
         }
 
@@ -261,8 +259,6 @@ async def test_right_values_are_accepted(place: Place, verb: str) -> None:
     """Else the test above would show nothing."""
     async with place.open() as store:
         world = await World.make(store, place.folder)
-        if verb == "backup" and isinstance(place, MemoryPlace):
-            return
         if verb == "acquire":
             await world.running.release()
         await world.call(verb, world.calls()[verb])

@@ -37,9 +37,9 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq, Text
 from steno.journal.state import State
 from steno.store.errors import SessionBusy, StoreError
-from steno.store.protocol import Admission, Cursor, Lease, Settings
-from steno.store.sqlite import migrate, restore
-from steno.store.sqlite.database import checked_pages
+from steno.store.protocol import Admission, Cursor, Lease
+from steno.store.sqlite import backup, migrate
+from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 # --- in the test ----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def run_and_wait(
     path: str, session: str, lease_ms: str = "3600000", several_hosts: str = ""
 ) -> None:
     """Run a session; at a word, try to go on."""
-    settings = Settings(lease_ms=int(lease_ms), allow_network_file_system=bool(several_hosts))
+    settings = SqliteSettings(lease_ms=int(lease_ms), allow_network_file_system=bool(several_hosts))
     store = BlockingStore(Path(path), settings)
     turn = begun(store, session)
     turn.write("shown")
@@ -334,7 +334,7 @@ def migrate_and_die(path: str, *scripts: str) -> None:
     open_and_wait(path)
 
 
-def restore_and_die(backup: str, path: str, at: str) -> None:
+def restore_and_die(saved: str, path: str, at: str) -> None:
     """Restore a backup, and die when the folder is made durable for the n-th time."""
     left = int(at)
 
@@ -344,8 +344,8 @@ def restore_and_die(backup: str, path: str, at: str) -> None:
         if left == 0:
             die()
 
-    restore.sync_folder = sync_folder  # type: ignore[attr-defined,assignment]
-    restore.restore(Path(backup), Path(path))
+    backup.sync_folder = sync_folder  # type: ignore[attr-defined,assignment]
+    backup.restore(Path(saved), Path(path))
     say("restored")
 
 
@@ -360,7 +360,7 @@ def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
     SESSION SEQ TEXT`.
     """
     chance = Random(seed)
-    store = BlockingStore(Path(path), Settings(lock_wait_ms=60_000))
+    store = BlockingStore(Path(path), SqliteSettings(lock_wait_ms=60_000))
     for i in range(1_000_000):
         session = chance.choice(sessions)
         key = f"{name}-{i}"

@@ -169,6 +169,9 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
         own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
         wiring, service = program.agents(own), program.service(platform, own)
         try:
+            if options.verb == "backup":
+                await program.backup(Path(options.file))
+                return DONE
             if not visits:
                 return await _act(options, wiring, service)
             about = options.id if options.verb in ("continue", "retry") else ""
@@ -216,9 +219,6 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             return await transfer.bring(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
-        case "backup":
-            await service.backup(Path(options.file))
-            return DONE
     id = await service.views.resolve(options.id)
     match options.verb:
         case "show":

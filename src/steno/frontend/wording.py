@@ -8,7 +8,6 @@ from steno.session.errors import NoSuch, Refusal
 from steno.store.errors import (
     JournalCorrupt,
     KeyReused,
-    PageDamaged,
     SessionBusy,
     StoreFull,
     StoreLocked,
@@ -189,7 +188,7 @@ def advice(error: Exception) -> str:
             return "nothing was touched; use the newer steno"
         case StoreUnopenable():
             return "nothing was changed; mend that and try again"
-        case PageDamaged():
+        case JournalCorrupt(adoptable=True):
             return (
                 "if another program wrote to it, steno verify --adopt looks at everything and can "
                 "put that right; else steno restore FILE puts a backup in its place"

@@ -14,8 +14,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Text, text_of
 from steno.runtimes.protocol import Runtime
 from steno.session.load import Sessions
-from steno.store.paging import read_all
-from steno.store.protocol import Admission
+from steno.store.protocol import Admission, read_all
 from steno.tools.delegate import PLATFORM, HelperReport, author
 
 

@@ -20,7 +20,7 @@ from steno.runtimes.helper import HelperFailed, HelperStopped, ask_helper
 from steno.session.lease import HeldSession, hold
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed
-from steno.store.paging import read_all
+from steno.store.protocol import read_all
 
 CALLS_MAX = 2
 """An answer that cannot be used is asked for once more."""

@@ -17,7 +17,6 @@ Misused   what was asked means nothing; nothing was stored; say what would
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from steno.journal.facts import DeliveryOwed, InputAdmitted, InputWithdrawn, SessionStarted
@@ -160,6 +159,3 @@ class Service:
 
     async def verify(self) -> Report:
         return await self._store.verify()
-
-    async def backup(self, to: Path) -> None:
-        await self._store.backup(to)

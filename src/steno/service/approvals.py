@@ -13,8 +13,7 @@ from steno.journal.parts import Seq, ToolCall
 from steno.service.views import Approval, Views
 from steno.session.errors import Misused, Refusal
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
-from steno.store.paging import list_all
-from steno.store.protocol import Store
+from steno.store.protocol import Store, list_all
 
 
 class Approvals:

@@ -28,8 +28,7 @@ from steno.session.errors import Misused, NoSuch
 from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
-from steno.store.paging import list_all, read_all
-from steno.store.protocol import Shares
+from steno.store.protocol import Shares, list_all, read_all
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
 

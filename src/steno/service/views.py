@@ -38,8 +38,17 @@ from steno.session.load import (
 )
 from steno.session.page import FACTS, Page, Tail
 from steno.store.errors import UnknownSession
-from steno.store.paging import PAGE, list_all, read_all
-from steno.store.protocol import ChangePage, Cursor, Event, FeedMark, Glance, Listed
+from steno.store.protocol import (
+    PAGE,
+    ChangePage,
+    Cursor,
+    Event,
+    FeedMark,
+    Glance,
+    Listed,
+    list_all,
+    read_all,
+)
 from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 

@@ -45,8 +45,7 @@ from steno.journal.parts import Seq
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.plugins.protocol import NoPlugins, Plugins
-from steno.store.paging import PAGE, read_all
-from steno.store.protocol import Glance, Store
+from steno.store.protocol import PAGE, Glance, Store, read_all
 
 BATCH = 64
 """Entries whose text is read again at once."""

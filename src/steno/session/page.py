@@ -26,8 +26,7 @@ from steno.journal.facts import (
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.session.load import closing_of, folded
-from steno.store.paging import Reads, read_all
-from steno.store.protocol import Store
+from steno.store.protocol import Reads, Store, read_all
 
 FACTS = 200
 """A page has so many facts at least, if there are so many."""

@@ -19,8 +19,7 @@ from steno.journal.facts import Record, TurnFact
 from steno.journal.parts import Seq
 from steno.session.load import Folds, Sessions
 from steno.store.errors import StoreError
-from steno.store.paging import read_all
-from steno.store.protocol import Lease, Left, Store
+from steno.store.protocol import Lease, Left, Store, read_all
 
 
 def _nothing(_: Record) -> None:

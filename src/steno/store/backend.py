@@ -18,7 +18,6 @@ Everything a backend raises is an error of `store/errors.py`, or one that `Write
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
-from pathlib import Path
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -147,12 +146,8 @@ class ChangeRow(Struct, frozen=True):
 class Snapshot(Protocol):
     """Questions about one moment."""
 
-    def session(self, id: str) -> SessionRow | None:
-        """By id."""
-        ...
-
-    def numbered(self, n: int) -> SessionRow | None:
-        """By number."""
+    def session(self, of: str | int) -> SessionRow | None:
+        """By id, or by number."""
         ...
 
     def forks(self, n: int) -> list[SessionRow]:
@@ -186,20 +181,16 @@ class Snapshot(Protocol):
         """The keys of a session from one source, in order of seq."""
         ...
 
-    def payload(self, hash: Hash) -> bytes | None:
-        """All of a payload, checked against its hash."""
+    def payload(self, hash: Hash, length: int | None = None) -> bytes | None:
+        """All of a payload, checked against its hash; or its first bytes: with 0, whether it is
+        there."""
         ...
 
-    def payload_head(self, hash: Hash, length: int) -> bytes | None:
-        """The first bytes of a payload; with 0, whether it is there."""
-        ...
-
-    def changed_before(self, mark: Mark | None, before: int, limit: int) -> Iterator[SessionRow]:
-        """Sessions by their rows, those changed last first, from below a place on."""
-        ...
-
-    def numbered_after(self, mark: Mark | None, after: int, limit: int) -> list[SessionRow]:
-        """Sessions by their rows, in order of number, from above one on."""
+    def rows(
+        self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
+    ) -> Iterator[SessionRow]:
+        """Sessions by their rows: those changed last first, from below a place on; without one, in
+        order of number, from above one on."""
         ...
 
     def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
@@ -227,12 +218,9 @@ class Snapshot(Protocol):
         """Up to which seq the facts of a session came from another store; None if it began here."""
         ...
 
-    def unswept(self) -> list[str]:
-        """The deleted sessions of which something may be left."""
-        ...
-
-    def imports(self) -> list[ImportRow]:
-        """The sessions that are arriving, or whose import failed and is not swept."""
+    def unfinished(self) -> tuple[list[str], list[ImportRow]]:
+        """The deleted sessions of which something may be left; and those that are arriving, or
+        whose import failed and is not swept."""
         ...
 
 
@@ -282,12 +270,10 @@ class Writer(Snapshot, Protocol):
         """Store rows; each `row` is afterwards as it is stored."""
         ...
 
-    def lag(self) -> int:
-        """How many facts may be in no list row yet."""
-        ...
-
-    def caught_up(self) -> None:
-        """All facts are in list rows now."""
+    def overdue(self, limit: int) -> list[Behind]:
+        """Those that are `behind`, if it is time to save their rows: if more than `limit` facts are
+        in no list row, where a reader of lists would have to take those in. They count as saved
+        from here on."""
         ...
 
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
@@ -414,10 +400,6 @@ class Backend(Protocol):
 
     def damage(self) -> Iterator[Damage]:
         """What is not as it was written, beyond what reading a session shows."""
-        ...
-
-    def backup(self, to: Path) -> None:
-        """A copy of one moment, as the backend makes one."""
         ...
 
     def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from types import NoneType
 from typing import Generic, TypeVar
 
@@ -29,7 +28,7 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store import import_session, log, queries, redact_cascade, verbs, verify
+from steno.store import import_session, queries, redact_cascade, verbs, verify
 from steno.store.backend import Backend, ImportRow, SessionRow, Snapshot
 from steno.store.commit_queue import CommitQueue
 from steno.store.errors import (
@@ -40,6 +39,7 @@ from steno.store.errors import (
     StoreUnwritable,
     UnknownPayload,
     UnknownSession,
+    note,
 )
 from steno.store.protocol import (
     Admission,
@@ -397,7 +397,7 @@ class Core:
                 self._erase()
             raise
         self.backend.leave(session, None)
-        log.note("deleted session %r (%d with its forks)", session, count)
+        note("deleted session %r (%d with its forks)", session, count)
         self._erase()
         return count
 
@@ -414,7 +414,7 @@ class Core:
 
     def _sweep(self) -> None:
         with self.snapshot() as view:
-            deleted, imports = view.unswept(), view.imports()
+            deleted, imports = view.unfinished()
         abandoned = [one.n for one in imports if self._is_abandoned(one)]
         if not deleted and not abandoned:
             return
@@ -433,11 +433,6 @@ class Core:
     def verify(self) -> Report:
         self._check_open()
         return verify.verify(self.snapshot, self.backend.sessions(), self.backend.damage())
-
-    def backup(self, to: Path) -> None:
-        expect(Path, to=to)
-        self._check_open()
-        self.backend.backup(to)
 
     def close(self) -> None:
         """Let go of the store. Correctness does not need it: a kill leaves the same facts."""

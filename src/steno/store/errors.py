@@ -1,4 +1,5 @@
-"""What can go wrong with a store, and what the caller does about it.
+"""What can go wrong with a store, and what the caller does about it; and what is said of it to
+whoever keeps the logs.
 
 StoreError
   UnknownSession     no session has this id; say so, with near matches
@@ -22,11 +23,9 @@ StoreError
   StoreUnopenable    the store cannot be used at all; tell the person why
     NotAStore          the file is not a steno store
     StoreTooNew        a newer steno wrote it; upgrade
-    UnsafePlace        a network file system loses what it acknowledged; move the store
-    StoreInUse         a live process has it open; stop that first
   JournalCorrupt     stored bytes are damaged; nothing is skipped or stored; restore a backup
-    PageDamaged        a page does not match its checksum; adopt the store if another program wrote
-                       it, else restore
+
+A backend may have finer ones below these, such as those of `sqlite/database.py`.
 """
 
 
@@ -125,17 +124,20 @@ class StoreTooNew(StoreUnopenable):
     pass
 
 
-class UnsafePlace(StoreUnopenable):
-    pass
-
-
-class StoreInUse(StoreUnopenable):
-    pass
-
-
 class JournalCorrupt(StoreError):
-    pass
+    """`adoptable`: another program may have done it, and the store can be taken back from it."""
+
+    adoptable = False
 
 
-class PageDamaged(JournalCorrupt):
-    pass
+def warn(message: str, *values: object) -> None:
+    """Under the name `steno.store`. Nothing that people said is in it."""
+    import logging
+
+    logging.getLogger("steno.store").warning(message, *values)
+
+
+def note(message: str, *values: object) -> None:
+    import logging
+
+    logging.getLogger("steno.store").info(message, *values)

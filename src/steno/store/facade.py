@@ -140,7 +140,6 @@ class Verbs:
     redact = threaded(Core.redact)
     delete = threaded(Core.delete)
     verify = threaded(Core.verify)
-    backup = threaded(Core.backup)
 
 
 def _face(how: str) -> Callable[[type[F]], type[F]]:

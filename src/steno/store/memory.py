@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -36,7 +35,7 @@ from steno.store.backend import (
     new_row,
 )
 from steno.store.core import Core, new_owner
-from steno.store.errors import JournalCorrupt, NotAllowed, StoreClosed
+from steno.store.errors import JournalCorrupt, StoreClosed
 from steno.store.protocol import Damage, Keyed, Left, Mark, Piece, Settings
 
 K = TypeVar("K", bound=Hashable)
@@ -118,11 +117,8 @@ class _Reader:
         rows = (self._row(n) for n in self._place.rows)
         return [row for row in rows if row is not None and (mark is None or mark in row.marks)]
 
-    def session(self, id: str) -> SessionRow | None:
-        return self._row(self._place.ids.get(id))
-
-    def numbered(self, n: int) -> SessionRow | None:
-        return self._row(n)
+    def session(self, of: str | int) -> SessionRow | None:
+        return self._row(of if isinstance(of, int) else self._place.ids.get(of))
 
     def forks(self, n: int) -> list[SessionRow]:
         return [row for row in self._rows(None) if row.parent == n]
@@ -166,19 +162,19 @@ class _Reader:
             if m == n and whose == source
         )
 
-    def payload(self, hash: Hash) -> bytes | None:
-        return self._place.payloads.get(hash)
-
-    def payload_head(self, hash: Hash, length: int) -> bytes | None:
+    def payload(self, hash: Hash, length: int | None = None) -> bytes | None:
         body = self._place.payloads.get(hash)
         return None if body is None else body[:length]
 
-    def changed_before(self, mark: Mark | None, before: int, limit: int) -> Iterator[SessionRow]:
-        rows = [row for row in self._rows(mark) if row.touched < before]
-        yield from sorted(rows, key=lambda row: row.touched, reverse=True)[:limit]
-
-    def numbered_after(self, mark: Mark | None, after: int, limit: int) -> list[SessionRow]:
-        return sorted((r for r in self._rows(mark) if r.n > after), key=lambda row: row.n)[:limit]
+    def rows(
+        self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
+    ) -> Iterator[SessionRow]:
+        if before is None:
+            rows = sorted((r for r in self._rows(mark) if r.n > after), key=lambda row: row.n)
+        else:
+            rows = [row for row in self._rows(mark) if row.touched < before]
+            rows.sort(key=lambda row: row.touched, reverse=True)
+        yield from rows[:limit]
 
     def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
         rows, facts = self._place.rows, self._place.facts
@@ -225,11 +221,8 @@ class _Reader:
         found = self._place.imports.get(self._place.ids.get(id, 0))
         return None if found is None else found.head
 
-    def unswept(self) -> list[str]:
-        return [id for id, swept in self._place.deletions.values() if not swept]
-
-    def imports(self) -> list[ImportRow]:
-        return [
+    def unfinished(self) -> tuple[list[str], list[ImportRow]]:
+        return [id for id, swept in self._place.deletions.values() if not swept], [
             ImportRow(n, one.at_ms, one.owner)
             for n, one in self._place.imports.items()
             if one.owner is not None
@@ -321,13 +314,14 @@ class _Writer(_Reader):
             row.touched = row.touched if one.touched is None else one.touched
             self._put(self._place.rows, row.n, replace(row))
 
-    def lag(self) -> int:
-        return self._place.counters["top"] - self._place.counters["upto"]
-
-    def caught_up(self) -> None:
+    def overdue(self, limit: int) -> list[Behind]:
+        if self._place.counters["top"] - self._place.counters["upto"] < limit:
+            return []
+        found = self.behind()
         self._put(self._place.counters, "upto", self._place.counters["top"])
         for place in list(self._place.fresh):
             self._drop(self._place.fresh, place)
+        return found
 
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
         for seq, at_ms, body in facts:
@@ -500,9 +494,6 @@ class MemoryBackend:
     def damage(self) -> Iterator[Damage]:
         with self.snapshot():
             yield from list(_damage(self.place))
-
-    def backup(self, to: Path) -> None:
-        raise NotAllowed("a store in memory has no backup; export its sessions")
 
     def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None: ...
 

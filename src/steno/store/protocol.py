@@ -5,8 +5,8 @@ Three rules hold for every verb: when it returns, what it did is durable; when i
 it is stored (but for `OutcomeUnknown`, which says so); and it never holds up another session.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from pathlib import Path
+import types
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -31,20 +31,15 @@ differs."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How a store behaves. Time, ids and chance come from here, so that tests can fake them."""
+    """How any store behaves. Time, ids and chance come from here, so that tests can fake them. What
+    one backend alone can be told is in a struct of its own, derived from this."""
 
     durability: Durability = "power"
     lease_ms: int = 30_000
-    lock_wait_ms: int = 5_000
     queue_bytes_max: int = 8 << 20
-    checkpoint_pages: int = 1_000
     payload_bytes_max: int = 32 << 20
-    scrub_bytes_max: int = 64 << 20
-    allow_network_file_system: bool = False
-    only_reads: bool = False
     now_ms: Callable[[], int] | None = None
     new_id: Callable[[], str] | None = None
-    vfs: str | None = None
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -260,25 +255,66 @@ class Store(Protocol):
         """This open store, to others: its name for leases and visits. Never used twice."""
         ...
 
-    async def admit(self, admission: Admission) -> Admitted: ...
-    async def create(self, started: SessionStarted, session: str | None = None) -> str: ...
-    async def ensure(self, started: SessionStarted) -> str: ...
-    async def fork(self, session: str, at: Seq, started: SessionStarted) -> str: ...
+    async def admit(self, admission: Admission) -> Admitted:
+        """Accept an input, with the payloads that it names; the session is made if `create` says
+        how. A key that came before from the same source gives what it gave then; with other content
+        it is `KeyReused`. From here on the input is pending in every process."""
+        ...
+
+    async def create(self, started: SessionStarted, session: str | None = None) -> str:
+        """A new session, with an id of the caller's or a random one; its id. An id or a name that
+        is taken is `KeyReused`."""
+        ...
+
+    async def ensure(self, started: SessionStarted) -> str:
+        """The session bound to `started.name`, made if there is none; its id."""
+        ...
+
+    async def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
+        """A session that shares the facts of another up to `at`, and goes on with its own; its id.
+        It takes platform and model from `started`, and has no name."""
+        ...
+
     async def add(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
-    ) -> Appended: ...
+    ) -> Appended:
+        """Add facts that need no lease, all or none. A key of this session that came before with
+        the same facts gives where they are; with others it is `KeyReused`."""
+        ...
 
-    async def acquire(self, session: str) -> Lease: ...
+    async def acquire(self, session: str) -> Lease:
+        """Take the lease of a session that is free, or whose owner is dead, with a token above all
+        before it; else `SessionBusy`."""
+        ...
+
     async def abandon(self, lease: Lease, left: Left | None = None) -> None:
         """Give the lease up without storing that, because the store cannot be written. `left` is
         kept beside the store, if that can be done: see `Glance`."""
         ...
 
-    async def running(self, session: str) -> str | None: ...
-    async def renew(self, lease: Lease) -> Lease: ...
-    async def release(self, lease: Lease, head: Seq) -> Release: ...
-    async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended: ...
-    async def draft(self, lease: Lease, stream: Stream, text: str) -> int: ...
+    async def running(self, session: str) -> str | None:
+        """Who holds the lease at this moment, if that owner is alive."""
+        ...
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Put the end of the lease's term off. It counts only where the backend cannot tell whether
+        an owner is alive."""
+        ...
+
+    async def release(self, lease: Lease, head: Seq) -> Release:
+        """Give the lease back, unless others have added facts after `head`, the last that the
+        caller has seen."""
+        ...
+
+    async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
+        """Add turn facts, all or none, after whatever others added since `head`. A fact that seals
+        takes the place of its drafts in the same commit; one that would drop a character of them is
+        `ShownTextDropped`. With an old token it is `LeaseLost`."""
+        ...
+
+    async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        """Add text to a stream of a step or a tool that is open; its new end, in code points."""
+        ...
 
     async def read(
         self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
@@ -287,11 +323,22 @@ class Store(Protocol):
         whose tag is one of them."""
         ...
 
-    async def drafts(self, session: str) -> list[Draft]: ...
-    async def glance(self, session: str) -> Glance: ...
+    async def drafts(self, session: str) -> list[Draft]:
+        """What is being streamed, or was when its writer died."""
+        ...
+
+    async def glance(self, session: str) -> Glance:
+        """What is under way in a session, all of one moment."""
+        ...
+
     def follow(
         self, session: str, cursor: Cursor | None = None, drafts: bool = True
-    ) -> AsyncGenerator[Event, None]: ...
+    ) -> AsyncGenerator[Event, None]:
+        """What comes after the cursor, and then what comes, for ever: facts, and without a gap or a
+        repetition each piece of text before the fact that seals it. Close the iterator to leave. A
+        session that is deleted ends it with `UnknownSession`."""
+        ...
+
     async def changes(self, after: FeedMark | None = 0, limit: int = 1_000) -> ChangePage:
         """What changed in any session after a mark; without one, nothing but the mark of now.
 
@@ -307,9 +354,18 @@ class Store(Protocol):
         """The same, and then what comes, for ever. Close the iterator to leave."""
         ...
 
-    async def find(self, name: str) -> str | None: ...
-    async def alive(self, owner: str) -> bool: ...
-    async def keys(self, session: str) -> list[Keyed]: ...
+    async def find(self, name: str) -> str | None:
+        """The id of the session that is bound to a name."""
+        ...
+
+    async def alive(self, owner: str) -> bool:
+        """Whether the process behind an owner runs; also where that cannot be told."""
+        ...
+
+    async def keys(self, session: str) -> list[Keyed]:
+        """Which facts were added under keys. An input carries its key itself."""
+        ...
+
     async def list(
         self,
         limit: int = 50,
@@ -322,13 +378,78 @@ class Store(Protocol):
         its place. With `where`, those of which that is true."""
         ...
 
-    async def put(self, session: str, payload: bytes) -> Hash: ...
-    async def get(self, payload: Hash) -> bytes: ...
+    async def put(self, session: str, payload: bytes) -> Hash:
+        """Store bytes, once, for facts of a session to name; their SHA-256."""
+        ...
 
-    async def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None: ...
+    async def get(self, payload: Hash) -> bytes:
+        """All bytes of a payload, checked against its hash."""
+        ...
 
-    async def redact(self, session: str, target: Seq, by: str = "user") -> Seq: ...
-    async def delete(self, session: str, with_forks: bool = False) -> int: ...
-    async def verify(self) -> Report: ...
-    async def backup(self, to: Path) -> None: ...
-    async def close(self) -> None: ...
+    async def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
+        """Store a session of another store under the id that it had, whole or not at all. Facts up
+        to `base` are those of the sessions that it was forked from. What is no session, or whose
+        id, name or keys are taken, is refused."""
+        ...
+
+    async def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
+        """Take the text of a message out of the store for good, with what was made of it elsewhere;
+        the seq of the fact that says so. A second time it gives the same."""
+        ...
+
+    async def delete(self, session: str, with_forks: bool = False) -> int:
+        """Remove a session and all that is its own; how many went. One with forks is `ForksRemain`
+        unless these go with it."""
+        ...
+
+    async def verify(self) -> Report:
+        """Look at every fact, draft, row and payload, and say what is not as it was written."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the store. Correctness does not need it."""
+        ...
+
+
+# --- whole sessions and whole lists, page by page, so that no answer is unbounded --------------
+
+PAGE = 1_000
+
+
+class Reads(Protocol):
+    async def read(self, session: str, after: Seq = 0, limit: int = PAGE) -> list[Record]: ...
+
+
+class Lists(Protocol):
+    async def list(self, limit: int = PAGE, before: int | None = None) -> list[Listed]: ...
+
+
+async def read_all(
+    store: Reads, session: str, after: Seq = 0, upto: Seq | None = None, page: int = PAGE
+) -> AsyncIterator[Record]:
+    """The facts of a session in order, from the one after `after` to the one at `upto`, or to the
+    last. Between two pages other tasks get their turn."""
+    while upto is None or after < upto:
+        limit = page if upto is None else min(page, upto - after)
+        records = await store.read(session, after, limit)
+        for record in records:
+            yield record
+        if len(records) < limit:
+            return
+        after = records[-1].seq
+        await give_way()
+
+
+async def list_all(store: Lists, page: int = PAGE) -> AsyncIterator[Listed]:
+    """All sessions, the latest first."""
+    found = await store.list(page)
+    while found:
+        for listed in found:
+            yield listed
+        found = await store.list(page, before=found[-1].mark)
+
+
+@types.coroutine
+def give_way() -> Generator[None, None, None]:
+    """Let other tasks of an event loop run. A caller that has none goes on."""
+    yield

@@ -10,6 +10,7 @@ too many facts in no row; else it would cost more than the fact. So a list is ma
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from typing import assert_never
 
 from steno.journal.drafts import Draft, Stream, sealed_by, streams_of
@@ -56,7 +57,7 @@ def session(view: Snapshot, id: str) -> SessionRow:
 
 
 def _parent(view: Snapshot, row: SessionRow) -> SessionRow:
-    above = None if row.parent is None else view.numbered(row.parent)
+    above = None if row.parent is None else view.session(row.parent)
     if above is None:
         raise JournalCorrupt(f"session {row.id!r}: its parent is missing")
     return above
@@ -225,21 +226,21 @@ def _change(restored: FeedMark, row: ChangeRow) -> Change | None:
 
 
 def by_change(view: Snapshot, mark: Mark | None, limit: int, before: int | None) -> list[Listed]:
-    """Sessions, those changed last first: those with facts that are in no row, which came after all
-    that are, then by their rows."""
+    """Sessions, those changed last first: by their rows, and those with facts that are in no row by
+    the last of these."""
     below = _FIRST if before is None else before
-    behind = view.behind()
-    names = {one.id for one in behind}
+    behind = {one.id: one.touched for one in view.behind()}
+    rows = view.rows(mark, limit + len(behind), before=below)
+    by_row = ((row.touched, row) for row in rows if row.id not in behind)
+    by_fact = sorted(((at, id) for id, at in behind.items() if at < below), reverse=True)
     found: list[Listed] = []
-    for one in sorted(behind, key=lambda one: one.touched, reverse=True):
-        if len(found) < limit and one.touched < below:
-            found += _kept(view, session(view, one.id), one.touched, mark)
-    if len(found) < limit:
-        for row in view.changed_before(mark, below, limit + len(behind)):
-            if row.id not in names:
-                found += _kept(view, row, row.touched, mark)
-            if len(found) >= limit:
-                break
+    in_order: Iterator[tuple[int, str | SessionRow]] = merge(
+        by_fact, by_row, key=lambda one: one[0], reverse=True
+    )
+    for at, one in in_order:
+        if len(found) >= limit:
+            break
+        found += _kept(view, session(view, one) if isinstance(one, str) else one, at, mark)
     return found
 
 
@@ -258,7 +259,7 @@ def _next_rows(
     view: Snapshot, mark: Mark | None, limit: int, after: int, behind: list[Behind]
 ) -> list[SessionRow]:
     """The next that are marked, and those whose marks are not known."""
-    rows = {row.n: row for row in view.numbered_after(mark, after, limit)}
+    rows = {row.n: row for row in view.rows(mark, limit, after=after)}
     beyond = [one for one in behind if one.n > after and one.n not in rows]
     for one in sorted(beyond, key=lambda one: one.n)[:limit]:
         rows[one.n] = session(view, one.id)

@@ -16,9 +16,9 @@ from steno.journal.drafts import Draft, Stream, sealed_by
 from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, payloads_of
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store import log, queries
+from steno.store import queries
 from steno.store.backend import SEQ_MAX, Saved, SessionRow, Writer
-from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession
+from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession, warn
 from steno.store.protocol import Event, Lease, Piece
 from steno.store.values import STREAM_CHARS_MAX, encoded
 
@@ -76,10 +76,8 @@ class Transaction:
 
     def flush(self) -> None:
         """Hand over what was collected."""
-        if self.writer.lag() >= LISTS_BEHIND_MAX:
-            for one in self.writer.behind():
-                self._dirty[one.id] = (self.session(one.id), one.touched)
-            self.writer.caught_up()
+        for one in self.writer.overdue(LISTS_BEHIND_MAX):
+            self._dirty[one.id] = (self.session(one.id), one.touched)
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
             self.writer.save([Saved(one.row, one.listing, at) for one, at in dirty.values()])
@@ -132,7 +130,7 @@ class Transaction:
                 return found
         except UnknownSession:
             pass
-        log.warn("refused a write to session %r with the old token %d", lease.session, lease.token)
+        warn("refused a write to session %r with the old token %d", lease.session, lease.token)
         raise LeaseLost(lease.session, lease.token)
 
     def make(
@@ -165,7 +163,7 @@ class Transaction:
     def check_payloads(self, facts: Iterable[Written], brought: Container[Hash] = ()) -> None:
         for _, _, hashes in facts:
             for hash in hashes:
-                if hash not in brought and self.writer.payload_head(hash, 0) is None:
+                if hash not in brought and self.writer.payload(hash, 0) is None:
                     raise UnknownPayload(f"no payload {hash}; put it before the fact that names it")
 
     def insert(self, session: Session, facts: Sequence[Written], at_ms: int) -> Seq:

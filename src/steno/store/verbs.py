@@ -277,7 +277,7 @@ def _in_payload(tx: Transaction, fact: AnyFact, draft: Draft) -> bool:
         return False
     shown = draft.text.encode("utf-8", "surrogatepass")
     files = [part.hash for part in outcome_parts(fact.outcome) if isinstance(part, File)]
-    return any(tx.writer.payload_head(hash, len(shown)) == shown for hash in files)
+    return any(tx.writer.payload(hash, len(shown)) == shown for hash in files)
 
 
 def draft(tx: Transaction, lease: Lease, stream: Stream, text: str) -> int:

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import Record, ToolSettled, ToolSpec
 from steno.journal.parts import Hash, Seq, outcome_parts
-from steno.store.paging import read_all
+from steno.store.protocol import read_all
 from steno.tools.output import is_output, to_text
 from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
 

@@ -27,8 +27,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq, text_of
 from steno.store.errors import UnknownSession
-from steno.store.paging import list_all, read_all
-from steno.store.protocol import Listed
+from steno.store.protocol import Listed, list_all, read_all
 from steno.tools.delegate import PLATFORM as DELEGATED
 from steno.tools.delegate import parent_in
 from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments

@@ -18,8 +18,7 @@ from typing import BinaryIO
 from steno.journal.facts import payloads_of
 from steno.journal.parts import Hash
 from steno.store.errors import UnknownPayload
-from steno.store.paging import read_all
-from steno.store.protocol import Glance, Store
+from steno.store.protocol import Glance, Store, read_all
 from steno.transfer import ChangedMeanwhile, FileExists, TransferError
 from steno.transfer.lines import (
     LINE_BYTES_MAX,

@@ -13,16 +13,14 @@ from pathlib import Path
 
 import apsw
 
-from steno.store import log
-from steno.store.errors import JournalCorrupt, PageDamaged, StoreInUse
-from steno.store.protocol import Settings
+from steno.store.errors import JournalCorrupt, warn
 from steno.store.sqlite import database
-from steno.store.sqlite.database import translated
+from steno.store.sqlite.database import PageDamaged, SqliteSettings, StoreInUse, translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.reader import verified
 
 
-def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
+def after_strangers(path: Path, settings: SqliteSettings, locks: Locks) -> None:
     """Look at every page if a process left a log behind and another program has tidied it up."""
     if path.exists() and not database.has_log(path) and locks.left_behind():
         try:
@@ -36,7 +34,7 @@ def after_strangers(path: Path, settings: Settings, locks: Locks) -> None:
             locks.close()
 
 
-def adopt(path: Path, settings: Settings) -> bool:
+def adopt(path: Path, settings: SqliteSettings) -> bool:
     """Verify everything, and write the checksums of all pages anew if some are wrong; whether that
     was needed. Refused while a live process has the store open."""
     path = path.absolute()
@@ -56,7 +54,7 @@ def adopt(path: Path, settings: Settings) -> bool:
         locks.close()
 
 
-def _write_anew(path: Path, settings: Settings) -> None:
+def _write_anew(path: Path, settings: SqliteSettings) -> None:
     """Write the checksums of all pages anew, once everything in the store is known to be right."""
     with (
         translated(f"cannot read {path}"),
@@ -65,7 +63,7 @@ def _write_anew(path: Path, settings: Settings) -> None:
         _refuse_damage(path, connection)
         connection.execute("vacuum").fetchall()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    log.warn(
+    warn(
         "another program has written to %s; everything in it was verified, and it was written anew",
         path,
     )
@@ -76,7 +74,7 @@ def _refuse_damage(path: Path, connection: apsw.Connection) -> None:
         raise JournalCorrupt(f"{path} is damaged: {found[0].where}: {found[0].what}")
 
 
-def _pages_match(path: Path, settings: Settings) -> bool:
+def _pages_match(path: Path, settings: SqliteSettings) -> bool:
     """Whether every page has the checksum it should have; so it is where pages have none.
 
     SQLite raises at a page that it needs to go on, such as the first, and otherwise says in its

@@ -12,9 +12,9 @@ from typing import TypeVar
 import apsw
 
 from steno.journal.parts import Seq
-from steno.store.protocol import Damage, Left, Settings
+from steno.store.protocol import Damage, Left
 from steno.store.sqlite import backup, reader
-from steno.store.sqlite.database import translate, translated
+from steno.store.sqlite.database import SqliteSettings, translate, translated
 from steno.store.sqlite.location import Owners, Remains, opened
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.watch import Watch
@@ -32,7 +32,7 @@ _PLACES_BITS = 40
 class SqliteBackend:
     """See `Backend` for what the verbs mean. `owner` names it to other processes."""
 
-    def __init__(self, where: Path, settings: Settings, owner: str) -> None:
+    def __init__(self, where: Path, settings: SqliteSettings, owner: str) -> None:
         self.settings = settings
         self._place, self.connection = opened(where, settings, owner)
         self.path = self._place.path

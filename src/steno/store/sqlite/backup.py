@@ -1,14 +1,29 @@
-"""A copy of a store while it is in use: of one moment, whole, readable by its owner alone."""
+"""A copy of a store while it is in use: of one moment, whole, readable by its owner alone. And how
+a copy takes the place of a store:
+
+    x.db.restoring.partial   being copied; means nothing
+    x.db.restoring           complete: from here on the next open of the store finishes the restore
+    x.db.replaced (+ -wal)   what was there before, kept whole
+
+The old log must be out of the way before the new file takes the name: SQLite would play it into the
+new file.
+"""
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
-from steno.store.errors import NotAllowed, StoreUnopenable
-from steno.store.sqlite.database import sync_folder, translated
+from steno.store.errors import JournalCorrupt, NotAllowed, NotAStore, StoreUnopenable
+from steno.store.sqlite import database
+from steno.store.sqlite.database import sync_file, sync_folder, translated
+from steno.store.sqlite.locks import Locks
+from steno.store.sqlite.reader import verified
+
+_LOG_FILES = ("-wal", "-shm")
 
 
 def backup(connection: apsw.Connection, to: Path) -> None:
@@ -43,9 +58,79 @@ def _may_write(connection: apsw.Connection) -> Iterator[None]:
         connection.pragma("query_only", True)
 
 
-def sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR)
+def restore(backup: Path, path: Path, owner: str = "restore") -> None:
+    """Refused while a live process has the store open, and if the backup is damaged."""
+    path = path.absolute()
+    _check_backup(backup)
+    locks = Locks(path, owner)
+    locks.hold_open(exclusive=True)
     try:
-        os.fsync(handle)
+        locks.count_restore()
+        partial = _beside(path, ".restoring.partial")
+        shutil.copyfile(backup, partial)
+        partial.chmod(0o600)
+        sync_file(partial)
+        if not _beside(
+            path, ".restoring"
+        ).exists():  # else these are of a restore that was cut off: keep them together
+            for old in ("", *_LOG_FILES):
+                _beside(path, ".replaced" + old).unlink(missing_ok=True)
+        partial.replace(_beside(path, ".restoring"))
+        sync_folder(path.parent)
+        _finish(path)
     finally:
-        os.close(handle)
+        locks.close()
+
+
+def finish(path: Path, locks: Locks) -> None:
+    """Finish a restore that was cut off after its point of no return."""
+    if not _beside(path, ".restoring").exists():
+        return
+    locks.hold_open(exclusive=True)
+    try:
+        if _beside(path, ".restoring").exists():
+            _finish(path)
+    finally:
+        locks.close()
+
+
+def _finish(path: Path) -> None:
+    for old in (*_LOG_FILES, ""):
+        here = _beside(path, old)
+        if here.exists():
+            here.replace(_beside(path, ".replaced" + old))
+    sync_folder(path.parent)
+    _beside(path, ".restoring").replace(path)
+    sync_folder(path.parent)
+
+
+def _check_backup(backup: Path) -> None:
+    if not backup.is_file():
+        raise StoreUnopenable(f"there is no file {backup}")
+    if _beside(backup, "-wal").exists():
+        raise NotAStore(
+            f"{backup} is a store in use, not a backup: part of it is in its log; make a backup "
+            "of it first"
+        )
+    from urllib.parse import quote
+
+    with translated(f"cannot read the backup {backup}"):
+        connection = apsw.Connection(
+            f"file:{quote(str(backup))}?immutable=1",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            vfs=database.checked_pages(),
+        )
+        try:
+            database.check(backup, connection)
+            damage = verified(connection).damage
+        finally:
+            connection.close()
+    if damage:
+        raise JournalCorrupt(
+            f"the backup {backup} is damaged ({damage[0].where}: {damage[0].what}); nothing was "
+            "changed"
+        )
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)

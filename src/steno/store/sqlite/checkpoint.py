@@ -14,11 +14,8 @@ from typing import Protocol, TypeVar
 
 import apsw
 
-from steno.store import log
-from steno.store.errors import StoreError, StoreLocked
-from steno.store.protocol import Settings
-from steno.store.sqlite.backup import sync_file
-from steno.store.sqlite.database import connect, patience, translated
+from steno.store.errors import StoreError, StoreLocked, warn
+from steno.store.sqlite.database import SqliteSettings, connect, patience, sync_file, translated
 
 T = TypeVar("T")
 
@@ -34,7 +31,11 @@ class Exclusively(Protocol):
 
 class Checkpointer:
     def __init__(
-        self, path: Path, settings: Settings, writer: apsw.Connection, exclusively: Exclusively
+        self,
+        path: Path,
+        settings: SqliteSettings,
+        writer: apsw.Connection,
+        exclusively: Exclusively,
     ) -> None:
         self._path = path
         self._settings = settings
@@ -93,7 +94,7 @@ class Checkpointer:
         if self._path.stat().st_size <= self._settings.scrub_bytes_max:
             self.vacuum()
         else:
-            log.warn(
+            warn(
                 "bytes of removed text may be left in unused parts of the store's pages until it "
                 "is vacuumed"
             )
@@ -113,9 +114,7 @@ class Checkpointer:
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
         while not self._exclusively(self._truncate):
             if time.monotonic() > deadline:
-                log.warn(
-                    "removed text stays in the log until every reader of the store has moved on"
-                )
+                warn("removed text stays in the log until every reader of the store has moved on")
                 self._lingering = True
                 self._wake()
                 return

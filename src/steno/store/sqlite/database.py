@@ -1,5 +1,13 @@
 """Opens SQLite connections the way a journal needs them, and puts SQLite's errors into the store's
-words."""
+words. Beyond those of `store/errors.py`:
+
+StoreUnopenable
+  UnsafePlace      a network file system loses what it acknowledged; move the store
+  StoreInUse       a live process has it open; stop that first
+JournalCorrupt
+  PageDamaged      a page does not match its checksum; adopt the store if another program wrote it,
+                   else restore
+"""
 
 import contextlib
 import errno
@@ -13,11 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
+from msgspec.structs import asdict
 
+from steno.journal.codec import JOURNAL_VERSION
 from steno.store.errors import (
     JournalCorrupt,
     NotAStore,
-    PageDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -25,13 +34,12 @@ from steno.store.errors import (
     StoreTooNew,
     StoreUnopenable,
     StoreUnwritable,
-    UnsafePlace,
 )
 from steno.store.protocol import Settings
 from steno.store.sqlite.sql import SCHEMA
 
 APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
-VERSION = 5
+VERSION = 6
 CHECKSUM_BYTES = 8
 """At the end of every page, for `checked_pages`."""
 
@@ -45,9 +53,39 @@ _NETWORK = frozenset(
 )
 
 
+class SqliteSettings(Settings, frozen=True, kw_only=True):
+    """What only SQLite can be told."""
+
+    lock_wait_ms: int = 5_000
+    checkpoint_pages: int = 1_000
+    scrub_bytes_max: int = 64 << 20
+    allow_network_file_system: bool = False
+    only_reads: bool = False
+    vfs: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings | None) -> "SqliteSettings":
+        """With defaults for what was not said."""
+        if isinstance(settings, cls):
+            return settings
+        return cls() if settings is None else cls(**asdict(settings))
+
+
+class UnsafePlace(StoreUnopenable):
+    pass
+
+
+class StoreInUse(StoreUnopenable):
+    pass
+
+
+class PageDamaged(JournalCorrupt):
+    adoptable = True
+
+
 def connect(
     path: Path,
-    settings: Settings,
+    settings: SqliteSettings,
     *,
     query_only: bool = False,
     check_pages: bool = True,
@@ -120,7 +158,7 @@ def _load_checksums(connection: apsw.Connection) -> None:
         raise LookupError(str(error)) from error
 
 
-def prepare(path: Path, settings: Settings, newest: int = VERSION) -> tuple[int, bool]:
+def prepare(path: Path, settings: SqliteSettings, newest: int = VERSION) -> tuple[int, bool]:
     """Make the file if there is none, check that it is a store; its version, and whether its pages
     have checksums."""
     if not settings.allow_network_file_system:
@@ -190,6 +228,14 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _is_empty(connection: apsw.Connection) -> bool:
     return (
         connection.pragma("user_version") == 0
@@ -224,6 +270,7 @@ def make_tables(connection: apsw.Connection) -> None:
     connection.execute("begin immediate")
     if _is_empty(connection):
         connection.execute(SCHEMA).fetchall()
+        connection.execute("update lists set journal = ?", (JOURNAL_VERSION,))
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)
     connection.execute("commit")
@@ -243,7 +290,19 @@ def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int
             f"{path} was written by a newer steno (format {version}, this one knows {newest}); "
             "upgrade steno"
         )
+    if version >= VERSION:
+        _check_journal(path, connection)
     return version
+
+
+def _check_journal(path: Path, connection: apsw.Connection) -> None:
+    """The facts have a version of their own, apart from that of the tables they lie in."""
+    journal = connection.execute("select journal from lists").get
+    if journal > JOURNAL_VERSION:
+        raise StoreTooNew(
+            f"{path} has facts of a newer steno (journal {journal}, this one knows "
+            f"{JOURNAL_VERSION}); upgrade steno"
+        )
 
 
 def patience(wait_ms: int) -> Callable[[int], bool]:

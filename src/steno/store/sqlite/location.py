@@ -7,15 +7,13 @@ import apsw
 
 from steno.store.errors import (
     StoreFull,
-    StoreInUse,
     StoreReadOnly,
     StoreUnopenable,
     StoreUnwritable,
 )
-from steno.store.protocol import Settings
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.checkpoint import Checkpointer, Exclusively
-from steno.store.sqlite.database import translated
+from steno.store.sqlite.database import SqliteSettings, StoreInUse, translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.write_lock import WriteLock
 
@@ -43,7 +41,7 @@ class Remains(Protocol):
 
 
 class OnDisk:
-    def __init__(self, path: Path, settings: Settings, owner: str) -> None:
+    def __init__(self, path: Path, settings: SqliteSettings, owner: str) -> None:
         self.path = path
         self.log = None if settings.allow_network_file_system else database.log_of(path)
         self._settings = settings
@@ -77,7 +75,9 @@ class Unwritable:
     (`immutable`): that holds while nobody writes, so others are kept out for as long as it is open.
     """
 
-    def __init__(self, path: Path, settings: Settings, owner: str, why: StoreUnwritable) -> None:
+    def __init__(
+        self, path: Path, settings: SqliteSettings, owner: str, why: StoreUnwritable
+    ) -> None:
         self.path = path
         self.log = database.log_of(path)
         self._settings = settings
@@ -153,7 +153,7 @@ class _Refusal:
 Location = OnDisk | Unwritable
 
 
-def opened(where: Path, settings: Settings, owner: str) -> tuple[Location, apsw.Connection]:
+def opened(where: Path, settings: SqliteSettings, owner: str) -> tuple[Location, apsw.Connection]:
     """Where the database lies, and the connection to write with. One that cannot be written is
     opened all the same for a caller that only reads."""
     path = where.absolute()

@@ -25,8 +25,8 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from steno.store.errors import StoreError, StoreFull, StoreInUse, StoreReadOnly, StoreUnopenable
-from steno.store.sqlite.database import has_log
+from steno.store.errors import StoreError, StoreFull, StoreReadOnly, StoreUnopenable
+from steno.store.sqlite.database import StoreInUse, has_log
 from steno.store.sqlite.write_lock import FileQueue
 
 if sys.platform == "win32":

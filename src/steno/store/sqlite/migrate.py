@@ -18,9 +18,8 @@ from steno.journal import codec
 from steno.journal.listing import ListingRow
 from steno.store import queries
 from steno.store.backend import marks_of
-from steno.store.protocol import Settings
-from steno.store.sqlite import adopt, database, restore
-from steno.store.sqlite.database import translated
+from steno.store.sqlite import adopt, backup, database
+from steno.store.sqlite.database import SqliteSettings, translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.rows import columns_of, session_crc
@@ -39,13 +38,14 @@ STEPS: tuple[Step, ...] = (
     Step(3, text("to_3.sql")),
     Step(4, text("to_4.sql")),
     Step(5, text("to_5.sql")),
+    Step(6, text("to_6.sql")),
 )
 """In order, without a gap, ending at `database.VERSION`."""
 
 
-def open_path(path: Path, settings: Settings, locks: Locks) -> None:
+def open_path(path: Path, settings: SqliteSettings, locks: Locks) -> None:
     """Make or migrate the file and hold it open."""
-    restore.finish(path, locks)
+    backup.finish(path, locks)
     adopt.after_strangers(path, settings, locks)
     locks.hold_open()
     if database.prepare(path, settings, STEPS[-1].version) != (STEPS[-1].version, True):
@@ -56,7 +56,7 @@ def open_path(path: Path, settings: Settings, locks: Locks) -> None:
         locks.hold_open()
 
 
-def _migrate(path: Path, settings: Settings) -> None:
+def _migrate(path: Path, settings: SqliteSettings) -> None:
     connection = database.connect(path, settings)
     connection.create_scalar_function("crc32", _crc32, deterministic=True)
     try:
@@ -76,7 +76,7 @@ def _migrate(path: Path, settings: Settings) -> None:
 
 def _relist(connection: apsw.Connection) -> None:
     reader, after = Reader(connection), -1
-    while rows := reader.numbered_after(None, after, 1):
+    while rows := list(reader.rows(None, 1, after=after)):
         row = rows[0]
         after, listing = row.n, ListingRow()
         for page in queries.pages(reader, row):

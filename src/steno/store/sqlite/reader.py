@@ -62,19 +62,18 @@ class Reader:
 
     # --- sessions
 
-    def session(self, id: str) -> SessionRow | None:
-        raw = self.one("session_by_id", codec.escape(id))
+    def session(self, of: str | int) -> SessionRow | None:
+        if isinstance(of, int):
+            raw = self.one("session_by_n", of)
+            return None if raw is None else to_session(raw)
+        raw = self.one("session_by_id", codec.escape(of))
         if raw is not None:
             return to_session(raw)
-        if self.one("session_without_index", codec.escape(id)) is not None:
+        if self.one("session_without_index", codec.escape(of)) is not None:
             raise JournalCorrupt(
-                f"session {id!r} is there, but the index that should find it is damaged"
+                f"session {of!r} is there, but the index that should find it is damaged"
             )
         return None
-
-    def numbered(self, n: int) -> SessionRow | None:
-        raw = self.one("session_by_n", n)
-        return None if raw is None else to_session(raw)
 
     def forks(self, n: int) -> list[SessionRow]:
         return [to_session(raw) for raw in self.all("forks_of", n)]
@@ -83,7 +82,12 @@ class Reader:
         row = self.one("session_by_name", codec.escape(name))
         return None if row is None else str(row[0])
 
-    def changed_before(self, mark: Mark | None, before: int, limit: int) -> Iterator[SessionRow]:
+    def rows(
+        self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
+    ) -> Iterator[SessionRow]:
+        if before is None:
+            yield from map(to_session, self.all("numbered_after" + _SUFFIX[mark], after, limit))
+            return
         rows = self.connection.execute(
             STATEMENTS["changed_before" + _SUFFIX[mark]], (before, limit)
         )
@@ -94,10 +98,6 @@ class Reader:
                     raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
                 before = row.touched
                 yield row
-
-    def numbered_after(self, mark: Mark | None, after: int, limit: int) -> list[SessionRow]:
-        rows = self.all("numbered_after" + _SUFFIX[mark], after, limit)
-        return [to_session(raw) for raw in rows]
 
     def behind(self, kinds: Sequence[str] = ()) -> list[Behind]:
         found = self.all("behind_with", _json(kinds)) if kinds else self.all("behind")
@@ -171,7 +171,9 @@ class Reader:
         found = self.all("keys_added", n, codec.escape(source))
         return [Keyed(seq, codec.unescape(key), count) for key, seq, count in found]
 
-    def payload(self, hash: Hash) -> bytes | None:
+    def payload(self, hash: Hash, length: int | None = None) -> bytes | None:
+        if length is not None:
+            return self._payload_head(hash, length)
         row = self.one("payload", codec.escape(hash))
         if row is None:
             if self.one("payload_owned", codec.escape(hash)):
@@ -182,7 +184,7 @@ class Reader:
             raise JournalCorrupt(f"payload {hash} is damaged")
         return body
 
-    def payload_head(self, hash: Hash, length: int) -> bytes | None:
+    def _payload_head(self, hash: Hash, length: int) -> bytes | None:
         if length == 0:
             return None if self.one("payload_exists", codec.escape(hash)) is None else b""
         row = self.one("payload_head", length, codec.escape(hash))
@@ -197,11 +199,9 @@ class Reader:
         row = self.one("imported", codec.escape(id))
         return None if row is None else row[0]
 
-    def unswept(self) -> list[str]:
-        return [str(id) for (id,) in self.all("deleted_unswept")]
-
-    def imports(self) -> list[ImportRow]:
-        return [ImportRow(*row) for row in self.all("imports_open")]
+    def unfinished(self) -> tuple[list[str], list[ImportRow]]:
+        deleted = [str(id) for (id,) in self.all("deleted_unswept")]
+        return deleted, [ImportRow(*row) for row in self.all("imports_open")]
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like on disk. Version 5 (pragma user_version).
+-- The whole truth about what a steno store looks like on disk. Version 6 (pragma user_version).
 --
 -- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
 -- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is
@@ -29,10 +29,12 @@ create index sessions_remembered on sessions (touched) where memory in (2, 3);
 
 -- One row. `upto`: every fact with an id up to here is in the list row of its session. Writing a list row with every fact
 -- would cost more than the fact; the writer that finds too many facts beyond this brings the rows up to date. `given`: no
--- id up to here is given again, though the facts that had them may be gone.
+-- id up to here is given again, though the facts that had them may be gone. `journal`: the version of the facts and their
+-- bytes.
 create table lists (
-    upto  integer not null,
-    given integer not null default 0
+    upto    integer not null,
+    given   integer not null default 0,
+    journal integer not null default 1
 ) strict;
 
 insert into lists (upto) values (0);

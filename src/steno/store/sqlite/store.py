@@ -8,11 +8,12 @@ from steno.store import facade
 from steno.store.core import Core, new_owner
 from steno.store.protocol import Settings
 from steno.store.sqlite.backend import SqliteBackend
+from steno.store.sqlite.database import SqliteSettings
 
 
 def _opened(where: Path, settings: Settings | None) -> Core:
-    settings = settings or Settings()
-    core = Core(SqliteBackend(where, settings, new_owner()), settings)
+    known = SqliteSettings.of(settings)
+    core = Core(SqliteBackend(where, known, new_owner()), known)
     core.open()
     return core
 
@@ -35,6 +36,11 @@ class BlockingStore(_Sqlite, facade.BlockingStore):
     def __init__(self, where: Path, settings: Settings | None = None) -> None:
         super().__init__(_opened(where, settings))
 
+    def backup(self, to: Path) -> None:
+        """A copy of this moment, with everything acknowledged before the call, to a file that does
+        not exist yet."""
+        self.backend.backup(to)
+
     def vacuum(self) -> None:
         """Write the store anew, without the room that removed facts left. Holds writers up
         meanwhile."""
@@ -47,3 +53,8 @@ class SqliteStore(_Sqlite, facade.AsyncStore):
         from asyncio import to_thread
 
         return cls(await to_thread(_opened, where, settings))
+
+    async def backup(self, to: Path) -> None:
+        """A copy of this moment, with everything acknowledged before the call, to a file that does
+        not exist yet."""
+        await self.to_thread(self.backend.backup, to)

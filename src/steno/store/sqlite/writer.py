@@ -153,12 +153,13 @@ class SqliteWriter(Reader):
             for statement, flat in statements.split(rows):
                 self._cursor.execute(statement, flat)
 
-    def lag(self) -> int:
-        return self._top - self._upto
-
-    def caught_up(self) -> None:
+    def overdue(self, limit: int) -> list[Behind]:
+        if self._top - self._upto < limit:
+            return []
+        found = self.behind()
         self.run("lists_upto", self._top)
         self._upto = self._top
+        return found
 
     # --- facts and drafts
 
