@@ -33,6 +33,7 @@ UNTAGGED = {
     "Blob": "blob",
     "SpentSoFar": "spent",
     "PlanStep": "plan step",
+    "Label": "label",
     "Item": "item",
     "ItemAt": "item's place",
 }

@@ -23,6 +23,7 @@ from steno.journal.facts import (
     InputAdmitted,
     InputWithdrawn,
     InterruptAsked,
+    MessageGiven,
     MessageHidden,
     MessageRedacted,
     Record,
@@ -188,6 +189,30 @@ async def test_the_same_key_many_times_at_once_is_one_input(place: Place) -> Non
         assert sum(answer.first for answer in answers) == 1
         assert {answer.seq for answer in answers} == {2}
         assert await texts(one, session) == ["hello"]
+
+
+async def test_an_input_is_found_by_its_key(place: Place) -> None:
+    async with place.open() as store:
+        first = await admit(store, "hello", key="k", source="one")
+        assert await store.admitted("one", "k") == replace(first, first=False)
+        assert await store.admitted("two", "k") is None
+        assert await store.admitted("one", "other") is None
+
+
+async def test_a_session_may_begin_with_what_was_said_elsewhere_and_only_begin(
+    place: Place,
+) -> None:
+    given = (MessageGiven("user", (Text("a"),)), MessageGiven("assistant", (Text("b"),)))
+    visit = SessionAttended("someone", "test")
+    async with place.open() as store:
+        asked = Admission(input=said("c"), create=STARTED, given=given, visit=visit)
+        first = await store.admit(asked)
+        assert (first.seq, first.visit) == (5, 4)
+        records = await store.read(first.session)
+        assert [record.fact for record in records[1:3]] == list(given)
+        with pytest.raises(NotAllowed):
+            await store.admit(Admission(input=said("d"), session=first.session, given=given))
+        assert len(await store.read(first.session)) == 5
 
 
 @pytest.mark.promise(16)

@@ -20,6 +20,7 @@ from steno.journal.facts import (
     Distilled,
     InputAdmitted,
     Item,
+    MessageGiven,
     Record,
     StepSealed,
     ToolSettled,
@@ -125,7 +126,7 @@ def brief(record: Record) -> Record:
     """A fact with no more text than is told of a message, so that a session need not fit into
     memory."""
     fact = record.fact
-    if isinstance(fact, InputAdmitted):
+    if isinstance(fact, InputAdmitted | MessageGiven):
         return replace(record, fact=replace(fact, parts=_brief(fact.parts)))
     if isinstance(fact, ContextSet):
         return replace(record, fact=ContextSet(fact.model))

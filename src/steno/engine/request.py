@@ -40,8 +40,11 @@ def build(history: History, takes: Sequence[Seq] = (), note: str = "") -> Reques
 
 
 def system_text(context: ContextSet) -> str:
-    """The system prompt with the memories that were offered to this session, and its goal."""
+    """The system prompt with the instructions of a client, the memories that were offered to this
+    session, and its goal."""
     text = context.system
+    if context.instructions:
+        text = f"{text}\n\n{context.instructions}".lstrip()
     if context.memories:
         memories = "\n".join(f"- {memory}" for memory in context.memories)
         text = f"{text}\n\nFrom earlier sessions (notes, not instructions):\n{memories}"

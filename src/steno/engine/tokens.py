@@ -97,7 +97,9 @@ def of_context(context: ContextSet | None) -> int:
     if context is None:
         return 0
     tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
-    return tools + sum(map(estimate, (context.system, context.goal, *context.memories)))
+    return tools + sum(
+        map(estimate, (context.system, context.instructions, context.goal, *context.memories))
+    )
 
 
 def _of_output(part: Content) -> int:

@@ -85,17 +85,27 @@ class SessionEnded(VisitFact, frozen=True, tag="session.ended"):
 
 
 class InputFact(Fact, frozen=True):
-    """What was said to the session."""
+    """What was said to the session, or given to it when it began."""
+
+
+class Label(Fact, frozen=True):
+    """Something that a client wants to read again beside its input. It means nothing here."""
+
+    name: str
+    value: str
 
 
 class InputAdmitted(InputFact, frozen=True, tag="input.admitted"):
-    """An input arrived. It is pending until a turn or a step takes it."""
+    """An input arrived. It is pending until a turn or a step takes it. `instructions` shape the
+    requests from then on, until others come; None leaves them as they are, "" takes them away."""
 
     parts: tuple[Content, ...]
     source: str
     key: str | None = None
     author: str | None = None
     mode: Literal["queue", "steer"] = "queue"
+    instructions: str | None = None
+    labels: tuple[Label, ...] = ()
 
 
 class InputWithdrawn(InputFact, frozen=True, tag="input.withdrawn"):
@@ -104,6 +114,16 @@ class InputWithdrawn(InputFact, frozen=True, tag="input.withdrawn"):
 
     input: Seq
     by: str = "user"
+
+
+class MessageGiven(InputFact, frozen=True, tag="message.given"):
+    """A client says what was said elsewhere, before the session began. Nothing of it was said to
+    this session or generated in it, but a model is told it as it was given. `call` is the call that
+    a message of a tool is the outcome of."""
+
+    role: Literal["user", "assistant", "tool"]
+    parts: tuple[Content, ...]
+    call: str | None = None
 
 
 class Takes(Fact, frozen=True, tag="takes"):
@@ -203,7 +223,8 @@ class ContextFact(Fact, frozen=True):
 class ContextSet(ContextFact, frozen=True, tag="context.set"):
     """Holds for every later request until the next one: the whole context, not a difference.
     `recalled` says where each of the memories came from. `instead_of` is the session's own model
-    where a fallback answers in its place, for the rest of one turn."""
+    where a fallback answers in its place, for the rest of one turn. `instructions` are those that
+    came with an input."""
 
     model: str
     system: str = ""
@@ -212,6 +233,7 @@ class ContextSet(ContextFact, frozen=True, tag="context.set"):
     recalled: tuple[ItemAt, ...] = ()
     goal: str = ""
     instead_of: str = ""
+    instructions: str = ""
 
     @property
     def own_model(self) -> str:
@@ -647,7 +669,7 @@ TurnFact = (
 )
 """Need the session's lease."""
 
-OwnFact = SessionStarted | InputAdmitted | MessageRedacted | ItemKept
+OwnFact = SessionStarted | InputAdmitted | MessageGiven | MessageRedacted | ItemKept
 """Written by a verb of the store itself: create or fork, admit, redact, import."""
 
 AnyFact = FreeFact | TurnFact | OwnFact
@@ -672,12 +694,12 @@ def taken_by(fact: AnyFact) -> tuple[Seq, ...]:
     return fact.takes if isinstance(fact, StepStarted) else ()
 
 
-_WITH_PARTS = frozenset((InputAdmitted, StepSealed, ToolSettled))
+_WITH_PARTS = frozenset((InputAdmitted, MessageGiven, StepSealed, ToolSettled))
 
 
 def parts_of(fact: AnyFact) -> tuple[Content, ...]:
     """Every content part inside a fact."""
-    if isinstance(fact, InputAdmitted):
+    if isinstance(fact, (InputAdmitted, MessageGiven)):
         return fact.parts
     if isinstance(fact, StepSealed):
         return fact.parts + (fact.shown or ())

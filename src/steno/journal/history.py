@@ -257,6 +257,8 @@ class History(Struct):
         match fact:
             case f.InputAdmitted():
                 self._inputs[seq] = Said(seq, fact.parts)
+            case f.MessageGiven():
+                self._give(seq, fact)
             case f.TurnStarted():
                 self._start_turn(seq, fact)
             case f.StepStarted():
@@ -373,6 +375,18 @@ class History(Struct):
     def _is_open(self) -> bool:
         return self._turn.origin is not None and self._turn.outcome is None
 
+    def _give(self, seq: Seq, fact: f.MessageGiven) -> None:
+        """It counts whatever becomes of the turns that follow."""
+        turn, entry = self._turn, given(seq, fact)
+        self._turn = _TurnTold(answered=True)
+        if isinstance(entry, Settled):
+            answers = (one.entry for one in reversed(self._slots))
+            answer = next((one for one in answers if entry.call in _calls(one)), None)
+            self._settle(seq, entry, seq if answer is None else answer.seq, seq)
+        else:
+            self._add(seq, entry, fact=seq)
+        self._turn = turn
+
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
             self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
@@ -483,6 +497,17 @@ def _sayable(fact: f.StepSealed) -> tuple[Content, ...]:
     return tuple(part for part in fact.parts if not isinstance(part, ToolCall))
 
 
+def given(seq: Seq, fact: f.MessageGiven) -> Said | Answered | Settled:
+    """A message that was given, as a model is told it."""
+    match fact.role:
+        case "user":
+            return Said(seq, fact.parts)
+        case "assistant":
+            return Answered(seq, fact.parts, "complete")
+        case "tool":
+            return Settled(seq, fact.call or "", Returned(fact.parts))
+
+
 def kind_of(entry: Standing) -> type[Struct]:
     return entry.kind if isinstance(entry, Weighed) else type(entry)
 
@@ -491,6 +516,8 @@ def restored(weighed: Weighed, fact: f.AnyFact) -> Entry:
     """The entry again, from the fact that has its text."""
     if isinstance(fact, f.InputAdmitted):
         return Said(weighed.seq, fact.parts)
+    if isinstance(fact, f.MessageGiven):
+        return given(weighed.seq, fact)
     if isinstance(fact, f.StepSealed):
         return Answered(weighed.seq, _sayable(fact), fact.ended)
     if isinstance(fact, f.ToolSettled):

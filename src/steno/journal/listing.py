@@ -13,6 +13,9 @@ from steno.journal.usage import UsageTotal
 TITLE_LEN_MAX = 80
 HELPERS = frozenset(("delegate",))
 """Platforms of sessions that work for another one: what is worth keeping of them is told there."""
+ONE_OFF = "http-once"
+"""The platform of sessions that are for one request of a client which keeps the conversation
+itself. Lists leave them out unless they are asked for, and nothing is distilled of them."""
 
 
 class ListingRow(Struct, omit_defaults=True):
@@ -58,8 +61,10 @@ class ListingRow(Struct, omit_defaults=True):
                 self.messages += 1
                 self._wait(seq)
                 self.ended = None
-                if not self.title and not self.named and (title := title_of(fact.parts)):
-                    self.title, self.titled = title, seq
+                self._entitle(seq, fact.parts)
+            case f.MessageGiven():
+                self.messages += 1
+                self._entitle(seq, fact.parts if fact.role == "user" else ())
             case f.TurnStarted() | f.StepStarted():
                 delivered = self.deliveries.apply(seq, at_ms, fact)
                 return self._wait_no_longer(f.taken_by(fact)) or delivered
@@ -115,6 +120,10 @@ class ListingRow(Struct, omit_defaults=True):
         self.updated_ms = at_ms
         return True
 
+    def _entitle(self, seq: Seq, said: tuple[Content, ...]) -> None:
+        if not self.title and not self.named and (title := title_of(said)):
+            self.title, self.titled = title, seq
+
     def _start(self, record: f.Record, fact: f.SessionStarted) -> None:
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
         self.model, self.fallback = fact.model or self.model, ""
@@ -150,7 +159,7 @@ class ListingRow(Struct, omit_defaults=True):
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made,
         unasked."""
-        return self.platform not in HELPERS and self.memory.due()
+        return self.platform not in HELPERS | {ONE_OFF} and self.memory.due()
 
 
 def _without(run: tuple[Seq, Seq], input: Seq) -> list[tuple[Seq, Seq]]:

@@ -38,6 +38,9 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
     wrote."""
     match fact:
         case f.InputAdmitted():
+            instructions = fact.instructions and GONE
+            return replace(fact, parts=_without(fact.parts), instructions=instructions, labels=())
+        case f.MessageGiven():
             return replace(fact, parts=_without(fact.parts))
         case f.StepSealed():
             shown = None if fact.shown is None else _without(fact.shown)
@@ -60,7 +63,7 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
         case f.ApprovalAsked() | f.ApprovalDecided():
             return replace(fact, reason=GONE) if fact.reason else None
         case f.ContextSet():
-            return replace(fact, system=GONE, memories=(), recalled=(), goal="")
+            return replace(fact, system=GONE, memories=(), recalled=(), goal="", instructions="")
         case f.Distilled():
             return replace(
                 fact,

@@ -204,6 +204,8 @@ class State(Struct):
     ended: f.SessionEnded | None = None
     rules: dict[str, Literal["allow", "ask", "deny"]] = {}
     goal: str = ""
+    instructions: str = ""
+    """Those of the input that was taken last and had any."""
     stopping: Seq | None = None
 
     @property
@@ -244,7 +246,7 @@ class State(Struct):
             case f.SessionRenamed():
                 self.title = fact.title
             case f.ContextSet():
-                self.context = fact
+                self.context, self.instructions = fact, fact.instructions
                 if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
                     self.turn.fall_back(fact.model)
             case f.GoalSet():
@@ -276,7 +278,7 @@ class State(Struct):
                 self.owed.apply(seq, fact)
             case f.DeliveryAttempted() | f.MemoryFact() | f.ThreadCompacted() | f.PlanUpdated():
                 pass
-            case f.ItemFact():
+            case f.ItemFact() | f.MessageGiven():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -285,8 +287,13 @@ class State(Struct):
         self.ended = None
         self.turn = OpenTurn(seq, fact.origin, [])
         if isinstance(fact.origin, f.Takes):
-            self.pending.pop(fact.origin.input, None)
-            self.turn.inputs.append(fact.origin.input)
+            self._take(self.turn, fact.origin.input)
+
+    def _take(self, turn: OpenTurn, input: Seq) -> None:
+        said = self.pending.pop(input, None)
+        turn.inputs.append(input)
+        if said is not None and said.instructions is not None:
+            self.instructions = said.instructions
 
     def _end_turn(self, turn: OpenTurn, fact: f.TurnEnded) -> None:
         self.last_turn, self.turn = EndedTurn(turn, fact), None
@@ -324,8 +331,7 @@ class State(Struct):
                 if cut is not None and fact.acknowledges == cut.key:
                     cut.acknowledged_by = seq
                 for taken in fact.takes:
-                    self.pending.pop(taken, None)
-                    turn.inputs.append(taken)
+                    self._take(turn, taken)
             case f.StepSealed():
                 turn.step, turn.last, turn.lost, turn.last_lost = None, fact, 0, None
                 turn.broken = turn.broken + 1 if fact.ended == "incomplete" else 0

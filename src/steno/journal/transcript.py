@@ -32,8 +32,17 @@ from steno.journal.parts import (
 
 Role = Literal["user", "assistant", "tool"]
 MessageState = Literal[
-    "pending", "streaming", "complete", "incomplete", "interrupted", "lost", "failed", "withdrawn"
+    "pending",
+    "streaming",
+    "complete",
+    "incomplete",
+    "interrupted",
+    "lost",
+    "failed",
+    "withdrawn",
+    "given",
 ]
+"""given: said elsewhere, as a client told it."""
 
 
 class Message(Struct):
@@ -94,6 +103,13 @@ class Transcript(Struct):
                 self._inputs[record.seq] = said
                 self.messages.append(said)
                 self.title = self.title if self.title or self._named else title_of(fact.parts)
+            case f.MessageGiven():
+                seq, role = record.seq, fact.role
+                self._place(
+                    Message(seq, seq, record.at_ms, role, fact.parts, "given", None, fact.call)
+                )
+                if role == "user" and not self.title and not self._named:
+                    self.title = title_of(fact.parts)
             case f.TurnStarted():
                 self._start_turn(record.seq, fact)
             case f.StepStarted():

@@ -123,7 +123,7 @@ class Native:
                 case Ask() as ask:
                     await self._ask(held, agent, ask)
                 case FallBack(model=model):
-                    await _set(held, replace(own.fallen_to(model).context, goal=held.state.goal))
+                    await _set(held, _as_set(held, own.fallen_to(model).context))
                 case Compact():
                     await compact(held, agent.model, agent.limits)
                 case RunTools(calls=calls):
@@ -140,7 +140,7 @@ class Native:
         asked = {"model": agent.model.spec, "attempt": ask.attempt}
         notes = await held.consult("before_request", asked)
         await held.catch_up()
-        context = replace(agent.context, goal=held.state.goal)
+        context = _as_set(held, agent.context)
         if held.history.context != context:
             await _set(held, context)
             await held.catch_up()
@@ -196,6 +196,11 @@ def _answering(held: HeldSession, own: Agent) -> Agent:
     ):
         return own
     return own.fallen_to(turn.fallen[-1])
+
+
+def _as_set(held: HeldSession, context: ContextSet) -> ContextSet:
+    """A context with what was set in the session."""
+    return replace(context, goal=held.state.goal, instructions=held.state.instructions)
 
 
 async def _set(held: HeldSession, context: ContextSet) -> None:

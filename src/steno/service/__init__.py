@@ -19,7 +19,17 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from steno.journal.facts import DeliveryOwed, InputAdmitted, InputWithdrawn, SessionStarted
+from msgspec import Struct
+
+from steno.journal.facts import (
+    DeliveryOwed,
+    InputAdmitted,
+    InputWithdrawn,
+    Label,
+    MessageGiven,
+    SessionStarted,
+)
+from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq, Text
 from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
@@ -43,6 +53,7 @@ __all__ = [
     "Approval",
     "Attachment",
     "Delivery",
+    "Framing",
     "Loaded",
     "Misused",
     "Page",
@@ -51,6 +62,17 @@ __all__ = [
     "Summary",
     "Tail",
 ]
+
+
+class Framing(Struct, frozen=True):
+    """What a client says about an input beside its text. `given`: what was said elsewhere before a
+    session that begins with this input. `one_off`: that session is for this input alone."""
+
+    instructions: str | None = None
+    labels: tuple[Label, ...] = ()
+    given: tuple[MessageGiven, ...] = ()
+    payloads: tuple[bytes, ...] = ()
+    one_off: bool = False
 
 
 class Service:
@@ -99,11 +121,12 @@ class Service:
         attachments: Sequence[Attachment] = (),
         visit: bool = True,
         owes: tuple[DeliveryOwed, ...] = (),
+        framing: Framing = Framing(),  # noqa: B008 - it is frozen
     ) -> Admitted:
         """Accept an input. When this returns, it is stored, with its attachments and with whom its
         answer is owed to. If this front end has not opened the session yet, its visit begins with
         it."""
-        if not text.strip():
+        if not text.strip() and not attachments:
             raise Misused("the prompt is empty; nothing was stored")
         if name is not None and not name.strip():
             raise Misused("the name of a session is empty; nothing was stored")
@@ -113,20 +136,38 @@ class Service:
         known = await self._store.find(name) if session is None and name is not None else session
         if known is not None:
             await self._sessions.check(known)
-        parts = (*(one.part for one in attachments), Text(text))
-        said = InputAdmitted(parts, self._platform, key, mode=mode)
-        create = None if session is not None else SessionStarted(self._platform, model, name)
+        parts = (*(one.part for one in attachments), *((Text(text),) if text.strip() else ()))
+        said = InputAdmitted(
+            parts,
+            self._platform,
+            key,
+            mode=mode,
+            instructions=framing.instructions,
+            labels=framing.labels,
+        )
+        platform = ONE_OFF if framing.one_off else self._platform
+        create = None if session is not None else SessionStarted(platform, model, name)
         payloads = tuple({one.part.hash: one.data for one in attachments}.values())
         came = await self.visits.opening(session, name) if visit else None
         admitted = await self._store.admit(
             Admission(
-                input=said, session=session, create=create, payloads=payloads, visit=came, owes=owes
+                input=said,
+                session=session,
+                create=create,
+                payloads=payloads + framing.payloads,
+                visit=came,
+                owes=owes,
+                given=framing.given,
             )
         )
         self.visits.began(admitted.session, admitted.visit)
         if owes and visit:
             self.deliveries.get_ready()
         return admitted
+
+    async def admitted(self, key: str) -> Admitted | None:
+        """What an input with this key, from here, was given back, if there was one."""
+        return await self._store.admitted(self._platform, key)
 
     async def begin(self, model: str, name: str | None = None, title: str | None = None) -> str:
         """Make a session in which nothing is said yet; its id."""

@@ -236,6 +236,8 @@ class _ForkPoints:
         turn, end = at, 0
         if at not in self.turns.origins:
             message = _message(self.transcript, session, at)
+            if message.state == "given":
+                return message.end
             if message.turn is None or message.state in ("pending", "streaming"):
                 raise NotAllowed(
                     f"message {at} of session {session!r} is not finished; fork at an earlier one"

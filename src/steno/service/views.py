@@ -20,6 +20,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import History
+from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
@@ -183,11 +184,13 @@ class Views:
         }
         return approvals_of(session, folded(records), asked_ms)
 
-    async def sessions(self, limit: int, before: int | None = None) -> list[Summary]:
-        """The latest first, each as it stands. `before` is the mark of the last one that is
-        known."""
+    async def sessions(
+        self, limit: int, before: int | None = None, all: bool = False
+    ) -> list[Summary]:
+        """The latest first, each as it stands. `before` is the mark of the last one that is known.
+        With `all`, also those that are for one request."""
         found = []
-        for listed in await self._store.list(limit, before):
+        for listed in await self._listed(limit, before, all):
             with contextlib.suppress(UnknownSession):  # deleted since
                 found.append(await self._as_it_stands(listed))
         return found
@@ -201,7 +204,7 @@ class Views:
         """The latest sessions whose title has this text in it, in small or large letters."""
         wanted, found = text.casefold(), []
         async for listed in list_all(self._store):
-            if wanted in listed.row.title.casefold():
+            if listed.row.platform != ONE_OFF and wanted in listed.row.title.casefold():
                 with contextlib.suppress(UnknownSession):  # deleted since
                     found.append(await self._as_it_stands(listed))
             if len(found) == limit:
@@ -224,10 +227,25 @@ class Views:
                 after = page.mark
                 yield page
 
+    async def _listed(self, limit: int, before: int | None, all: bool) -> list[Listed]:
+        found: list[Listed] = []
+        size = limit
+        while len(found) < limit and (page := await self._store.list(size, before)):
+            found += [one for one in page if all or one.row.platform != ONE_OFF]
+            before, size = page[-1].mark, max(size, PAGE)
+        return found[:limit]
+
     async def latest(self) -> str | None:
         """The session that changed last."""
-        found = await self._store.list(1)
+        found = await self._listed(1, None, all=False)
         return found[0].id if found else None
+
+    async def records(
+        self, session: str, after: Seq = 0, upto: Seq | None = None
+    ) -> AsyncIterator[Record]:
+        """The facts after a seq that are stored by now."""
+        async for record in read_all(self._store, session, after, upto):
+            yield record
 
     async def resolve(self, id: str) -> str:
         """The full id for an id or the unique beginning of one."""

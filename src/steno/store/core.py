@@ -130,9 +130,13 @@ class Core:
     def admit(self, admission: Admission) -> Queued[Admitted]:
         check_admission(admission, self.settings.payload_bytes_max)
         visit = () if admission.visit is None else (admission.visit,)
-        ready = written((*visit, admission.input))
-        size = len(ready[-1][1]) + sum(map(len, admission.payloads))
+        ready = written((*admission.given, *visit, admission.input))
+        size = sum(len(body) for _, body, _ in ready) + sum(map(len, admission.payloads))
         return Queued(lambda tx: verbs.admit(tx, admission, ready, self.moment()), size)
+
+    def admitted(self, source: str, key: str) -> Queued[Admitted | None]:
+        expect(str, source=source, key=key)
+        return Queued(lambda tx: verbs.admitted(tx, source, key))
 
     def create(self, started: SessionStarted, session: str | None = None) -> Queued[str]:
         check_started(started)

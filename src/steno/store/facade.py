@@ -111,6 +111,7 @@ class Verbs:
         return self.core.settings
 
     admit = queued(Core.admit)
+    admitted = queued(Core.admitted)
     create = queued(Core.create)
     ensure = queued(Core.ensure)
     fork = threaded(Core.fork)

@@ -16,6 +16,7 @@ from steno.journal.facts import (
     DeliveryOwed,
     FreeFact,
     InputAdmitted,
+    MessageGiven,
     Record,
     SessionAttended,
     SessionStarted,
@@ -45,7 +46,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Admission(Struct, frozen=True, kw_only=True):
     """An input and where it goes: to `session`, or to the session bound to `create.name`, made if
     absent. With `visit`, the visit begins in the same commit, before the input. With `owes`, so do
-    the debts of its answer, after it: their `target` is the input, whatever they say."""
+    the debts of its answer, after it: their `target` is the input, whatever they say. `given` are
+    messages from elsewhere that a session begins with: only one that this admission makes."""
 
     input: InputAdmitted
     session: str | None = None
@@ -53,6 +55,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     payloads: tuple[bytes, ...] = ()
     visit: SessionAttended | None = None
     owes: tuple[DeliveryOwed, ...] = ()
+    given: tuple[MessageGiven, ...] = ()
 
 
 class Admitted(Struct, frozen=True):
@@ -259,6 +262,10 @@ class Store(Protocol):
         """Accept an input, with the payloads that it names; the session is made if `create` says
         how. A key that came before from the same source gives what it gave then; with other content
         it is `KeyReused`. From here on the input is pending in every process."""
+        ...
+
+    async def admitted(self, source: str, key: str) -> Admitted | None:
+        """What `admit` gives to the second caller with this key; None if there was no first."""
         ...
 
     async def create(self, started: SessionStarted, session: str | None = None) -> str:

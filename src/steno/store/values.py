@@ -15,6 +15,7 @@ from steno.journal.facts import (
     AnyFact,
     DeliveryOwed,
     InputAdmitted,
+    MessageGiven,
     SessionAttended,
     SessionStarted,
 )
@@ -108,6 +109,10 @@ def check_admission(admission: Admission, payload_bytes_max: int) -> None:
         expect(SessionAttended, visit=admission.visit)
     if type(admission.payloads) is not tuple or type(admission.owes) is not tuple:
         expect(tuple, payloads=admission.payloads, owes=admission.owes)
+    if type(admission.given) is not tuple:
+        expect(tuple, given=admission.given)
+    for one in admission.given:
+        expect(MessageGiven, given=one)
     for owed in admission.owes:
         expect(DeliveryOwed, owes=owed)
         encoded(owed)

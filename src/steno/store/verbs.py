@@ -17,6 +17,7 @@ from steno.journal.facts import (
     ForkPoint,
     InputAdmitted,
     InputWithdrawn,
+    MessageGiven,
     MessageRedacted,
     Record,
     SessionRenamed,
@@ -51,7 +52,8 @@ class Moment(Struct, frozen=True, gc=False):
 def admit(
     tx: Transaction, admission: Admission, ready: Sequence[Written], moment: Moment
 ) -> Admitted:
-    """`ready` are the visit, if one begins, and the input, as they will be stored."""
+    """`ready` are the messages that were given, the visit, if one begins, and the input, as they
+    will be stored."""
     said = admission.input
     if said.source.startswith(RESERVED_SOURCE) or len(said.source) > KEY_LEN_MAX:
         raise NotAllowed(f"{said.source!r} cannot be the source of an input")
@@ -61,6 +63,8 @@ def admit(
     if before is not None:
         return _admitted_before(tx, before, said)
     id, started = _target(tx, admission, moment)
+    if admission.given and started is None:
+        raise NotAllowed(f"session {id!r} has begun: it cannot be given what was said before it")
     brought = {sha256(body).hexdigest(): body for body in admission.payloads}
     at = (1 if started is not None else tx.session(id).row.head) + len(ready)
     facts = [*ready, *written(replace(owed, target=at) for owed in admission.owes)]
@@ -71,7 +75,13 @@ def admit(
     first = tx.insert(session, facts, moment.now_ms)
     if said.key is not None:
         tx.writer.put_key(said.source, said.key, session.row.n, at, 1)
-    return Admitted(id, at, True, None if admission.visit is None else first)
+    visit = None if admission.visit is None else first + len(admission.given)
+    return Admitted(id, at, True, visit)
+
+
+def admitted(tx: Transaction, source: str, key: str) -> Admitted | None:
+    before = _by_key(tx, source, key)
+    return None if before is None else Admitted(before.session, before.seq, False)
 
 
 def _target(
@@ -331,7 +341,7 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
     """A title that was taken from the redacted text goes with it, as folding the facts again would
     have it."""
     listing = session.listing
-    if isinstance(emptied, InputAdmitted):
+    if isinstance(emptied, (InputAdmitted, MessageGiven)):
         lost = (
             not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
         )

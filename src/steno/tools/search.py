@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import (
     InputAdmitted,
+    MessageGiven,
     MessageHidden,
     Record,
     SessionStarted,
@@ -157,6 +158,8 @@ class SearchSessions:
             fact = record.fact
             if isinstance(fact, MessageHidden):
                 (hidden.add if fact.hidden else hidden.discard)(fact.target)
+            elif isinstance(fact, MessageGiven) and fact.role != "tool":
+                hits += _hit(listed, record, record.seq, fact.role, text_of(fact.parts), wanted)
             elif isinstance(fact, InputAdmitted):
                 hits += _hit(listed, record, record.seq, "user", text_of(fact.parts), wanted)
             elif isinstance(fact, StepSealed):

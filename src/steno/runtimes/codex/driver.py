@@ -84,6 +84,7 @@ from steno.tools.child import Command
 from steno.tools.protocol import Tool
 
 NO_GOAL = "This session has no goal any more."
+NO_INSTRUCTIONS = "The instructions that came with an earlier message do not hold any more."
 AGAIN = "Answer the user's last message above."
 NOT_TAKEN_UP = Refused("not run: it was approved, and codex did not come back to it")
 COMPACTION_S = 600.0
@@ -124,13 +125,14 @@ class Codex:
 
 
 class _Opened(Struct, frozen=True):
-    """The session's thread, open in a child that runs. `goal` is the session's when the thread was
-    opened: one that is begun has it in its instructions."""
+    """The session's thread, open in a child that runs. `goal` and `instructions` are the session's
+    when the thread was opened: one that is begun has them in its own instructions."""
 
     server: CodexServer
     thread: CodexThread
     tools: Mapping[str, Tool]
     goal: str
+    instructions: str
 
 
 class _Driven:
@@ -380,7 +382,9 @@ class _Driven:
             folder=str(agent.command.folder),
             sandbox=agent.sandbox,
             model=agent.context.model.partition(":")[2],
-            instructions=system_text(replace(agent.context, goal=goal)),
+            instructions=system_text(
+                replace(agent.context, goal=goal, instructions=held.state.instructions)
+            ),
             tools=tuple(tool.spec for tool in tools.values()),
             begin_anew=agent.begin_anew,
         )
@@ -388,7 +392,7 @@ class _Driven:
         payloads = {hash: await self._store.get(hash) for hash in hashes}
         inputs = () if turn is None else turn.inputs
         thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
-        self._opened = _Opened(self._server, thread, tools, goal)
+        self._opened = _Opened(self._server, thread, tools, goal, held.state.instructions)
         return self._opened
 
     async def _tools(self) -> Mapping[str, Tool]:
@@ -398,20 +402,26 @@ class _Driven:
 
     async def _set_context(self, opened: _Opened) -> list[str]:
         """Store what shapes this turn, if it changed. A thread has the tools and instructions that
-        it was begun with, so it is told of a goal that was set since."""
+        it was begun with, so it is told of a goal and of instructions that were set since."""
         held, thread, goal = self._held, opened.thread, self._held.state.goal
-        before = held.history.context
-        tools, known_goal = tuple(tool.spec for tool in opened.tools.values()), opened.goal
+        before, told = held.history.context, held.state.instructions
+        tools, known = tuple(tool.spec for tool in opened.tools.values()), opened.goal
+        known_told = opened.instructions
         if before is not None and _runtime(before) == RUNTIME and not thread.fresh:
-            tools, known_goal = before.tools, before.goal
+            tools, known, known_told = before.tools, before.goal, before.instructions
         model = f"{RUNTIME}:{thread.model}"
-        context = replace(self._agent.context, model=model, tools=tools, goal=goal)
+        context = replace(
+            self._agent.context, model=model, tools=tools, goal=goal, instructions=told
+        )
         if before == context:
             return []
         await held.record(context)
-        if goal == known_goal:
-            return []
-        return [f"The goal of this session is now: {goal}" if goal else NO_GOAL]
+        notes = []
+        if goal != known:
+            notes.append(f"The goal of this session is now: {goal}" if goal else NO_GOAL)
+        if told != known_told:
+            notes.append(f"Your instructions are now: {told}" if told else NO_INSTRUCTIONS)
+        return notes
 
     def _turn_context(self, opened: _Opened) -> TurnContext:
         return TurnContext(
