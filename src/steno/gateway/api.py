@@ -212,8 +212,15 @@ async def export(hub: Hub, call: Call) -> Answer:
     return Stream(service.transfers.export(id), "application/x-ndjson")
 
 
+def _refuse_draining(hub: Hub) -> None:
+    """To run something again is no fact until it runs, so a service that stops cannot accept it."""
+    if hub.draining.is_set():
+        raise Problem(503, "stopping", "The service is stopping; ask again.", {"Retry-After": "1"})
+
+
 async def retry(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
+    _refuse_draining(hub)
     service = hub.service(id)
     hub.wake(id, await service.turns.retry(await service.views.load(id)))
     return Json(Done(), 202)
@@ -221,6 +228,7 @@ async def retry(hub: Hub, call: Call) -> Answer:
 
 async def go_on(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
+    _refuse_draining(hub)
     service = hub.service(id)
     hub.wake(id, service.turns.continuation(await service.views.load(id)))
     return Json(Done(), 202)
@@ -249,7 +257,7 @@ async def admit(hub: Hub, call: Call) -> Answer:
     )
     if admitted.session != id:
         raise Problem(409, "key_reused", "This key was used before, for another session.")
-    hub.wake(id)
+    await hub.admitted(id)
     accepted = Accepted(admitted.session, admitted.seq, admitted.first)
     if wait_s is None:
         return Json(accepted, 202)

@@ -8,7 +8,7 @@ undone is a fact, so the next start finds it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import time
 from pathlib import Path
 
 from steno.compose import Program
@@ -17,10 +17,17 @@ from steno.journal.facts import TurnStarted
 from steno.model_choice import Terms
 from steno.service import Misused, Service
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
+from steno.store.protocol import Listed
 
 PLATFORM = "http"
 LOOK_AGAIN_S = 1.0
-PAGE = 200
+"""How often the hub looks for what another gateway has left."""
+IDLE_S = 900.0
+"""After so long without a turn the gateway leaves a session: plugins are told that it ended."""
+END_S = 5.0
+"""For turns that are ended in order when the service stops."""
+TAKING_UP_MAX = 32
+"""So many sessions are looked at together."""
 
 _log = logging.getLogger("steno.gateway")
 
@@ -39,6 +46,8 @@ class Hub:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._woken: set[str] = set()
         self._openings: dict[str, TurnStarted] = {}
+        self._looked_at: dict[str, int] = {}
+        self._rested_s: dict[str, float] = {}
         self.turns_run = 0
         self.failures = 0
 
@@ -75,6 +84,7 @@ class Hub:
 
     def _done(self, session: str) -> None:
         task = self._tasks.pop(session)
+        self._rested_s[session] = time.monotonic()
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures += 1
             _log.error("session %s: %s: %s", session, type(error).__name__, error)
@@ -89,12 +99,14 @@ class Hub:
             self.turns_run += 1
             try:
                 if opening is not None:
-                    await service.turns.run_again(session, opening, self.leaving)
+                    await service.turns.run_again(session, opening, self.leaving, self.draining)
                 else:
-                    await service.turns.run_pending(session, self.leaving)
+                    await service.turns.run_pending(session, self.leaving, self.draining)
             except UnknownSession:
                 return  # deleted meanwhile
             except SessionBusy:
+                if opening is not None:
+                    self._openings.setdefault(session, opening)
                 await asyncio.sleep(LOOK_AGAIN_S)
                 self._woken.add(session)
             except (StoreError, ConfigError, Misused) as error:
@@ -102,43 +114,88 @@ class Hub:
                 _log.warning("session %s was not run: %s", session, error)
                 return
 
-    # --- coming and going
+    # --- what others left
 
-    async def find_work(self) -> int:
+    async def find_work(self, at_start: bool = True) -> int:
         """Wake what an earlier process left: inputs that wait, turns that are open, turns that were
-        cut off after tool results; how many."""
-        found = 0
-        async for session in self._left():
-            found += 1
-            await self._take_up(session)
-        return found
+        cut off after tool results; how many sessions. Later, only what came over HTTP: other
+        processes run their own."""
+        found = [
+            listed
+            async for listed in self.service().views.unfinished()
+            if listed.id not in self._tasks and self._looked_at.get(listed.id) != listed.head
+        ]
+        together = asyncio.Semaphore(TAKING_UP_MAX)
 
-    async def _left(self) -> AsyncIterator[str]:
-        async for session in self.service().views.owing():
-            yield session
+        async def take_up(listed: Listed) -> bool:
+            async with together:
+                return await self._take_up(listed, at_start)
 
-    async def _take_up(self, session: str) -> None:
+        return sum(await asyncio.gather(*(take_up(listed) for listed in found)))
+
+    async def _take_up(self, listed: Listed, at_start: bool) -> bool:
+        session = listed.id
         service = self.service(session)
         with contextlib.suppress(StoreError):
             loaded = await service.views.load(session)
-            if loaded.owner is not None:
-                return
-            cut = loaded.state.cut_off
-            if cut is not None and cut.waits() and cut.results() and not loaded.state.pending:
+            if loaded.owner is not None or await service.visits.others(listed.row):
+                return False  # another process has it in hand
+            state, cut = loaded.state, loaded.state.cut_off
+            ours = all(one.source == PLATFORM for one in state.pending.values())
+            if not at_start and not ours:
+                return False
+            if cut is not None and cut.waits() and cut.results() and not state.pending:
                 self.wake(session, service.turns.continuation(loaded))
-            elif loaded.state.pending or loaded.state.turn is not None or loaded.closing:
+            elif state.pending or state.turn is not None or loaded.closing:
                 self.wake(session)
+            else:
+                self._looked_at[session] = listed.head
+                return False
+            return True
+        return False
+
+    async def tend(self) -> None:
+        """Beside everything else: run what another gateway accepted and left, and leave sessions in
+        which nothing happens."""
+        while not self.draining.is_set():
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with contextlib.suppress(StoreError):  # the next look finds it
+                await self.find_work(at_start=False)
+            rested = time.monotonic() - IDLE_S
+            for session, since_s in list(self._rested_s.items()):
+                if since_s < rested:
+                    await self._leave(session)
+
+    async def _leave(self, session: str) -> None:
+        self._rested_s.pop(session, None)
+        if session not in self._tasks:
+            for problem in await self.service().visits.leave("left", session):
+                _log.warning("%s", problem)
+
+    # --- going
+
+    async def admitted(self, session: str) -> None:
+        """An input was stored: run it; or leave it to the process that comes after this one."""
+        self.wake(session)
+        if self.draining.is_set():
+            await self._leave(session)
 
     async def drain(self, drain_s: float) -> None:
-        """Begin no turn any more; give those that run some time, then end them in order."""
+        """Begin no turn any more; give those that run some time, then end them in order. Sessions
+        that rest are left at once, so that another gateway can run what comes for them."""
         self.draining.set()
-        tasks = list(self._tasks.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=drain_s)
+        idle = [one for one in self.service().visits.attended() if one not in self._tasks]
+        leaving = [asyncio.create_task(self._leave(one)) for one in idle]
+        running = set(self._tasks.values())
+        deadline_s = time.monotonic() + drain_s
+        while running and (left_s := deadline_s - time.monotonic()) > 0:
+            await asyncio.wait(running, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for session in [one for one in self._rested_s if one not in self._tasks]:
+                await self._leave(session)
+            running = set(self._tasks.values())
         self.leaving.set()
-        tasks = list(self._tasks.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=5.0)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks.values()), timeout=END_S)
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *leaving, return_exceptions=True)

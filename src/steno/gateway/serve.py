@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -30,10 +31,14 @@ from steno.gateway.hub import Hub
 from steno.gateway.metrics import Metrics
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
 from steno.gateway.server import Place, Server
+from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import Tokens
 from steno.service import Misused
 from steno.store import errors
 
+_log = logging.getLogger("steno.gateway")
+
+FILES = 8_192
 LOOPBACK = ("127.0.0.1", "::1")
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -41,16 +46,35 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Gateway:
     """What handlers get: the hub, and what the service knows about itself."""
 
-    def __init__(self, hub: Hub, tokens: Tokens, metrics: Metrics) -> None:
+    def __init__(self, hub: Hub, tokens: Tokens, metrics: Metrics, starts: Starts) -> None:
         self.hub = hub
+        self.starts = starts
         self.tokens = tokens
         self.metrics = metrics
         self.boot = secrets.token_hex(4)
         self.ready = False
 
+    def may_act(self) -> bool:
+        """Whether what acts by itself (channels, jobs) may run: not after unclean starts."""
+        return self.starts.held_back_until_s() is None
+
+
+class Health(msgspec.Struct):
+    status: str
+
+
+class Readiness(msgspec.Struct):
+    """`held_back_until_ms`: the service was killed too often of late; what acts by itself, channels
+    and jobs, waits until then."""
+
+    status: str
+    running: int
+    boot: str
+    held_back_until_ms: int | None = None
+
 
 async def health(gateway: Gateway, call: Call) -> Answer:
-    return Json({"status": "ok"})
+    return Json(Health("ok"))
 
 
 async def ready(gateway: Gateway, call: Call) -> Answer:
@@ -58,7 +82,15 @@ async def ready(gateway: Gateway, call: Call) -> Answer:
         raise Problem(
             503, "not_ready", "The service is starting or stopping.", {"Retry-After": "1"}
         )
-    return Json({"status": "ready", "running": gateway.hub.running(), "boot": gateway.boot})
+    until_s = gateway.starts.held_back_until_s()
+    return Json(
+        Readiness(
+            "ready",
+            gateway.hub.running(),
+            gateway.boot,
+            None if until_s is None else round(until_s * 1000),
+        )
+    )
 
 
 async def metrics(gateway: Gateway, call: Call) -> Answer:
@@ -71,8 +103,8 @@ async def openapi(gateway: Gateway, call: Call) -> Answer:
 
 
 OWN = (
-    Route("GET", "/health", None, "Whether the process answers", health, {200: dict}),
-    Route("GET", "/ready", "read", "Whether it takes work", ready, {200: dict}),
+    Route("GET", "/health", None, "Whether the process answers", health, {200: Health}),
+    Route("GET", "/ready", "read", "Whether it takes work", ready, {200: Readiness}),
     Route("GET", "/metrics", "read", "Metrics for Prometheus", metrics, {200: "text/plain"}),
     Route("GET", "/openapi.json", "read", "This document", openapi, {200: dict}),
 )
@@ -126,6 +158,7 @@ async def serve(
             "steno gateway token add NAME --scope write"
         )
     _log_as_json()
+    _open_many_files()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPS:
@@ -133,23 +166,38 @@ async def serve(
     async with setup.open() as program:
         hub = Hub(program, config, setup.where.home)
         counted = Metrics()
-        gateway = Gateway(hub, tokens, counted)
+        starts = Starts(setup.where.home)
+        gateway = Gateway(hub, tokens, counted, starts)
         server = Server(routes(), gateway, tokens, seen=counted.answered, explain=problem)
         place = Place(port, config.names, config.proxies)
         port = await server.start(addresses, place)
         if port_file:
             _write_port(Path(port_file), port)
         service = hub.service()
-        await hub.find_work()  # before visits of dead processes are ended: they say what was left
+        starts.begin()
+        if not gateway.may_act():
+            _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
+        await hub.find_work()
         async with service.visits.looking(), service.deliveries.tending():
+            tending = asyncio.create_task(hub.tend())
             gateway.ready = True
             say(f"steno gateway listens on http://{_host(addresses)}:{port}")
             _notify("READY=1")
             await stopping.wait()
             _notify("STOPPING=1")
             await hub.drain(config.drain_s)
+            tending.cancel()
         await server.close()
+        starts.end()
     return 0
+
+
+def _open_many_files() -> None:
+    """A stream is an open file, and the limit of a shell is commonly about as many as we serve."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _host(addresses: Sequence[str]) -> str:

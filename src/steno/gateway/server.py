@@ -3,6 +3,7 @@ its route, and writes the answer.
 
 Every request passes the same gate, in this order, before a handler sees it:
 
+    0  header          whole within its time, and short; else the connection is closed, or 431
     1  Host            ours, or 421: a name that somebody points at this address is not served
     2  forwarded       headers of a proxy count from a listed one alone
     3  Origin          absent or ours; Sec-Fetch-Site same-origin or none; else 403. No CORS, ever
@@ -13,6 +14,7 @@ Every request passes the same gate, in this order, before a handler sees it:
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections import OrderedDict, deque
@@ -28,6 +30,8 @@ from msgspec import Struct
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, ProblemBody, Route, Stream
 from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
 
+_log = logging.getLogger("steno.gateway")
+
 COOKIE = "steno"
 SAFE_HEADERS = {
     "Cache-Control": "no-store",
@@ -40,6 +44,14 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+FORWARDED = (
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Real-IP",
+)
+"""What a proxy says about where a request comes from."""
 _PARTS = {
     "seq": r"\d{1,10}",
     "turn": r"\d{1,10}",
@@ -53,6 +65,7 @@ class Bounds(Struct, frozen=True):
     """How much one caller may take."""
 
     header_s: float = 10.0
+    header_bytes_max: int = 8 << 10
     body_s: float = 30.0
     streams_per_token: int = 32
     streams_max: int = 1_000
@@ -60,6 +73,8 @@ class Bounds(Struct, frozen=True):
     wrong_tries_s: float = 60.0
     addresses_max: int = 10_000
     revoked_look_s: float = 0.5
+    linger_s: float = 2.0
+    """For a client to stop sending a body that was refused."""
 
 
 class Place(Struct, frozen=True):
@@ -94,6 +109,31 @@ class WrongTries:
             self._tries.popitem(last=False)
 
 
+class _Connections(web.Server):
+    """Closes a connection whose first request is not there in time. Those that follow on it are
+    held to the same time by aiohttp; the first is not."""
+
+    def __init__(self, handler: Any, header_s: float, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self._header_s = header_s
+        self._late: dict[Any, asyncio.TimerHandle] = {}
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        later = asyncio.get_running_loop().call_later
+        self._late[handler] = later(self._header_s, transport.abort)
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        self.came(handler)
+        super().connection_lost(handler, exc)
+
+    def came(self, handler: Any) -> None:
+        """The header of a request is there."""
+        late = self._late.pop(handler, None)
+        if late is not None:
+            late.cancel()
+
+
 class Server:
     """Serves a table of routes. `state` is handed to every handler. `seen` hears of each answer:
     route, status, seconds. `explain` makes a refusal of an error that a handler raises."""
@@ -117,19 +157,23 @@ class Server:
         self._streams: dict[asyncio.Task[Any], Token] = {}
         self._place = Place(0)
         self._runner: web.ServerRunner | None = None
+        self._connections = _Connections(
+            self._serve,
+            self._bounds.header_s,
+            handler_cancellation=True,
+            keepalive_timeout=self._bounds.header_s,
+            lingering_time=self._bounds.linger_s,
+            max_line_size=self._bounds.header_bytes_max,
+            max_field_size=self._bounds.header_bytes_max,
+            access_log=None,
+        )
         self._watching: asyncio.Task[None] | None = None
 
     # --- coming and going
 
     async def start(self, addresses: Sequence[str], place: Place, reuse_port: bool = True) -> int:
         """Listen; the port."""
-        server = web.Server(
-            self._serve,
-            handler_cancellation=True,
-            keepalive_timeout=self._bounds.header_s,
-            access_log=None,
-        )
-        self._runner = web.ServerRunner(server, handle_signals=False)
+        self._runner = web.ServerRunner(self._connections, handle_signals=False)
         await self._runner.setup()
         port = place.port
         for address in addresses:
@@ -162,45 +206,54 @@ class Server:
         """End the streams of tokens that were revoked."""
         while True:
             await asyncio.sleep(self._bounds.revoked_look_s)
-            for task, token in list(self._streams.items()):
-                if not self._tokens.is_good(token):
+            streams = list(self._streams.items())
+            ended = {one for one in {token for _, token in streams} if not self._is_good(one)}
+            for task, token in streams:
+                if token in ended:
                     task.cancel()
+
+    def _is_good(self, token: Token) -> bool:
+        try:
+            return self._tokens.is_good(token)
+        except OSError:
+            return False
 
     # --- one request
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         began_s = time.monotonic()
         name = ""
+        self._connections.came(request.protocol)
         try:
             self._check_place(request)
-            route, parameters, other = self._find(request.method, request.path)
+            route, parameters, others = self._find(request.method, request.path)
             name = "" if route is None else route.name()
-            route, call = await self._let_in(request, route, parameters, other)
+            route, call = await self._let_in(request, route, parameters, others)
             answer = await route.handler(self._state, call)
             response = await self._write(request, answer, call.token)
         except Problem as problem:
             response = self._refuse(request, problem)
-        except Exception as error:
-            found = self._explain(error)
-            if found is None:
-                raise
-            response = self._refuse(request, found)
+        except Exception as error:  # noqa: BLE001 - a bug of ours must be an answer, too
+            response = self._refuse(request, self._explain(error) or _bug(error))
         self._seen(name, response.status, time.monotonic() - began_s)
         return response
 
-    def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], bool]:
-        """The route; and whether another method of this path has one."""
-        other = False
+    def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
+        """The route; and which other methods this path has."""
+        others = []
         for pattern, route in self._routes:
             found = pattern.fullmatch(path)
             if found is None:
                 continue
             if route.method == method:
-                return route, found.groupdict(), False
-            other = True
-        return None, {}, other
+                return route, found.groupdict(), []
+            others.append(route.method)
+        return None, {}, others
 
     def _check_place(self, request: web.BaseRequest) -> None:
+        size = sum(len(name) + len(value) for name, value in request.raw_headers)
+        if size > self._bounds.header_bytes_max:
+            raise Problem(431, "long_header", "The header of the request is too long.")
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or not self._is_ours(hosts[0], self._scheme(request)):
             raise Problem(421, "wrong_host", "This service does not answer under that name.")
@@ -227,15 +280,16 @@ class Server:
         return name in ("127.0.0.1", "localhost", "::1") and port == str(self._place.port)
 
     def _is_our_origin(self, origin: str) -> bool:
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
             return False
         return self._is_ours(parts.netloc, parts.scheme)
 
     def _check_forwarded(self, request: web.BaseRequest) -> None:
-        said = any(
-            name in request.headers for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP")
-        )
+        said = any(name in request.headers for name in FORWARDED)
         if said and _peer(request) not in self._place.proxies:
             raise Problem(
                 403, "unknown_proxy", "A proxy that is not listed under [gateway] proxies."
@@ -246,15 +300,17 @@ class Server:
         request: web.BaseRequest,
         route: Route | None,
         parameters: dict[str, str],
-        other: bool,
+        others: list[str],
     ) -> tuple[Route, Call]:
         if route is not None and route.scope is None:
             token, by_cookie = ANYONE, False
         else:
             token, by_cookie = self._identify(request)
         if route is None:
-            if other:
-                raise Problem(405, "wrong_method", "This path does not take that method.")
+            if others:
+                allowed = {"Allow": ", ".join(others)}
+                said = "This path does not take that method."
+                raise Problem(405, "wrong_method", said, allowed)
             raise Problem(404, "no_route", "There is nothing at this path.")
         if route.scope is not None and not token.allows(route.scope):
             raise Problem(403, "scope", f"This needs a token with the scope {route.scope}.")
@@ -401,6 +457,16 @@ async def _begun(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 def _response(body: bytes, status: int, media_type: str, headers: Any) -> web.Response:
     kind = {"Content-Type": media_type}
     return web.Response(body=body, status=status, headers=SAFE_HEADERS | kind | dict(headers))
+
+
+def _bug(error: Exception) -> Problem:
+    """The log says where it happened, and nothing of what was said."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = "" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+    _log.error("unexpected %s at %s", type(error).__name__, where)
+    return Problem(500, "internal", "Something went wrong in the service. Its log says where.")
 
 
 def _too_large(route: Route) -> Problem:

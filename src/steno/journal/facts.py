@@ -139,6 +139,8 @@ class TurnStarted(Fact, frozen=True, tag="turn.started"):
 
 
 TurnOutcome = Literal["done", "interrupted", "failed"]
+STOPS = frozenset(("user",))
+"""Causes that are a person's wish. Nothing takes up what a person stopped."""
 
 
 class TurnEnded(Fact, frozen=True, tag="turn.ended"):

@@ -50,6 +50,11 @@ class ListingRow(Struct, omit_defaults=True):
     memory: SessionMemory = field(default_factory=SessionMemory)
     asked: Seq = 0
     """The last question about a call in the open turn; 0 if there is none."""
+    open: Seq = 0
+    """The open turn; 0 if there is none."""
+    unseen: bool = False
+    """Whether tools gave results that no answer came to, in the open turn or in one that was cut
+    off."""
 
     def apply(self, record: f.Record) -> bool:
         """Take one fact in; whether the row changed."""
@@ -66,18 +71,25 @@ class ListingRow(Struct, omit_defaults=True):
                 self.messages += 1
                 self._entitle(seq, fact.parts if fact.role == "user" else ())
             case f.TurnStarted() | f.StepStarted():
+                began = isinstance(fact, f.TurnStarted)
+                self.open = seq if began else self.open
                 delivered = self.deliveries.apply(seq, at_ms, fact)
-                return self._wait_no_longer(f.taken_by(fact)) or delivered
+                return self._wait_no_longer(f.taken_by(fact)) or delivered or began
             case f.StepSealed():
                 self.messages += 1
+                self.unseen = False
                 used = fact.usage
                 known = used is not None and used.input is not None
                 self.context = (used.input or 0) + (used.output or 0) if used and known else None
-            case f.StepLost() | f.ToolSettled():
+            case f.StepLost():
                 self.messages += 1
+            case f.ToolSettled():
+                self.messages += 1
+                self.unseen = True
             case f.TurnEnded():
                 self.turns += 1
-                self.last_turn, self.asked = fact.outcome, 0
+                self.last_turn, self.asked, self.open = fact.outcome, 0, 0
+                self.unseen &= fact.outcome == "interrupted" and fact.cause not in f.STOPS
                 self.deliveries.apply(seq, at_ms, fact)
                 self.memory.apply(seq, fact)
             case f.InputWithdrawn():
@@ -130,7 +142,7 @@ class ListingRow(Struct, omit_defaults=True):
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None
-        self.waiting, self.asked = [], 0
+        self.waiting, self.asked, self.open, self.unseen = [], 0, 0, False
         self.memory = SessionMemory(upto=0 if fact.forked_from is None else record.seq)
 
     @property
@@ -155,6 +167,11 @@ class ListingRow(Struct, omit_defaults=True):
     def owes(self) -> bool:
         """Whether something must still reach the outside."""
         return self.owed.anything() or bool(self.deliveries.open)
+
+    def unfinished(self) -> bool:
+        """Whether a process that starts has something to run here: inputs wait, a turn is open, or
+        one was cut off after tools gave results."""
+        return bool(self.waiting) or self.open > 0 or self.unseen
 
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made,

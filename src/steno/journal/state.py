@@ -14,8 +14,6 @@ from steno.journal.parts import Seq, ToolCall
 WITHDRAWALS_MAX = 3
 KILLED_MAX = 4
 """Continuations in a row that may be killed after they showed something."""
-STOPS = frozenset(("user",))
-"""Causes that are a person's wish. Nothing takes up what a person stopped."""
 
 
 class OpenCall(Struct):
@@ -175,7 +173,7 @@ class CutOff(Struct):
     def is_over(self, ending: f.TurnEnded) -> bool:
         """Whether the end of a later turn leaves it behind: a request took it up, a person stopped,
         or it was undone or given up and an answer came since."""
-        if self.acknowledged_by is not None or ending.cause in STOPS:
+        if self.acknowledged_by is not None or ending.cause in f.STOPS:
             return True
         return ending.outcome == "done" and not self.waits()
 
@@ -298,7 +296,7 @@ class State(Struct):
     def _end_turn(self, turn: OpenTurn, fact: f.TurnEnded) -> None:
         self.last_turn, self.turn = EndedTurn(turn, fact), None
         cut = self.cut_off
-        if fact.outcome == "interrupted" and fact.cause not in STOPS:
+        if fact.outcome == "interrupted" and fact.cause not in f.STOPS:
             continued = cut is not None and cut.is_continued_by(turn)
             if cut is not None and continued and turn.last is None:
                 cut.withdraw(turn.seq)  # it came to nothing: what was cut off waits, as before

@@ -156,14 +156,14 @@ class Views:
                 return record.seq
         return None
 
-    async def owing(self) -> AsyncIterator[str]:
-        """Sessions in which a visit is open or something is owed: an earlier process may have left
-        them in the middle."""
-        page = await self._store.list(PAGE, after=0, where="owes")
+    async def unfinished(self) -> AsyncIterator[Listed]:
+        """Sessions in which there is something to run: inputs wait, or a turn is open or was cut
+        off after tools gave results."""
+        page = await self._store.list(PAGE, after=0, where="unfinished")
         while page:
             for listed in page:
-                yield listed.id
-            page = await self._store.list(PAGE, after=page[-1].mark, where="owes")
+                yield listed
+            page = await self._store.list(PAGE, after=page[-1].mark, where="unfinished")
 
     async def end(self, session: str, facts_min: int = FACTS) -> Tail:
         return await pages.end(self._store, session, facts_min)

@@ -79,6 +79,13 @@ class Visits:
     def attended(self) -> list[str]:
         return list(self._open)
 
+    async def others(self, row: ListingRow) -> bool:
+        """Whether another process that lives has the session open."""
+        own = self._store.owner
+        return any(
+            [by != own and await self._store.alive(by) for by in row.owed.attending.values() if by]
+        )
+
     # --- coming
 
     async def opening(

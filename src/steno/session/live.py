@@ -242,12 +242,14 @@ class Live:
             closing = (one.seq for one in loaded.closing if one.fact == ended.ending)
             yield Record(next(closing, loaded.head), 0, ended.ending)
 
-    async def run_pending(self, session: str, leaving: asyncio.Event) -> None:
+    async def run_pending(
+        self, session: str, leaving: asyncio.Event, last: asyncio.Event | None = None
+    ) -> None:
         """Run a session until it rests. While another process runs it, wait in case that dies
-        before what is pending is taken."""
-        while not leaving.is_set():
+        before what is pending is taken. Once `last` is set, no further turn begins."""
+        while not (leaving.is_set() or (last is not None and last.is_set())):
             try:
-                await self._runner.run(session, lambda state: False, leaving)
+                await self._runner.run(session, _until(last), leaving)
             except SessionBusy:
                 if not (await self._store.glance(session)).row.pending:
                     return
@@ -255,9 +257,15 @@ class Live:
             else:
                 return
 
-    async def run_again(self, session: str, opening: TurnStarted, leaving: asyncio.Event) -> None:
+    async def run_again(
+        self,
+        session: str,
+        opening: TurnStarted,
+        leaving: asyncio.Event,
+        last: asyncio.Event | None = None,
+    ) -> None:
         """Run a turn that continues or retries, and then what is pending."""
-        await self._runner.run(session, lambda state: False, leaving, opening)
+        await self._runner.run(session, _until(last), leaving, opening)
 
     async def is_answered(self, admitted: Admitted) -> bool:
         """Whether a turn took an input, and none is open."""
@@ -592,6 +600,10 @@ class LiveSession:
             await asyncio.wait([self._driver], timeout=limit_s)
             self._driver.cancel()
             await asyncio.wait([self._driver], timeout=0.05)
+
+
+def _until(last: asyncio.Event | None) -> Enough:
+    return lambda state: last is not None and last.is_set()
 
 
 def _waiting(session: str, input: Seq) -> _Wanted:

@@ -30,7 +30,7 @@ from steno.journal.parts import Hash, Seq
 from steno.store.errors import JournalCorrupt, StoreError
 from steno.store.protocol import Damage, Keyed, Left, Mark, Piece
 
-MARKS: tuple[Mark, ...] = ("owes", "due", "remembers")
+MARKS: tuple[Mark, ...] = ("owes", "unfinished", "due", "remembers")
 
 SEQ_MAX = (1 << 32) - 1
 
@@ -71,7 +71,7 @@ class SessionRow(Struct):
 
 
 def marks_of(listing: ListingRow) -> frozenset[Mark]:
-    return _MARKS[listing.owes(), listing.due(), bool(listing.memory.at)]
+    return _MARKS[listing.owes(), listing.unfinished(), listing.due(), bool(listing.memory.at)]
 
 
 _MARKS: dict[tuple[bool, ...], frozenset[Mark]] = {

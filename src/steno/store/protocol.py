@@ -113,9 +113,9 @@ class Cursor(Struct, frozen=True):
     offsets: tuple[tuple[Stream, int], ...] = ()
 
 
-Mark = Literal["owes", "due", "remembers"]
+Mark = Literal["owes", "unfinished", "due", "remembers"]
 """What sessions can be found by without looking at all of them: something is owed to someone
-outside, a distillate is due, there is something to remember."""
+outside, there is something to run, a distillate is due, there is something to remember."""
 
 
 class Shares(Struct, frozen=True):

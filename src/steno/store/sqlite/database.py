@@ -39,7 +39,7 @@ from steno.store.protocol import Settings
 from steno.store.sqlite.sql import SCHEMA
 
 APPLICATION_ID = 0x53746E6F  # "Stno", in the header of every store
-VERSION = 6
+VERSION = 7
 CHECKSUM_BYTES = 8
 """At the end of every page, for `checked_pages`."""
 

@@ -39,6 +39,7 @@ STEPS: tuple[Step, ...] = (
     Step(4, text("to_4.sql")),
     Step(5, text("to_5.sql")),
     Step(6, text("to_6.sql")),
+    Step(7, text("to_7.sql")),
 )
 """In order, without a gap, ending at `database.VERSION`."""
 

@@ -32,6 +32,7 @@ _heads = msgspec.json.Decoder(dict[str, tuple[Seq, int | None]])
 _SUFFIX: dict[Mark | None, str] = {
     None: "",
     "owes": "_owes",
+    "unfinished": "_unfinished",
     "due": "_due",
     "remembers": "_remembers",
 }

@@ -25,10 +25,15 @@ FactRow = tuple[int, int, int, bytes]
 DraftRow = tuple[int, str, int, int, bytes]
 
 
+OWES, UNFINISHED = 1, 2
+"""The bits of the column `owes`."""
 DUE, REMEMBERS = 1, 2
 """The bits of the column `memory`."""
 _COLUMNS: dict[frozenset[Mark], tuple[int, int]] = {
-    marks: (int("owes" in marks), DUE * ("due" in marks) + REMEMBERS * ("remembers" in marks))
+    marks: (
+        OWES * ("owes" in marks) + UNFINISHED * ("unfinished" in marks),
+        DUE * ("due" in marks) + REMEMBERS * ("remembers" in marks),
+    )
     for marks in ALL_MARKS
 }
 _MARKS = {columns: marks for marks, columns in _COLUMNS.items()}

@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like on disk. Version 6 (pragma user_version).
+-- The whole truth about what a steno store looks like on disk. Version 7 (pragma user_version).
 --
 -- The journal is `facts` and `payloads`: nothing but an explicit delete or a redaction ever changes a row there.
 -- Everything else serves it: `sessions` names the journals and fences their writers, `drafts` holds text that is
@@ -17,13 +17,14 @@ create table sessions (
     listing    text    not null,                   -- the row for lists, as JSON: derived, can be rebuilt from the facts
     listed     integer not null,                   -- the last seq that is in `listing`; readers take in the facts after it
     crc        integer not null,                   -- over all the other columns
-    owes       integer not null default 0,         -- 1 if, as of `listed`, something is owed to somebody outside
+    owes       integer not null default 0,         -- as of `listed`: 1 if something is owed to somebody outside, 2 if there is something to run, 3 both
     memory     integer not null default 0          -- as of `listed`: 1 if a distillate is due, 2 if it has some, 3 both
 ) strict;
 
 create index sessions_by_touch on sessions (touched);
 create index sessions_by_parent on sessions (parent) where parent is not null;
-create index sessions_owing on sessions (n) where owes = 1;
+create index sessions_owing on sessions (n) where owes in (1, 3);
+create index sessions_unfinished on sessions (n) where owes in (2, 3);
 create index sessions_due on sessions (touched) where memory in (1, 3);
 create index sessions_remembered on sessions (touched) where memory in (2, 3);
 

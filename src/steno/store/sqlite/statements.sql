@@ -16,7 +16,11 @@ where touched < ? order by touched desc limit ?
 
 -- name: changed_before_owes
 select {session_row} from sessions
-where owes = 1 and touched < ? order by touched desc limit ?
+where owes in (1, 3) and touched < ? order by touched desc limit ?
+
+-- name: changed_before_unfinished
+select {session_row} from sessions
+where owes in (2, 3) and touched < ? order by touched desc limit ?
 
 -- name: changed_before_due
 select {session_row} from sessions indexed by sessions_due
@@ -31,7 +35,11 @@ select {session_row} from sessions where n > ? order by n limit ?
 
 -- name: numbered_after_owes
 select {session_row} from sessions indexed by sessions_owing
-where owes = 1 and n > ? order by n limit ?
+where owes in (1, 3) and n > ? order by n limit ?
+
+-- name: numbered_after_unfinished
+select {session_row} from sessions indexed by sessions_unfinished
+where owes in (2, 3) and n > ? order by n limit ?
 
 -- name: numbered_after_due
 select {session_row} from sessions where memory in (1, 3) and n > ? order by n limit ?
