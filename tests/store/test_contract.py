@@ -11,6 +11,7 @@ from steno.journal.drafts import Draft, Stream
 from steno.journal.facts import (
     AnyFact,
     ContextSet,
+    Continues,
     Delivered,
     DeliveryAttempted,
     DeliveryOwed,
@@ -1286,6 +1287,32 @@ async def test_a_session_is_found_as_owing_while_a_visit_or_a_hook_is_open(place
         assert one.row.owed.hooks[added.last].left == ("a",)
         await store.add(admitted.session, [HookDone(added.last, "a")])
         assert await ids_owing(store) == []
+
+
+@pytest.mark.promise(63)
+async def test_a_session_is_found_as_unfinished_while_there_is_something_to_run(
+    place: Place,
+) -> None:
+    async def unfinished() -> list[str]:
+        return [one.id for one in await store.list(100, after=0, where="unfinished")]
+
+    async with place.open() as store:
+        quiet = await store.create(STARTED)
+        waits = await admit(store, "waits")
+        assert await unfinished() == [waits.session]
+        await store.add(waits.session, [InputWithdrawn(waits.seq)])
+        assert await unfinished() == []
+        running, tool = await begin_tool(store)
+        assert await unfinished() == [running.session]
+        await running.record(ToolSettled(running.step, "call", Returned((Text("out"),)), tool))
+        turn = running.step - 1
+        await running.record(TurnEnded(turn, "interrupted", "terminated"))
+        assert await unfinished() == [running.session], "results that no answer came to"
+        await running.record(TurnStarted(Continues(turn)))
+        step = await running.record(StepStarted("model"))
+        await running.record(StepSealed(step, (Text("done"),)), TurnEnded(step - 1, "done"))
+        assert await unfinished() == []
+        assert quiet not in await unfinished()
 
 
 @pytest.mark.promise(14)

@@ -9,12 +9,12 @@ import base64
 import binascii
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from steno.gateway.cursors import BadCursor, from_print
+from steno.gateway.cursors import PATTERN, BadCursor, from_print
 from steno.gateway.hub import Hub
 from steno.gateway.routes import (
     Answer,
@@ -26,74 +26,99 @@ from steno.gateway.routes import (
     Route,
     Stream,
 )
+from steno.gateway.shapes import ApprovalList, FinishedTurn, SessionPage, SessionShown, UsagePage
 from steno.gateway.streams import RETRY_MS, Telling, encode, is_end, with_pings
 from steno.journal.facts import Record, TurnEnded
 from steno.journal.parts import Seq
 from steno.journal.transcript import Transcript
+from steno.journal.usage import UsageTotal
 from steno.model_choice import Terms
-from steno.service import Service
-from steno.service.attachments import Attachment, attachment
-from steno.service.objects import Objects, approval_object, listed_object, transcript_object
+from steno.service import Service, Summary
+from steno.service.attachments import ATTACHMENTS_MAX, Attachment, attachment
+from steno.service.objects import (
+    Objects,
+    approval_object,
+    listed_object,
+    transcript_object,
+    usage_object,
+)
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Admitted, Cursor
+from steno.store.protocol import Admitted, Cursor, Listed
 
 LIST_MAX = 200
+LINE_CHARS_MAX = 1_000
+REASON_CHARS_MAX = 10_000
+SEQ_MAX = (1 << 32) - 1
 TEXT_CHARS_MAX = 1_000_000
 BODY_BYTES_MAX = 32 << 20
 WAIT_S_MAX = 600
+KEY_LEN_MAX = 255
+MARK_MAX = 1 << 62
+FORMATS = ("steno", "markdown")
 
 
 # --- bodies ---------------------------------------------------------------------------------------
 
 
+Line = Annotated[str, Meta(min_length=1, max_length=LINE_CHARS_MAX, pattern=r"\S")]
+At = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
+
+
 class NewSession(Struct, forbid_unknown_fields=True):
-    model: str | None = None
-    title: str | None = None
-    name: str | None = None
+    model: Line | None = None
+    title: Line | None = None
+    name: Line | None = None
 
 
 class Attached(Struct, forbid_unknown_fields=True):
     """A file that goes with an input. `data` is base64."""
 
-    name: str
+    name: Line
     data: str
 
 
 class NewInput(Struct, forbid_unknown_fields=True):
-    text: str
+    text: Annotated[str, Meta(min_length=1, max_length=TEXT_CHARS_MAX, pattern=r"\S")]
     mode: Literal["queue", "steer"] = "queue"
-    attachments: list[Attached] = []
+    attachments: Annotated[list[Attached], Meta(max_length=ATTACHMENTS_MAX)] = []
 
 
-class Title(Struct, forbid_unknown_fields=True):
-    title: str
+class Change(Struct, forbid_unknown_fields=True):
+    """What is not named stays. The model answers from the next request on."""
+
+    title: Line | None = None
+    model: Line | None = None
 
 
 class Interrupt(Struct, forbid_unknown_fields=True):
-    turn: int | None = None
+    turn: At | None = None
 
 
 class Decision(Struct, forbid_unknown_fields=True):
     decision: Literal["allow", "deny"]
-    reason: str = ""
+    reason: Annotated[str, Meta(max_length=REASON_CHARS_MAX)] = ""
 
 
 class ForkAt(Struct, forbid_unknown_fields=True):
-    at: int
+    """`at`: a message or a turn."""
+
+    at: At
 
 
 class RewindTo(Struct, forbid_unknown_fields=True):
-    to: int | None = None
-    withdraw: int | None = None
+    """Either `to`, a message or a turn; or `withdraw`, a rewind that is to be taken back."""
+
+    to: At | None = None
+    withdraw: At | None = None
 
 
 class Hide(Struct, forbid_unknown_fields=True):
-    seq: int
+    seq: At
     hidden: bool = True
 
 
 class Redact(Struct, forbid_unknown_fields=True):
-    seq: int
+    seq: At
 
 
 class Made(Struct):
@@ -136,13 +161,30 @@ def _with_model(hub: Hub, model: str) -> Terms:
     return replace(hub.terms(None), model=model)
 
 
-async def list_sessions(hub: Hub, call: Call) -> Answer:
+async def _page(hub: Hub, call: Call) -> tuple[list[Summary], int | None]:
+    """The sessions that are asked for; all filters must hold."""
     limit = call.number("limit", 1, LIST_MAX, 50) or 50
-    before = call.number("before", 0, 1 << 62, None)
-    found = await hub.service().views.sessions(limit, before)
-    wanted = [one for one in found if call.token.session in (None, one.listed.id)]
-    mark = found[-1].listed.mark if len(found) == limit else None
-    return Json({"sessions": [listed_object(one) for one in wanted], "next": mark})
+    before = call.number("before", 0, MARK_MAX, None)
+    title = call.query.get("title", "").casefold()
+    running, waiting = call.flag("running"), call.flag("waiting")
+    same = {name: call.query[name] for name in ("platform", "model", "name") if name in call.query}
+
+    def keep(listed: Listed) -> bool:
+        row = listed.row
+        return (
+            call.token.session in (None, listed.id)
+            and title in row.title.casefold()
+            and running in (None, listed.owner is not None)
+            and waiting in (None, bool(row.asked))
+            and all(getattr(row, name) == value for name, value in same.items())
+        )
+
+    return await hub.service().views.matching(keep, limit, before)
+
+
+async def list_sessions(hub: Hub, call: Call) -> Answer:
+    found, mark = await _page(hub, call)
+    return Json({"sessions": [listed_object(one) for one in found], "next": mark})
 
 
 async def show_session(hub: Hub, call: Call) -> Answer:
@@ -153,14 +195,21 @@ async def show_session(hub: Hub, call: Call) -> Answer:
     return Json(transcript_object(loaded, shown, most))
 
 
-async def rename_session(hub: Hub, call: Call) -> Answer:
-    wanted: Title = call.read(Title)
-    await hub.service().edits.rename(call.parameters["id"], wanted.title)
+async def change_session(hub: Hub, call: Call) -> Answer:
+    wanted: Change = call.read(Change)
+    id, edits = call.parameters["id"], hub.service(call.parameters["id"]).edits
+    if wanted.title is None and wanted.model is None:
+        raise Problem(422, "nothing_to_change", "Say `title` or `model`.")
+    if wanted.model is not None:
+        hub.program.agents(_with_model(hub, wanted.model)).check()
+        await edits.choose_model(id, wanted.model)
+    if wanted.title is not None:
+        await edits.rename(id, wanted.title)
     return Json(Done())
 
 
 async def delete_session(hub: Hub, call: Call) -> Answer:
-    with_forks = call.query.get("with_forks") == "true"
+    with_forks = call.flag("with_forks") or False
     return Json(Done(count=await hub.service().delete(call.parameters["id"], with_forks)))
 
 
@@ -179,7 +228,7 @@ async def rewind(hub: Hub, call: Call) -> Answer:
     wanted: RewindTo = call.read(RewindTo)
     edits, id = hub.service().edits, call.parameters["id"]
     if (wanted.to is None) == (wanted.withdraw is None):
-        raise Problem(400, "bad_body", "Say either `to` or `withdraw`.")
+        raise Problem(422, "bad_body", "Say either `to` or `withdraw`.")
     if wanted.to is not None:
         return Json(Done(await edits.rewind(id, wanted.to)))
     await edits.redo(id, wanted.withdraw or 0)
@@ -207,7 +256,7 @@ async def compact(hub: Hub, call: Call) -> Answer:
 async def export(hub: Hub, call: Call) -> Answer:
     service, id = hub.service(), call.parameters["id"]
     await service.views.load(id)
-    if call.query.get("format") == "markdown":
+    if call.choice("format", FORMATS) == "markdown":
         return Stream(service.transfers.markdown(id), "text/markdown; charset=utf-8")
     return Stream(service.transfers.export(id), "application/x-ndjson")
 
@@ -240,16 +289,17 @@ async def go_on(hub: Hub, call: Call) -> Answer:
 async def admit(hub: Hub, call: Call) -> Answer:
     wanted: NewInput = call.read(NewInput)
     id = call.parameters["id"]
-    if len(wanted.text) > TEXT_CHARS_MAX:
-        raise Problem(413, "too_large", f"The text may have {TEXT_CHARS_MAX} characters at most.")
     service = hub.service(id)
+    key = call.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= KEY_LEN_MAX:
+        raise Problem(400, "bad_key", f"A key has 1 to {KEY_LEN_MAX} characters.")
     wait_s = call.number("wait", 0, WAIT_S_MAX, None)
     admitted = await asyncio.shield(
         service.admit(
             wanted.text,
             id,
             None,
-            call.headers.get("idempotency-key"),
+            key,
             "",
             wanted.mode,
             [_attachment(one) for one in wanted.attachments],
@@ -269,7 +319,7 @@ def _attachment(one: Attached) -> Attachment:
     try:
         return attachment(one.name, base64.b64decode(one.data, validate=True))
     except binascii.Error as error:
-        raise Problem(400, "bad_body", f"attachment {one.name[:80]!r} is not base64") from error
+        raise Problem(422, "bad_body", f"attachment {one.name[:80]!r} is not base64") from error
 
 
 async def _wait(hub: Hub, service: Service, admitted: Admitted, wait_s: int) -> Any:
@@ -328,27 +378,28 @@ async def approvals(hub: Hub, call: Call) -> Answer:
 async def decide(hub: Hub, call: Call) -> Answer:
     wanted: Decision = call.read(Decision)
     id, seq = call.parameters["id"], int(call.parameters["seq"])
-    service = hub.service(id)
-    first = await service.approvals.decide(
-        id, seq, wanted.decision, by=f"http:{call.token.name}", reason=wanted.reason
-    )
+    approvals, by = hub.service(id).approvals, f"http:{call.token.name}"
+    if (before := await approvals.decided(id, seq)) is None:
+        await approvals.choose(id, seq)  # a late answer is refused, and never told as done
+        if not await approvals.decide(id, seq, wanted.decision, wanted.reason, by=by):
+            before = await approvals.decided(id, seq)
+    if before is not None and (before.decision, before.by) != (wanted.decision, by):
+        said = f"This was decided before ({before.decision}); nothing was changed."
+        raise Problem(409, "decided", said)
     hub.wake(id)
-    if not first:
-        raise Problem(409, "decided", "This was decided before; nothing was changed.")
     return Json(Done(seq))
 
 
 async def usage(hub: Hub, call: Call) -> Answer:
-    limit = call.number("limit", 1, LIST_MAX, LIST_MAX) or LIST_MAX
-    found = await hub.service().views.sessions(limit)
-    rows = [listed_object(one) for one in found if call.token.session in (None, one.listed.id)]
-    return Json(
-        {
-            "sessions": [
-                {"id": row["id"], "model": row["model"], "usage": row["usage"]} for row in rows
-            ]
-        }
-    )
+    found, mark = await _page(hub, call)
+    total = UsageTotal()
+    for one in found:
+        if one.listed.row.usage is not None:
+            total.add(one.listed.row.usage)
+    rows = [listed_object(one) for one in found]
+    wanted = ("id", "model", "title", "updated_ms", "usage")
+    sessions = [{name: row[name] for name in wanted} for row in rows]
+    return Json({"sessions": sessions, "total": usage_object(total), "next": mark})
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -422,14 +473,34 @@ async def _cursor(hub: Hub, call: Call) -> Cursor:
 _ID = "/api/sessions/{id}"
 _EVENTS = "text/event-stream"
 _AFTER = (
-    Parameter("after", "A cursor, `now`, or 0 for everything"),
-    Parameter("Last-Event-ID", "The id of the last event that was seen", "header"),
+    Parameter("after", "A cursor, `now`, or 0 for everything", pattern=f"^(now|{PATTERN})$"),
+    Parameter(
+        "Last-Event-ID",
+        "The id of the last event that was seen; it goes before `after`",
+        "header",
+        pattern=f"^{PATTERN}$",
+    ),
 )
 _PAGE = (
-    Parameter("limit", f"How many, up to {LIST_MAX}", kind="integer"),
-    Parameter("before", "The `next` of the page before", kind="integer"),
+    Parameter("limit", f"How many, up to {LIST_MAX}", kind="integer", least=1, most=LIST_MAX),
+    Parameter("before", "The `next` of the page before", kind="integer", least=0, most=MARK_MAX),
+    Parameter("title", "Whose title has this text in it"),
+    Parameter("running", "That run, or that do not", kind="boolean"),
+    Parameter("waiting", "In which a call waits for approval, or none does", kind="boolean"),
+    Parameter("platform", "Begun on this platform, such as `http` or `cli`"),
+    Parameter("model", "Answered by this model"),
+    Parameter("name", "Bound to this name"),
 )
-_KEY = Parameter("Idempotency-Key", "The same key is accepted once, for ever", "header")
+_KEY = Parameter(
+    "Idempotency-Key",
+    "The same key is accepted once, for ever",
+    "header",
+    pattern=f"^[!-~]{{1,{KEY_LEN_MAX}}}$",
+)
+
+_WAIT = Parameter(
+    "wait", "Seconds to wait for the finished turn", kind="integer", least=0, most=WAIT_S_MAX
+)
 
 ROUTES = (
     Route(
@@ -438,7 +509,7 @@ ROUTES = (
         "read",
         "List sessions",
         list_sessions,
-        {200: dict},
+        {200: SessionPage},
         parameters=_PAGE,
     ),
     Route(
@@ -450,8 +521,16 @@ ROUTES = (
         {201: Made},
         NewSession,
     ),
-    Route("GET", _ID, "read", "Show a session", show_session, {200: dict}),
-    Route("PATCH", _ID, "write", "Rename a session", rename_session, {200: Done}, Title),
+    Route("GET", _ID, "read", "Show a session", show_session, {200: SessionShown}),
+    Route(
+        "PATCH",
+        _ID,
+        "write",
+        "Rename a session, or change its model",
+        change_session,
+        {200: Done},
+        Change,
+    ),
     Route(
         "DELETE",
         _ID,
@@ -496,7 +575,7 @@ ROUTES = (
         "Export a session",
         export,
         {200: "application/x-ndjson"},
-        parameters=(Parameter("format", "`markdown` for people"),),
+        parameters=(Parameter("format", "`markdown` for people", one_of=FORMATS),),
     ),
     Route(
         "POST",
@@ -504,9 +583,9 @@ ROUTES = (
         "write",
         "Say something",
         admit,
-        {200: dict, 202: Accepted},
+        {200: FinishedTurn, 202: Accepted},
         NewInput,
-        (_KEY, Parameter("wait", "Seconds to wait for the finished turn", kind="integer")),
+        (_KEY, _WAIT),
         BODY_BYTES_MAX,
     ),
     Route(
@@ -537,7 +616,12 @@ ROUTES = (
         parameters=_AFTER,
     ),
     Route(
-        "GET", "/api/approvals", "read", "List calls that wait for approval", approvals, {200: dict}
+        "GET",
+        "/api/approvals",
+        "read",
+        "List calls that wait for approval",
+        approvals,
+        {200: ApprovalList},
     ),
     Route(
         "POST",
@@ -548,5 +632,13 @@ ROUTES = (
         {200: Done},
         Decision,
     ),
-    Route("GET", "/api/usage", "read", "Usage by session", usage, {200: dict}),
+    Route(
+        "GET",
+        "/api/usage",
+        "read",
+        "Usage by session",
+        usage,
+        {200: UsagePage},
+        parameters=_PAGE,
+    ),
 )

@@ -18,7 +18,8 @@ from steno.store.protocol import Cursor
 STREAMS_MAX = 64
 _LETTERS: dict[Kind, str] = {"text": "t", "reasoning": "r", "output": "o"}
 _KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
-_CURSOR = re.compile(r"\d{1,10}(?:~\d{1,10}[tro]\d{1,9})*")
+PATTERN = r"[0-9]{1,10}(?:~[0-9]{1,10}[tro][0-9]{1,9})*"
+_CURSOR = re.compile(PATTERN)
 _STREAM = re.compile(r"(\d+)([tro])(\d+)")
 
 

@@ -61,6 +61,18 @@ class Call(Struct):
             raise Problem(400, "bad_query", f"{name} must be a number from {least} to {most}")
         return number
 
+    def flag(self, name: str) -> bool | None:
+        """Yes, no, or not said, of the query."""
+        said = self.choice(name, ("true", "false"))
+        return None if said is None else said == "true"
+
+    def choice(self, name: str, words: Sequence[str]) -> str | None:
+        """One of some words, or not said, of the query."""
+        said = self.query.get(name)
+        if said is not None and said not in words:
+            raise Problem(400, "bad_query", f"{name} must be {' or '.join(words)}")
+        return said
+
 
 class Json(Struct):
     """An answer that is one JSON value."""
@@ -93,12 +105,28 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 
 class Parameter(Struct, frozen=True):
-    """A value of the query or of the headers, for the document."""
+    """A value of the query or of the headers, for the document. `least` and `most` are of a
+    number."""
 
     name: str
     says: str
     place: Literal["query", "header"] = "query"
     kind: Literal["string", "integer", "boolean"] = "string"
+    least: int | None = None
+    most: int | None = None
+    pattern: str = ""
+    one_of: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        bounds = {
+            "minimum": self.least,
+            "maximum": self.most,
+            "pattern": self.pattern or None,
+            "enum": list(self.one_of) or None,
+        }
+        return {"type": self.kind} | {
+            name: value for name, value in bounds.items() if value is not None
+        }
 
 
 class Route(Struct, frozen=True):
@@ -128,6 +156,14 @@ class ProblemBody(Struct):
     title: str
     status: int
     detail: str
+
+
+_PLACES: dict[str, dict[str, Any]] = {
+    "seq": {"type": "integer", "minimum": 1, "maximum": (1 << 32) - 1},
+    "turn": {"type": "integer", "minimum": 1, "maximum": (1 << 32) - 1},
+    "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}
+_ANY_PLACE = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"}
 
 
 def _words(path: str) -> list[str]:
@@ -189,7 +225,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "integer" if name in ("seq", "turn") else "string"},
+            "schema": _PLACES.get(name, _ANY_PLACE),
         }
         for name in places
     ]
@@ -199,7 +235,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             "in": one.place,
             "required": False,
             "description": one.says,
-            "schema": {"type": one.kind},
+            "schema": one.schema(),
         }
         for one in route.parameters
     ]

@@ -34,6 +34,7 @@ from steno.gateway.server import Place, Server
 from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import Tokens
 from steno.service import Misused
+from steno.session.errors import NoSuch, Refusal
 from steno.store import errors
 
 _log = logging.getLogger("steno.gateway")
@@ -253,6 +254,8 @@ def problem(error: Exception) -> Problem | None:
             return Problem(409, "busy", "The session is running; stop the turn first.")
         case errors.ForksRemain():
             return Problem(409, "forks_remain", str(error))
+        case Refusal():
+            return Problem(409, error.why, str(error))
         case errors.NotAllowed():
             return Problem(409, "not_allowed", str(error))
         case errors.StoreUnwritable():
@@ -265,6 +268,8 @@ def problem(error: Exception) -> Problem | None:
             return Problem(409, "cursor_ahead", "The cursor is ahead. Begin again at `now`.")
         case errors.StoreError():
             return Problem(503, "store", f"{error}")
+        case NoSuch():
+            return Problem(404, f"no_{error.what}", f"{error}")
         case ConfigError() | Misused():
             return Problem(422, "unusable", f"{error}")
         case _:

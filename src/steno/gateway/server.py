@@ -240,7 +240,7 @@ class Server:
 
     def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
         """The route; and which other methods this path has."""
-        others = []
+        others: list[str] = []
         for pattern, route in self._routes:
             found = pattern.fullmatch(path)
             if found is None:

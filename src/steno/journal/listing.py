@@ -71,21 +71,16 @@ class ListingRow(Struct, omit_defaults=True):
                 self.messages += 1
                 self._entitle(seq, fact.parts if fact.role == "user" else ())
             case f.TurnStarted() | f.StepStarted():
-                began = isinstance(fact, f.TurnStarted)
-                self.open = seq if began else self.open
-                delivered = self.deliveries.apply(seq, at_ms, fact)
-                return self._wait_no_longer(f.taken_by(fact)) or delivered or began
+                return self._run(record, fact)
             case f.StepSealed():
                 self.messages += 1
                 self.unseen = False
                 used = fact.usage
                 known = used is not None and used.input is not None
                 self.context = (used.input or 0) + (used.output or 0) if used and known else None
-            case f.StepLost():
+            case f.StepLost() | f.ToolSettled():
                 self.messages += 1
-            case f.ToolSettled():
-                self.messages += 1
-                self.unseen = True
+                self.unseen |= isinstance(fact, f.ToolSettled)
             case f.TurnEnded():
                 self.turns += 1
                 self.last_turn, self.asked, self.open = fact.outcome, 0, 0
@@ -135,6 +130,12 @@ class ListingRow(Struct, omit_defaults=True):
     def _entitle(self, seq: Seq, said: tuple[Content, ...]) -> None:
         if not self.title and not self.named and (title := title_of(said)):
             self.title, self.titled = title, seq
+
+    def _run(self, record: f.Record, fact: f.TurnStarted | f.StepStarted) -> bool:
+        began = isinstance(fact, f.TurnStarted)
+        self.open = record.seq if began else self.open
+        delivered = self.deliveries.apply(record.seq, record.at_ms, fact)
+        return self._wait_no_longer(f.taken_by(fact)) or delivered or began
 
     def _start(self, record: f.Record, fact: f.SessionStarted) -> None:
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from

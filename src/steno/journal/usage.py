@@ -51,15 +51,24 @@ class UsageTotal(Struct, omit_defaults=True):
             case unreachable:
                 assert_never(unreachable)
 
+    def add(self, other: "UsageTotal") -> None:
+        """Take in the usage of another session."""
+        self.calls += other.calls
+        self.unreported += other.unreported
+        self._sum(other)
+
+    def _sum(self, usage: "f.Usage | UsageTotal") -> None:
+        self.input = _plus(self.input, usage.input)
+        self.output = _plus(self.output, usage.output)
+        self.cached = _plus(self.cached, usage.cached)
+        self.reasoning = _plus(self.reasoning, usage.reasoning)
+
     def _count(self, usage: f.Usage | None) -> None:
         self.calls += 1
         if usage is None or usage == _UNKNOWN:
             self.unreported += 1
             return
-        self.input = _plus(self.input, usage.input)
-        self.output = _plus(self.output, usage.output)
-        self.cached = _plus(self.cached, usage.cached)
-        self.reasoning = _plus(self.reasoning, usage.reasoning)
+        self._sum(usage)
 
 
 def _plus(total: int | None, reported: int | None) -> int | None:

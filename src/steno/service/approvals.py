@@ -44,6 +44,13 @@ class Approvals:
         there = ", ".join(f"{one.seq} ({one.tool})" for one in waiting)
         raise Refusal("several_asked" if seq is None else "not_asked", session, seq, there=there)
 
+    async def decided(self, session: str, asked: Seq) -> ApprovalDecided | None:
+        """What was decided about a call, if anything was."""
+        for record in await self._store.read(session, asked, kinds=("approval.decided",)):
+            if isinstance(record.fact, ApprovalDecided) and record.fact.asked == asked:
+                return record.fact
+        return None
+
     async def decide(
         self,
         session: str,

@@ -3,7 +3,7 @@ memory."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,6 +55,8 @@ from steno.tools.output import unfold
 
 PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
+LOOKED_AT_MAX = 5_000
+"""Rows that one question with a filter looks at."""
 
 
 class Approval(Struct, frozen=True):
@@ -199,6 +201,25 @@ class Views:
         """One session as lists show it."""
         glance = await self._store.glance(session)
         return await self._as_it_stands(Listed(session, glance.head, 0, glance.owner, glance.row))
+
+    async def matching(
+        self, keep: Callable[[Listed], bool], limit: int, before: int | None = None
+    ) -> tuple[list[Summary], int | None]:
+        """The latest first, those that are to be kept; and the mark to go on before, None at the
+        end. So many rows are looked at together that fewer may be found than were asked for."""
+        found: list[Summary] = []
+        for _ in range(LOOKED_AT_MAX // PAGE):
+            page = await self._store.list(PAGE, before)
+            for listed in page:
+                before = listed.mark
+                if keep(listed):
+                    with contextlib.suppress(UnknownSession):  # deleted since
+                        found.append(await self._as_it_stands(listed))
+                if len(found) == limit:
+                    return found, before
+            if len(page) < PAGE:
+                return found, None
+        return found, before
 
     async def titled(self, text: str, limit: int) -> list[Summary]:
         """The latest sessions whose title has this text in it, in small or large letters."""
