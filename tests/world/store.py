@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from steno.race import first_of
 from steno.store.facade import BlockingStore
+from steno.store.follow import ALIVE_S
 from steno.store.protocol import Cursor, Event
 
 if TYPE_CHECKING:
@@ -74,6 +76,14 @@ class Handle:
                 yield event
             if not events:
                 await self._process.world.newer_than(version)
+
+    async def runner_changes(self, session: str, known: str | None) -> str | None:
+        while True:
+            version = self._process.world.version
+            runner: str | None = await self.running(session)
+            if runner != known:
+                return runner
+            await first_of(self._process.world.newer_than(version), limit_s=ALIVE_S)
 
     async def close(self) -> None:
         self._blocking.close()

@@ -60,12 +60,12 @@ from steno.store.errors import (
 )
 from steno.store.protocol import Admitted, Cursor, Event, Glance, Store
 
-LOOK_AGAIN_S = 0.2
-LOOK_S = 0.5
-LOOK_IDLE_S = 2.0
-LOOKS_ALONE = 2
-"""So often in a row no process runs an open turn before it counts as left behind: one may just
-begin."""
+ALONE_S = 0.2
+"""So long no process runs an open turn before it counts as left behind: one may just begin."""
+LEFT_BEHIND_S = 0.5
+"""The same where a person looks on, and could begin it."""
+LOOK_AGAIN_S = 2.0
+"""What is looked at besides, where nothing tells that it changed."""
 COMING_S = 10.0
 """How long a follower waits for a process to run an input that none runs: one may be starting."""
 
@@ -250,10 +250,11 @@ class Live:
         while not (leaving.is_set() or (last is not None and last.is_set())):
             try:
                 await self._runner.run(session, _until(last), leaving)
-            except SessionBusy:
+            except SessionBusy as busy:
                 if not (await self._store.glance(session)).row.pending:
                     return
-                await first_of(leaving.wait(), limit_s=LOOK_AGAIN_S)
+                let_go = self._store.runner_changes(session, busy.owner)
+                await first_of(let_go, *filter(None, (leaving, last)), limit_s=LOOK_AGAIN_S)
             else:
                 return
 
@@ -318,8 +319,8 @@ class Live:
         while not (leaving.is_set() or over.is_set()):
             try:
                 await self._runner.run(session, lambda state: input not in state.pending, leaving)
-            except SessionBusy:
-                await first_of(over.wait(), leaving, limit_s=LOOK_AGAIN_S)
+            except SessionBusy as busy:
+                await first_of(self._store.runner_changes(session, busy.owner), over, leaving)
             else:
                 return
 
@@ -328,16 +329,22 @@ class Live:
     ) -> None:
         """Return when we leave, or when no process runs the session and none comes to run what
         waits in it."""
-        alone_s = 0.0
+        session = wanted.session
         while not (leaving.is_set() or over.is_set()):
-            glance = await self._store.glance(wanted.session)
-            alone_s = alone_s + LOOK_AGAIN_S if glance.owner is None else 0.0
-            if alone_s > LOOK_AGAIN_S:
+            runner = await self._store.running(session)
+            if runner is not None:
+                await first_of(self._store.runner_changes(session, runner), over, leaving)
+            elif not await self._comes(session, ALONE_S, over, leaving):
+                glance = await self._store.glance(session)
                 waits = wanted.input is not None and glance.row.waits(wanted.input)
-                open = (await tail(self._store, wanted.session, glance.head)).turn is not None
-                if open or not waits or alone_s > COMING_S:
+                open = (await tail(self._store, session, glance.head)).turn is not None
+                if open or not waits or not await self._comes(session, COMING_S, over, leaving):
                     return
-            await first_of(over.wait(), leaving, limit_s=LOOK_AGAIN_S)
+
+    async def _comes(self, session: str, wait_s: float, *ends: asyncio.Event) -> bool:
+        """Whether a process begins to run a session that none runs, within a time."""
+        runs = self._store.runner_changes(session, None)
+        return await first_of(runs, *ends, limit_s=wait_s) is not None
 
     async def _unless_lost(
         self, session: str, work: Coroutine[None, None, None], over: asyncio.Event
@@ -525,7 +532,7 @@ class LiveSession:
     async def _until_left_behind(self) -> None:
         """Look which process runs it, until a turn is open that none runs any more."""
         alone = 0
-        while alone < LOOKS_ALONE:
+        while alone < 2:
             self._look.clear()
             with suppress(StoreError):  # the reader of the events is told
                 owner = await self._store.running(self.id)
@@ -533,8 +540,11 @@ class LiveSession:
                     self.owner = owner
                     self._changed()
                 alone = alone + 1 if self._is_alone() else 0
-            pause_s = LOOK_IDLE_S if self.state.turn is None else LOOK_S
-            await first_of(self._look.wait(), limit_s=pause_s)
+                limit_s = LEFT_BEHIND_S if alone else LOOK_AGAIN_S
+                changes = self._store.runner_changes(self.id, owner)
+                await first_of(changes, self._look, limit_s=limit_s)
+                continue
+            await first_of(self._look.wait(), limit_s=LOOK_AGAIN_S)
 
     def _is_alone(self) -> bool:
         turn = self.state.turn

@@ -221,6 +221,9 @@ class AsyncStore(Verbs):
     ) -> AsyncGenerator[Event, None]:
         return self.followers.follow(session, cursor, drafts)
 
+    async def runner_changes(self, session: str, known: str | None) -> str | None:
+        return await self.followers.runner_changes(session, known)
+
     def follow_changes(self, after: FeedMark = 0) -> AsyncGenerator[Change, None]:
         return self.followers.follow_changes(after)
 

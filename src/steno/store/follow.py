@@ -7,6 +7,9 @@ noticed by the backend's watch: one look for all.
     seen 4 · handed: step 5, "Hel" at 0, "lo" at 3, sealed 6    taken, nothing is read
     seen 4 · handed: 6                                          another process wrote 5: look
     seen 6 · handed: "lo" at 3 of 5                             seen already: 5 is sealed. Look
+
+A process that dies commits nothing. So while any caller waits for the runner of a session to
+change, it is looked once a second whether the runners are alive.
 """
 
 import asyncio
@@ -15,6 +18,8 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from steno.store.core import Core
 
 _HANDED_MAX = 100
+ALIVE_S = 1.0
+"""So often it is looked whether the processes that run sessions are alive, while a caller waits for
+that."""
 
 
 class _Follower:
@@ -86,6 +94,16 @@ class _Follower:
         return events
 
 
+class _Waiting(Struct, frozen=True, eq=False):
+    """One that waits until another process than `runner`, or none, runs a session. `token` is that
+    of its lease; None if no lease was taken."""
+
+    session: str
+    runner: str | None
+    token: int | None
+    changed: asyncio.Event
+
+
 class Followers:
     """All that follow in one event loop."""
 
@@ -95,6 +113,8 @@ class Followers:
         self._followers: dict[str, set[_Follower]] = {}
         self._feeds: dict[asyncio.Event, FeedMark] = {}
         """Those that follow the changes of all sessions, and how far each is."""
+        self._waiting: set[_Waiting] = set()
+        self._pulse: asyncio.TimerHandle | None = None
         self._looking = False
         core.listen(self._committed)
 
@@ -134,12 +154,42 @@ class Followers:
             del self._feeds[changed]
             self._unwatch()
 
+    async def runner_changes(self, session: str, known: str | None) -> str | None:
+        while True:
+            _, token = self._core.heads([session]).get(session, (0, None))
+            waiting = _Waiting(session, known, token, asyncio.Event())
+            self._watch()
+            self._waiting.add(waiting)
+            try:
+                runner = await asyncio.to_thread(self._core.running, session)
+                if runner != known:
+                    return runner
+                self._pulse = self._pulse or self._loop.call_later(ALIVE_S, self._look_alive)
+                await waiting.changed.wait()
+            finally:
+                self._waiting.discard(waiting)
+                self._unwatch()
+
+    def _look_alive(self) -> None:
+        """Those whose runner is dead look, and those for whom only a look can tell."""
+        self._pulse = None
+        alive: dict[str, bool | None] = {self._core.backend.owner: None}
+        for waiting in self._waiting:
+            if waiting.runner is None:
+                continue
+            if waiting.runner not in alive:
+                alive[waiting.runner] = self._core.backend.alive(waiting.runner)
+            if not alive[waiting.runner]:
+                waiting.changed.set()
+        if self._waiting:
+            self._pulse = self._loop.call_later(ALIVE_S, self._look_alive)
+
     def _watch(self) -> None:
-        if not self._followers and not self._feeds:
+        if not (self._followers or self._feeds or self._waiting):
             self._core.backend.watch.add(self._others_committed)
 
     def _unwatch(self) -> None:
-        if not self._followers and not self._feeds:
+        if not (self._followers or self._feeds or self._waiting):
             self._core.backend.watch.discard(self._others_committed)
 
     def look(self) -> None:
@@ -149,6 +199,8 @@ class Followers:
                 follower.look()
         for changed in self._feeds:
             changed.set()
+        for waiting in self._waiting:
+            waiting.changed.set()
 
     async def _news(self, follower: _Follower) -> Sequence[Event]:
         """What a follower has not seen yet; empty where it turns out that there is nothing."""
@@ -166,13 +218,16 @@ class Followers:
 
     def _committed(self, changes: Changes) -> None:
         """From the committing thread, before its next commit."""
-        if self._followers or self._feeds:
+        if self._followers or self._feeds or self._waiting:
             self._loop.call_soon_threadsafe(self.tell, changes)
 
     def tell(self, changes: Changes) -> None:
         if _has_facts(changes):
             for changed in self._feeds:
                 changed.set()
+            for waiting in self._waiting:
+                if waiting.session in changes:
+                    waiting.changed.set()
         for session, events in changes.items():
             for follower in self._followers.get(session, ()):
                 if events is None:
@@ -193,19 +248,23 @@ class Followers:
         self._looking = False
         heads: dict[str, tuple[Seq, int | None]] = {}
         readable, last = False, None
+        sessions = {*self._followers, *(waiting.session for waiting in self._waiting)}
         with contextlib.suppress(StoreError):
-            heads = self._core.heads(list(self._followers)) if self._followers else {}
+            heads = self._core.heads(list(sessions)) if sessions else {}
             last = self._core.changes(None).mark if self._feeds else None
             readable = True
-        for waiting, mark in self._feeds.items():
+        for changed, mark in self._feeds.items():
             if mark != last:
-                waiting.set()
+                changed.set()
+        for waiting in self._waiting:
+            if waiting.token != heads.get(waiting.session, (0, -1))[1]:
+                waiting.changed.set()
         for session, followers in self._followers.items():
             head, token = heads.get(session, (-1, None))
             elsewhere = token is not None and not self._core.holds(session, token)
             for follower in followers:
-                changed = head != follower.reaches() or (elsewhere and follower.drafts)
-                if changed or not readable:
+                new = head != follower.reaches() or (elsewhere and follower.drafts)
+                if new or not readable:
                     follower.look()
 
 

@@ -303,6 +303,11 @@ class Store(Protocol):
         """Who holds the lease at this moment, if that owner is alive."""
         ...
 
+    async def runner_changes(self, session: str, known: str | None) -> str | None:
+        """Wait until another process than `known` runs a session, or none does; which one. A
+        release is noticed at once, a death within a second."""
+        ...
+
     async def renew(self, lease: Lease) -> Lease:
         """Put the end of the lease's term off. It counts only where the backend cannot tell whether
         an owner is alive."""

@@ -115,7 +115,9 @@ class Locks:
             return True
         if _OWNER.fullmatch(owner) is None or owner in _NOT_OWNERS:
             return False
-        for _ in range(_PROBES):
+        for probe in range(_PROBES):
+            if probe:
+                time.sleep(_PROBE_PAUSE_S)
             try:
                 handle = os.open(self._folder / owner, os.O_RDONLY)
             except FileNotFoundError:
@@ -125,7 +127,6 @@ class Locks:
                     return False
             finally:
                 os.close(handle)
-            time.sleep(_PROBE_PAUSE_S)
         return True
 
     def left_behind(self) -> bool:

@@ -3,7 +3,7 @@
 SQLite says whether another connection has committed (`data_version`) but tells nothing by itself.
 So the thread sleeps until the system says that the log's file was written, and then looks:
 
-    rest             the log is written, or 0.25 s are over     -> look
+    rest             the log is written, or 0.5 s are over      -> look
     look: news       all who wait are told, and the store counts as busy
     look: no news    what wakes us is written before its commit counts (a sync lies between), so
                      look again after 4, 4, 8, 16, 32 … ms; after 0.25 s without news, rest
@@ -29,7 +29,7 @@ from steno.store.errors import StoreError
 if TYPE_CHECKING:
     from selectors import BaseSelector
 
-REST_S = 0.25
+REST_S = 0.5
 BUSY_S = 0.25
 _PACE_S = 0.004
 _BLIND_PACE_S = 0.005
