@@ -135,7 +135,7 @@ class Agents:
         return (self.model_spec(), *(() if self._by_codex(None) else self.config.model.fallback))
 
     def check(self, before: ContextSet | None = None) -> None:
-        """Raises `ConfigError` if whoever would answer in a session, or in a new one, cannot be
+        """Raises `ConfigError` if the model or runtime of a session, or of a new one, cannot be
         used."""
         if self._by_codex(before):
             self.codex_agent(before)
@@ -271,7 +271,7 @@ class Agents:
 
     def distils(self, row: ListingRow) -> bool:
         """Whether a session is distilled unasked. The small local model is not up to it, and a
-        script answers nothing that is not in it, unless somebody chose it for that."""
+        script answers nothing that is not in it, unless it was chosen for that."""
         if not self.distils_unasked() or (
             self.config.memory.distill == "chat" and row.platform in PROGRAMS
         ):
@@ -321,7 +321,7 @@ class Agents:
         return missing
 
     def context_max(self, spec: str) -> int:
-        """The tokens that a model takes; 0 if nobody said."""
+        """The tokens that a model takes; 0 if that is not known."""
         return self.config.contexts.get(spec, self.config.model.context_tokens)
 
     def _fallback(self, own: str) -> tuple[Fallback, ...]:

@@ -5,10 +5,11 @@ import json
 import pytest
 from msgspec import Raw
 
+from steno.engine.approval import edits_in
 from steno.runtimes.codex.items import Change, ChangeKind, FileChange
 from steno.runtimes.codex.policy import as_changes, is_patch, may_be_patch
 from steno.runtimes.codex.protocol import WaitingCall
-from steno.runtimes.codex.translate import call_of, edits_in, same_call
+from steno.runtimes.codex.translate import call_of, same_call
 
 ADD = "*** Begin Patch\n*** Add File: new\n+one\n+*** Add File: none\n*** End Patch"
 ALL = """\
@@ -146,7 +147,7 @@ def test_what_codex_tells_of_a_patch_is_the_same_call_if_it_is_about_the_same_fi
     ]
     assert same_call(held, call_of(FileChange("1", tuple(changes), "inProgress")))
     assert not same_call(held, call_of(FileChange("1", tuple(changes[1:]), "inProgress")))
-    assert [json.loads(edit)["path"] for _, edit in edits_in(held)] == [
+    assert [json.loads(edit)["path"] for _, edit in edits_in(held.name, held.arguments)] == [
         "/folder/a",
         "/folder/b",
         "/folder/d",

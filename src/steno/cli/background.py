@@ -1,5 +1,5 @@
 """Turns without a terminal: the input is stored, a process of its own carries the turn, and
-everybody may watch.
+any process may watch.
 
 That process writes nothing but errors, into a log of its own: what is said belongs into the store
 alone, where it can be redacted and deleted.

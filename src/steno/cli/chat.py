@@ -73,7 +73,7 @@ async def chat(options: argparse.Namespace, wiring: Agents, service: Service) ->
 
 async def _line(front: Front, session: str | None) -> str | None:
     """What is typed; None to leave. Ctrl-C forgets the line; a second one soon after leaves. Where
-    nobody is any more, the visit ends, so that plugins hear of it; what is said next begins
+    no person is any more, the visit ends, so that plugins hear of it; what is said next begins
     another."""
     with _signals() as signals:
         while True:

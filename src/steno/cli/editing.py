@@ -112,7 +112,7 @@ async def _compact(service: Service, id: str) -> int:
             show("; ".join(filter(None, (came.detail, about, "nothing was changed"))))
         case "failed" | "stopped":
             kept = "the session is as it was" + (f", with {about}" if about else "")
-            complain(f"no summary was made: {came.detail or 'nobody said why'}; {kept}")
+            complain(f"no summary was made: {came.detail or 'no reason was given'}; {kept}")
             return FAILED
     return DONE
 
@@ -157,9 +157,7 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
         id, one.seq, "allow" if allow else "deny", "" if allow else options.reason.strip(), rules
     )
     if not first:
-        complain(
-            f"somebody else has decided about {one.tool} at {one.seq} first; that decision stands"
-        )
+        complain(f"{one.tool} at {one.seq} was decided already; that decision stands")
         return FAILED
     owner = await service.views.owner(id)
     waiting = await service.approvals.pending(id)
@@ -173,7 +171,7 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
             f"{', '.join(f'{other.tool} at {other.seq}' for other in waiting)}"
         )
     else:
-        show(f"{done}; nobody runs the session: steno continue {id} carries on")
+        show(f"{done}; no process runs the session: steno continue {id} carries on")
     return DONE
 
 

@@ -1,7 +1,7 @@
 """Distillates and memories on the command line, and the process that makes them in the background.
 
-Nobody waits for that process: it is started when a front end begins and when it has let go, if
-something is due, there is one at a time, and it gives way to whoever wants a session.
+No command waits for that process: it is started when a front end begins and when it has let go, if
+something is due, there is one at a time, and it gives way to any command that wants a session.
 """
 
 import argparse
@@ -205,6 +205,6 @@ async def _distil_due(wiring: Agents, service: Service, id: str, leaving: asynci
     try:
         await service.memories.distil(id, leaving, if_due=True)
     except SessionBusy:
-        pass  # it is being used, or distilled by somebody else
+        pass  # it is being used, or distilled by another process
     except (StoreError, ConfigError, Misused) as error:
         worker.log(wiring.where, f"session {id} was not distilled: {error}")

@@ -95,7 +95,7 @@ class UntilLost:
         except OutputLost as error:
             self.lost = True
             see = "" if self._session is None else f", see steno show {self._session}"
-            note(f"[nobody reads the output ({error}); the turn goes on{see}]")
+            note(f"[the output is closed ({error}); the turn goes on{see}]")
 
 
 class NdjsonPrinter:
@@ -295,7 +295,7 @@ def _short_count(count: int | None) -> str:
 
 
 def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) -> int:
-    """`context_max` is what the model takes; 0 if nobody said."""
+    """`context_max` is what the model takes; 0 if that is not known."""
     seen, undone = shown.transcript, shown.turns.undone()
     if as_json:
         show(to_json(transcript_object(loaded, shown, context_max)))

@@ -10,7 +10,7 @@ Verbs = argparse._SubParsersAction  # the only name argparse has for it
 
 
 class _Unsaid:
-    """Stands for a verb that nobody said: known by its name and its help, and never asked for
+    """Stands for a verb that was not given: known by its name and its help, and never asked for
     more."""
 
     def take(self, *_: object, **__: object) -> "_Unsaid":

@@ -33,8 +33,8 @@ UNTAKEN = (
 async def visiting(service: Service, about: str = "", stays: bool = False) -> AsyncIterator[None]:
     """While entered, sessions are opened, and what dead processes left is looked after, but for
     what the session `about` owes: its turn is about to go on. At the end they are let go, and what
-    they owe is delivered: in a moment, or if nobody waits for us (`stays`) as long as that is worth
-    trying."""
+    they owe is delivered: in a moment, or if no caller waits for us (`stays`) as long as that is
+    worth trying."""
     try:
         async with service.visits.looking(), service.deliveries.tending(about):
             yield
@@ -136,7 +136,7 @@ class Leaving:
 
     async def _stop(self) -> None:
         """Stop our turn. If it has not begun, or nothing can be stored, leave: it stays as it is
-        for whoever comes next."""
+        for the next start."""
         stopped = None
         if self._input is not None or self.turn is not None:
             with contextlib.suppress(StoreError):

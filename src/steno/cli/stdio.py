@@ -166,7 +166,7 @@ def _give_up(number: int) -> None:
 
 
 def person_present() -> bool:
-    """Whether somebody can be asked: they see stderr and type on stdin."""
+    """Whether a person can be asked: they see stderr and type on stdin."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -252,7 +252,7 @@ def _there() -> bytes:
 
 
 async def _read() -> bytes | None:
-    """What is there; nothing at the end, None if there is nobody to come from."""
+    """What is there; nothing at the end, None if it has no source."""
     import asyncio  # behind the parser, so that --help stays quick
 
     loop = asyncio.get_running_loop()

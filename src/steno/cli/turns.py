@@ -37,7 +37,7 @@ ANSWERS = "[y/n/a] (a: always in this session, or type why not)"
 
 class Front:
     """Who watches turns: how what they see is written, whether they are asked about calls, and
-    where they type. `watching`: the turn is not theirs; when nobody reads any more they leave
+    where they type. `watching`: the turn is not theirs; when the output is closed they leave
     it."""
 
     def __init__(
@@ -125,7 +125,7 @@ async def carry_out(
 
 
 async def what_stays(service: Service, session: str, began: bool = False) -> str:
-    """What whoever left finds again, in words."""
+    """What a person who left finds again, in words."""
     if service.ephemeral:
         return "the session was in memory only, and is gone"
     loaded = await service.views.load(session)
@@ -144,8 +144,8 @@ async def what_stays(service: Service, session: str, began: bool = False) -> str
 
 
 class Questions:
-    """Asks about calls, one at a time, or says how to decide where nobody is asked here. A question
-    is over when it is answered here or elsewhere, or with its turn."""
+    """Asks about calls, one at a time, or says how to decide where no question is asked here.
+    A question is over when it is answered here or elsewhere, or with its turn."""
 
     def __init__(self, front: Front, session: str) -> None:
         self._front = front
@@ -154,7 +154,7 @@ class Questions:
         self._open: dict[Seq, asyncio.Task[None]] = {}
 
     async def ask_what_waits(self) -> None:
-        """About calls of an earlier turn: nobody gets past them."""
+        """About calls of an earlier turn: they come first."""
         if self._front.asks:
             for one in await self._front.service.approvals.pending(self._session):
                 self.ask(one.seq)

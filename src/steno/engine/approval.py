@@ -34,6 +34,9 @@ _MEANING = {"*": ".*", STAR: re.escape("*")}
 
 Verdict = Literal["allow", "ask", "deny"]
 
+PATCH = "apply_patch"
+"""The tool that changes several files in one call."""
+
 _BETWEEN_COMMANDS = re.compile(r"[;&|\n\r()`]|\$\(")
 _HIDES_COMMANDS = re.compile(r"[;&|<>()$`\n\r]")
 
@@ -130,6 +133,22 @@ class Policy(Struct, frozen=True):
         if decided[0][1] is not None or len(decided) == 1:
             return decided[0]
         return next((one for one in decided[1:] if one[0] == "ask"), decided[1])
+
+
+def edits_in(tool: str, arguments: str) -> tuple[tuple[str, str], ...]:
+    """A patch is as many edits as it changes files, and the rules for edits count. Empty for any
+    other call."""
+    if tool != PATCH:
+        return ()
+    changes = json.loads(arguments).get("changes", ())
+    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
+
+
+def rules_for(tool: str, arguments: str) -> tuple[str, ...]:
+    """The rules that meet this call and those like it. For a patch it is one for each file: a rule
+    for the tool would let it change every other file, too."""
+    calls = edits_in(tool, arguments) or ((tool, arguments),)
+    return tuple(dict.fromkeys(rule_for(*call) for call in calls))
 
 
 def rule_for(tool: str, arguments: str) -> str:

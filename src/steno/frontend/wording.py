@@ -99,7 +99,7 @@ def _interrupted(cause: str, session: str) -> str:
             )
 
 
-TRUST = "have SSL_CERT_FILE name a file with the certificate of whoever signed it"
+TRUST = "set SSL_CERT_FILE to a file with the certificate of its issuer"
 
 
 def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[str, str]:
@@ -148,7 +148,7 @@ def waits(session: str, cause: str) -> str:
 
 
 def left(session: str | None, unanswered: int, unsent: str) -> list[str]:
-    """What whoever left the full screen must know."""
+    """What a person who left the full screen must know."""
     found = [] if session is None else [f"kept: steno --resume {session}"]
     if unanswered:
         which = "1 input is" if unanswered == 1 else f"{unanswered} inputs are"

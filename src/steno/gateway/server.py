@@ -4,7 +4,7 @@ its route, and writes the answer.
 Every request passes the same gate, in this order, before a handler sees it:
 
     0  header          whole within its time, and short; else the connection is closed, or 431
-    1  Host            ours, or 421: a name that somebody points at this address is not served
+    1  Host            ours, or 421: another name that points at this address is not served
     2  forwarded       headers of a proxy count from a listed one alone
     3  Origin          absent or ours; Sec-Fetch-Site same-origin or none; else 403. No CORS, ever
     4  token           a bearer token or the page's cookie, else 401; too many wrong ones, 429

@@ -1,10 +1,10 @@
 """How often the service was started of late without having stopped in order.
 
 Each process that serves a home holds a file of its own there, locked by the system while it lives
-and removed when it stops in order. A file that is left and that nobody locks is a start that did
-not end well. Three of them within five minutes: something that the service does at its start may
-be what kills it. Then HTTP and the page are up and say so, and whatever acts by itself (channels,
-jobs) stays down until the five minutes have passed.
+and removed when it stops in order. A file that is left and that no process locks is a start that
+did not end well. Three of them within five minutes: something that the service does at its start
+may be what kills it. Then HTTP and the page are up and say so, and whatever acts by itself
+(channels, jobs) stays down until the five minutes have passed.
 
 No process id is kept: another process may bear that number by now.
 """

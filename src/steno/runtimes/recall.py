@@ -1,5 +1,5 @@
-"""Which memories a new session is told: few, short, the newest first, and the same for everybody
-who looks at the same store."""
+"""Which memories a new session is told: few, short, the newest first, and the same for every
+process that looks at the same store."""
 
 from msgspec import Struct
 from msgspec.structs import replace

@@ -1,15 +1,15 @@
 """Deciding about calls, from any process: about one that waits, or by a rule about all that are
 like it. What is asked, what is decided and what rules a session has are facts, so all of it
-outlives everybody."""
+outlives every process."""
 
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from steno.engine.approval import Verdict, rule_for
+from steno.engine.approval import Verdict, rules_for
 from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
-from steno.journal.parts import Seq, ToolCall
+from steno.journal.parts import Seq
 from steno.service.views import Approval, Views
 from steno.session.errors import Misused, Refusal
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
@@ -97,13 +97,8 @@ def asked_about(one: Approval) -> str:
 
 
 def always(one: Approval) -> tuple[str, ...]:
-    """The rules for this call and all that are like it: what "always" means by itself.
-    A patch of codex is as many edits as it changes files: a rule for the tool would let it change
-    every other file, too."""
-    from steno.runtimes.codex.translate import edits_in
-
-    calls = edits_in(ToolCall(one.call, one.tool, one.arguments)) or ((one.tool, one.arguments),)
-    return tuple(dict.fromkeys(rule_for(tool, arguments) for tool, arguments in calls))
+    """The rules for this call and all that are like it: what "always" means by itself."""
+    return rules_for(one.tool, one.arguments)
 
 
 def _checked(rule: str) -> str:

@@ -1,5 +1,5 @@
 """What can go wrong with a store, and what the caller does about it; and what is said of it to
-whoever keeps the logs.
+the person who keeps the logs.
 
 StoreError
   UnknownSession     no session has this id; say so, with near matches

@@ -250,7 +250,7 @@ class Acts:
         chat.wanted = None
 
     async def take_back(self) -> None:
-        """The last input that waits goes back into the line, if nobody has taken it."""
+        """The last input that waits goes back into the line, if no turn has taken it."""
         waiting = self._chat.watched.waiting()
         if not waiting:
             return
@@ -302,10 +302,8 @@ class Acts:
             case "nothing":
                 chat.tell("there is nothing to summarise yet")
             case _:
-                chat.tell(
-                    f"no summary was made: {came.detail or 'nobody said why'}; nothing was changed",
-                    "warn",
-                )
+                why = came.detail or "no reason was given"
+                chat.tell(f"no summary was made: {why}; nothing was changed", "warn")
 
     # --- editing
 
@@ -470,7 +468,7 @@ def _meant(typed: str) -> Path:
 def _from_home(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # the home of nobody whom this machine knows
+    except RuntimeError:  # the home of a user that this machine does not know
         return path
 
 

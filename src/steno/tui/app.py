@@ -82,7 +82,7 @@ class Chat(App[int]):
         self.acts = Acts(self)
         self.left: int | None = None
         self.unsent = ""
-        """What was typed and not sent when somebody left."""
+        """What was typed and not sent when the person left."""
         self._session = beginning.session
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
@@ -135,8 +135,8 @@ class Chat(App[int]):
             self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
 
     def tell(self, text: str, tone: Tone = "quiet", while_run_by: str | None = None) -> None:
-        """Something that this person must know; maybe only while somebody else runs the session. No
-        part of it."""
+        """Something that this person must know; maybe only while another process runs the
+        session. No part of it."""
         self._noted += 1
         note = Notice(f"local{self._noted}", text, tone, 1 << 62)
         self._notes.append((note, while_run_by))
@@ -248,8 +248,8 @@ class Chat(App[int]):
         self._look_whether_idle(time.monotonic(), self.query_one(Composer).text)
 
     def _look_whether_idle(self, now_s: float, typed: str) -> None:
-        """Where nobody is any more, the visit ends, so that plugins hear of it. What is said next
-        begins another."""
+        """Where no person is any more, the visit ends, so that plugins hear of it. What is said
+        next begins another."""
         if typed != self._typed_last or self.watched.turn() is not None:
             self._typed_last, self._active_s = typed, now_s
         session, idle_s = self.watched.id, self.wiring.config.limits.chat_idle_s
@@ -322,7 +322,7 @@ class Chat(App[int]):
             self.do(self.acts.decide(call, answer))
 
     def _say(self, saying: Coroutine[Any, Any, None]) -> None:
-        """Nobody leaves before it is accepted."""
+        """The chat is not left before it is accepted."""
         task = self.do(saying)
         self._saying.add(task)
         task.add_done_callback(self._saying.discard)
@@ -481,7 +481,7 @@ class Chat(App[int]):
             self.go(0)
 
     def terminal_gone(self) -> None:
-        """The window was closed. There is nobody to ask."""
+        """The window was closed. No person can be asked."""
         self.go(130, "closed_terminal")
 
     def go(self, status: int, reason: Reason = "left") -> None:
@@ -508,7 +508,7 @@ class Chat(App[int]):
             self.exit(status)
 
     async def _take_in(self) -> None:
-        """What was sent before somebody left is accepted. A key goes from one part to the next
+        """What was sent before the person left is accepted. A key goes from one part to the next
         until it is here."""
         for part in self.query_one(Composer).ancestors_with_self:
             passed = asyncio.Event()

@@ -76,7 +76,7 @@ class Call(Struct, frozen=True, tag=True):
 
 
 class Notice(Struct, frozen=True, tag=True):
-    """Something that happened and that nobody said."""
+    """Something that happened, and is no speech."""
 
     key: str
     text: str

@@ -18,7 +18,7 @@ from steno.tui.terminal import Restorer, ask
 
 class Left(Struct, frozen=True):
     """How the chat was left: its exit status, the session that was on the screen last, how many of
-    its inputs nobody answers, and what was typed and not sent."""
+    its inputs no process answers, and what was typed and not sent."""
 
     status: int
     session: str | None
@@ -27,7 +27,7 @@ class Left(Struct, frozen=True):
 
 
 async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
-    """The chat, until somebody leaves."""
+    """The chat, until the person leaves."""
     restorer = Restorer()
     asked = ask(terminal())
     chat = Chat(service, wiring, beginning, asked.shade, asked.typed)
@@ -46,8 +46,8 @@ async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
 
 
 async def _unanswered(service: Service, session: str | None) -> int:
-    """How many inputs wait for nobody. If the store does not say, none: they are told when the
-    session is resumed."""
+    """How many inputs wait while no process runs the session. If the store does not say, none:
+    they are told when the session is resumed."""
     if session is None:
         return 0
     try:

@@ -262,7 +262,7 @@ class Scroll(ScrollView, can_focus=True):
         self.screen.clear_selection()
         self.set_reactive(Scroll.scroll_y, max(self.scroll_y + lines, 0))
         self.set_reactive(Scroll.scroll_target_y, self.scroll_y)
-        self.vertical_scrollbar.position = self.scroll_y  # nobody watches what is set silently
+        self.vertical_scrollbar.position = self.scroll_y  # what is set silently is not watched
         self._refresh_scroll()
         self.refresh()
 
@@ -337,7 +337,7 @@ class Scroll(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self.vertical_scrollbar.position = (
-            new_value  # also while it is not shown: nobody tells it when it comes
+            new_value  # also while it is not shown: it is not told when it comes
         )
         if self.size.height and new_value != old_value:
             at_end = self._hi >= len(self._blocks) and new_value >= self.max_scroll_y

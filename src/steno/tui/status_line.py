@@ -93,7 +93,7 @@ def runner(owner: str) -> str:
 
 
 def left_open(folded: Folded, row: ListingRow, elsewhere: str | None) -> list[tuple[str, Tone]]:
-    """What whoever resumes a session must know."""
+    """What a person who resumes a session must know."""
     found: list[tuple[str, Tone]] = []
     state = folded.state
     if elsewhere is not None:

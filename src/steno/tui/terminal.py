@@ -163,7 +163,7 @@ class Restorer:
 
 
 class Answer(Struct, frozen=True):
-    """What a terminal said, and what somebody had typed by then."""
+    """What a terminal said, and what had been typed by then."""
 
     shade: Shade
     typed: str

@@ -26,6 +26,7 @@ from steno.engine.action import (
     next_action,
     out_of_time,
 )
+from steno.engine.approval import edits_in
 from steno.engine.request import OPENING, recovery_note, system_text
 from steno.journal.facts import (
     ContextSet,
@@ -70,7 +71,7 @@ from steno.runtimes.codex.thread import (
     pending,
     unsaid,
 )
-from steno.runtimes.codex.translate import SANDBOX, edits_in
+from steno.runtimes.codex.translate import SANDBOX
 from steno.runtimes.codex.turn import CodexAgent, CodexTurn, Ending, TurnContext
 from steno.runtimes.compact import Compaction
 from steno.runtimes.loop import payloads_told
@@ -354,7 +355,9 @@ class _Driven:
         asking = Calls(self._held, {}, self._agent.approval, self._agent.policy)
         for open_call in calls:
             call = open_call.call
-            permission = await asking.permission(open_call, "ask", edits_in(call))
+            permission = await asking.permission(
+                open_call, "ask", edits_in(call.name, call.arguments)
+            )
             if isinstance(permission, Refused):
                 await asking.settle(open_call, permission)
             elif permission == "given":

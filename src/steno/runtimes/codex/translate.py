@@ -7,6 +7,7 @@ import shlex
 import msgspec
 from msgspec import Raw
 
+from steno.engine.approval import PATCH
 from steno.journal.parts import (
     Content,
     Failed,
@@ -23,7 +24,7 @@ from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import items as i
 from steno.runtimes.codex.protocol import CommandApproval, Failure, WaitingCall
 
-SHELL, PATCH, SEARCH, TYPE = "shell", "apply_patch", "web_search", "write_stdin"
+SHELL, SEARCH, TYPE = "shell", "web_search", "write_stdin"
 DECLINED = "not run: it was declined"
 UNRUN = {
     "completed": "not run: the turn ended first",
@@ -128,14 +129,6 @@ def told_of(outcome: Outcome) -> str:
     """What codex is told of the outcome of one of our tools."""
     said = "\n".join(part.text for part in outcome_parts(outcome) if isinstance(part, Text))
     return "\n".join(filter(None, (said, words.verdict(outcome)))) or words.NO_OUTPUT
-
-
-def edits_in(call: ToolCall) -> tuple[tuple[str, str], ...]:
-    """A patch is as many edits as it changes files, and the rules for edits count."""
-    if call.name != PATCH:
-        return ()
-    changes = json.loads(call.arguments).get("changes", ())
-    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
 
 
 def plain_command(command: str) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.engine.action import Finish, Limits, next_action
-from steno.engine.approval import Policy
+from steno.engine.approval import Policy, edits_in
 from steno.engine.recover import waits_for_approval
 from steno.journal.budget import Spent
 from steno.journal.drafts import Stream
@@ -391,7 +391,7 @@ class CodexTurn:
         id = self._map.call_of(call.id)
         if twin:
             self._tell(_Decided(request, id, TWIN))
-        elif confined and policy.may_be_patch(waiting) and not t.edits_in(call):
+        elif confined and policy.may_be_patch(waiting) and not edits_in(call.name, call.arguments):
             self._tell(_Decided(request, id, UNREADABLE))
         else:
             self._spawn(self._permitted(request, id))
@@ -432,7 +432,7 @@ class CodexTurn:
         if (open_call := self._open_call(call)) is None:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
-        edits = t.edits_in(open_call.call)
+        edits = edits_in(open_call.call.name, open_call.call.arguments)
         permission = await self._calls.permission(open_call, "ask", edits, why, leaves)
         self._tell(_Decided(request, call, permission))
 

@@ -227,7 +227,7 @@ def _is_all(block: Call, subject: str) -> bool:
 
 
 def _arguments(block: Call, look: Look, width: int) -> list[Line]:
-    """All of them: whoever is asked about a call sees the whole of it."""
+    """All of them: a person who is asked about a call sees the whole of it."""
     given, colours = block.given(), look.palette
     match given:
         case {"command": str(command), **rest} if not rest:
