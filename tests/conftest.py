@@ -5,6 +5,7 @@ counts them, and with CI=true a failure."""
 import gc
 import os
 import signal
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Generator
 
@@ -16,6 +17,10 @@ from tests.chance import SEED
 AT_ONCE_MAX = 8
 
 pytest.register_assert_rewrite("tests.world")
+
+# Where bytecode is not written, every process compiles steno anew: a start takes twice as long.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, max_examples=15
