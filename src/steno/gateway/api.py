@@ -6,7 +6,6 @@ its turn belongs to the service: a client that leaves stops nothing.
 
 import asyncio
 import base64
-import binascii
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -78,7 +77,7 @@ class Attached(Struct, forbid_unknown_fields=True):
 
 
 class NewInput(Struct, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=TEXT_CHARS_MAX, pattern=r"\S")]
+    text: Annotated[str, Meta(min_length=1, pattern=r"\S")]
     mode: Literal["queue", "steer"] = "queue"
     attachments: Annotated[list[Attached], Meta(max_length=ATTACHMENTS_MAX)] = []
 
@@ -289,6 +288,8 @@ async def go_on(hub: Hub, call: Call) -> Answer:
 async def admit(hub: Hub, call: Call) -> Answer:
     wanted: NewInput = call.read(NewInput)
     id = call.parameters["id"]
+    if len(wanted.text) > TEXT_CHARS_MAX:
+        raise Problem(413, "too_large", f"The text may have {TEXT_CHARS_MAX} characters at most.")
     service = hub.service(id)
     key = call.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_LEN_MAX:
@@ -318,7 +319,7 @@ async def admit(hub: Hub, call: Call) -> Answer:
 def _attachment(one: Attached) -> Attachment:
     try:
         return attachment(one.name, base64.b64decode(one.data, validate=True))
-    except binascii.Error as error:
+    except ValueError as error:
         raise Problem(422, "bad_body", f"attachment {one.name[:80]!r} is not base64") from error
 
 
@@ -574,7 +575,7 @@ ROUTES = (
         "read",
         "Export a session",
         export,
-        {200: "application/x-ndjson"},
+        {200: "application/x-ndjson, text/markdown"},
         parameters=(Parameter("format", "`markdown` for people", one_of=FORMATS),),
     ),
     Route(

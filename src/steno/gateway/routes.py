@@ -46,7 +46,10 @@ class Call(Struct):
         try:
             return msgspec.json.decode(self.body or b"{}", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Problem(400, "bad_body", f"The body cannot be read: {error}") from error
+            try:
+                return msgspec.convert(_with_ints(msgspec.json.decode(self.body)), kind)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                raise Problem(400, "bad_body", f"The body cannot be read: {error}") from error
 
     def number(self, name: str, least: int, most: int, otherwise: int | None) -> int | None:
         """A whole number of the query."""
@@ -130,7 +133,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or a media type.
+    """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or media types.
     `body_bytes_max` is for routes that take attachments."""
 
     method: Method
@@ -164,6 +167,31 @@ _PLACES: dict[str, dict[str, Any]] = {
     "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
 }
 _ANY_PLACE = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"}
+
+
+_EVENT = {name: {"type": "string"} for name in ("id", "event", "data")}
+_MEDIA: dict[str, dict[str, Any]] = {
+    "text/event-stream": {"type": "object", "properties": _EVENT, "description": "Of each event"}
+}
+"""What answers of a media type look like that are more than a text."""
+
+
+def _with_ints(value: Any) -> Any:
+    """JSON knows numbers, not integers: 3.0 is 3."""
+    if isinstance(value, dict):
+        return {name: _with_ints(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_ints(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _may_be_empty(body: Any) -> bool:
+    """Whether a body may be left out: each of its fields may."""
+    try:
+        msgspec.json.decode(b"{}", type=body)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _words(path: str) -> list[str]:
@@ -212,7 +240,7 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["description"] = f"Needs a token with the scope `{route.scope}`."
     if route.body is not None:
         operation["requestBody"] = {
-            "required": True,
+            "required": not _may_be_empty(route.body),
             "content": {"application/json": {"schema": _schema(route.body)}},
         }
     return operation
@@ -245,7 +273,9 @@ def _response(kind: Any) -> dict[str, Any]:
     if kind is None:
         return {"description": "done"}
     if isinstance(kind, str):
-        return {"description": kind, "content": {kind: {"schema": {"type": "string"}}}}
+        kinds = [one.strip() for one in kind.split(",")]
+        content = {one: {"schema": _MEDIA.get(one, {"type": "string"})} for one in kinds}
+        return {"description": kind, "content": content}
     return {"description": "done", "content": {"application/json": {"schema": _schema(kind)}}}
 
 

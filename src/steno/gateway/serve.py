@@ -235,9 +235,11 @@ class _AsJson(logging.Formatter):
 def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_AsJson())
-    logger = logging.getLogger("steno")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    for name in ("steno", "aiohttp"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
 
 
 def problem(error: Exception) -> Problem | None:
@@ -269,7 +271,7 @@ def problem(error: Exception) -> Problem | None:
         case errors.StoreError():
             return Problem(503, "store", f"{error}")
         case NoSuch():
-            return Problem(404, f"no_{error.what}", f"{error}")
+            return Problem(422, f"no_{error.what}", f"{error}")
         case ConfigError() | Misused():
             return Problem(422, "unusable", f"{error}")
         case _:
