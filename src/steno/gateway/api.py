@@ -28,6 +28,7 @@ from steno.gateway.routes import (
 from steno.gateway.shapes import ApprovalList, FinishedTurn, SessionPage, SessionShown, UsagePage
 from steno.gateway.streams import RETRY_MS, Telling, encode, is_end, with_pings
 from steno.journal.facts import Record, TurnEnded
+from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq
 from steno.journal.transcript import Transcript
 from steno.journal.usage import UsageTotal
@@ -160,8 +161,9 @@ def _with_model(hub: Hub, model: str) -> Terms:
     return replace(hub.terms(None), model=model)
 
 
-async def _page(hub: Hub, call: Call) -> tuple[list[Summary], int | None]:
-    """The sessions that are asked for; all filters must hold."""
+async def _page(hub: Hub, call: Call, one_off: bool = False) -> tuple[list[Summary], int | None]:
+    """The sessions that are asked for; all filters must hold. Those for one request only if they
+    are asked for by their platform, or with `one_off`."""
     limit = call.number("limit", 1, LIST_MAX, 50) or 50
     before = call.number("before", 0, MARK_MAX, None)
     title = call.query.get("title", "").casefold()
@@ -172,6 +174,7 @@ async def _page(hub: Hub, call: Call) -> tuple[list[Summary], int | None]:
         row = listed.row
         return (
             call.token.session in (None, listed.id)
+            and (one_off or "platform" in same or row.platform != ONE_OFF)
             and title in row.title.casefold()
             and running in (None, listed.owner is not None)
             and waiting in (None, bool(row.asked))
@@ -392,7 +395,7 @@ async def decide(hub: Hub, call: Call) -> Answer:
 
 
 async def usage(hub: Hub, call: Call) -> Answer:
-    found, mark = await _page(hub, call)
+    found, mark = await _page(hub, call, one_off=True)
     total = UsageTotal()
     for one in found:
         if one.listed.row.usage is not None:
@@ -488,7 +491,7 @@ _PAGE = (
     Parameter("title", "Whose title has this text in it"),
     Parameter("running", "That run, or that do not", kind="boolean"),
     Parameter("waiting", "In which a call waits for approval, or none does", kind="boolean"),
-    Parameter("platform", "Begun on this platform, such as `http` or `cli`"),
+    Parameter("platform", "Begun on this platform, such as `http`, `cli` or `http-once`"),
     Parameter("model", "Answered by this model"),
     Parameter("name", "Bound to this name"),
 )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 
 from steno.compose import Program
@@ -48,6 +49,7 @@ class Hub:
         self._openings: dict[str, TurnStarted] = {}
         self._looked_at: dict[str, int] = {}
         self._rested_s: dict[str, float] = {}
+        self._later: set[asyncio.Task[None]] = set()
         self.turns_run = 0
         self.failures = 0
 
@@ -114,7 +116,19 @@ class Hub:
                 _log.warning("session %s was not run: %s", session, error)
                 return
 
+    def later(self, work: Coroutine[None, None, None]) -> None:
+        """Do something that whoever asked for it does not wait for."""
+        task = asyncio.create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
     # --- what others left
+
+    async def look_after(self, session: str) -> None:
+        """Have what an earlier process left in a session taken up now."""
+        glance = await self.service().views.glance(session)
+        if session not in self._tasks and glance.row.unfinished():
+            await self._take_up(Listed(session, glance.head, 0, glance.owner, glance.row), True)
 
     async def find_work(self, at_start: bool = True) -> int:
         """Wake what an earlier process left: inputs that wait, turns that are open, turns that were

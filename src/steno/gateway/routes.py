@@ -19,13 +19,19 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
 class Problem(Exception):
-    """Becomes `application/problem+json`. `kind` is a stable word for programs."""
+    """Becomes `application/problem+json`, under /v1 an error of OpenAI's shape. `kind` is a stable
+    word for programs, `param` the part of the request that is wrong."""
 
     def __init__(
-        self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        param: str | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status, self.kind, self.detail = status, kind, detail
+        self.status, self.kind, self.detail, self.param = status, kind, detail, param
         self.headers = dict(headers or {})
 
 
@@ -133,8 +139,10 @@ class Parameter(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or media types.
-    `body_bytes_max` is for routes that take attachments."""
+    """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or media types; a
+    tuple of them: either. `body_bytes_max` is for routes that take attachments. `binds`: a token
+    that is for one session may call it with the `id` of that session alone; else the handler looks
+    at that."""
 
     method: Method
     path: str
@@ -146,6 +154,7 @@ class Route(Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     body_bytes_max: int = 1 << 20
     form: bool = False
+    binds: bool = True
 
     def name(self) -> str:
         """The id of the operation: `post_api_sessions_id_inputs`."""
@@ -165,8 +174,32 @@ _PLACES: dict[str, dict[str, Any]] = {
     "seq": {"type": "integer", "minimum": 1, "maximum": (1 << 32) - 1},
     "turn": {"type": "integer", "minimum": 1, "maximum": (1 << 32) - 1},
     "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "model": {"type": "string", "pattern": "^[A-Za-z0-9_.:/-]{1,200}$"},
 }
 _ANY_PLACE = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"}
+
+
+class OpenAIErrorDetail(Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(Struct):
+    """What went wrong, as clients of OpenAI's API expect it."""
+
+    error: OpenAIErrorDetail
+
+
+OPENAI = "/v1/"
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
 
 
 _EVENT = {name: {"type": "string"} for name in ("id", "event", "data")}
@@ -200,7 +233,7 @@ def _words(path: str) -> list[str]:
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """The OpenAPI 3.1 document of all routes."""
-    types = [kind for route in routes for kind in _types(route)] + [ProblemBody]
+    types = [kind for route in routes for kind in _types(route)] + [ProblemBody, OpenAIError]
     _, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
@@ -220,7 +253,12 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
 
 def _types(route: Route) -> list[Any]:
     bodies = [] if route.body is None else [route.body]
-    return bodies + [kind for kind in route.answers.values() if not isinstance(kind, str | None)]
+    kinds = [kind for either in route.answers.values() for kind in _either(either)]
+    return bodies + [kind for kind in kinds if not isinstance(kind, str | None)]
+
+
+def _either(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -231,7 +269,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": {
             str(status): _response(kind) for status, kind in sorted(route.answers.items())
         }
-        | {"default": _problem()},
+        | {"default": _problem(route.path)},
     }
     if route.scope is None:
         operation["security"] = []
@@ -272,6 +310,12 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 def _response(kind: Any) -> dict[str, Any]:
     if kind is None:
         return {"description": "done"}
+    if isinstance(kind, tuple):
+        contents = [_response(one)["content"] for one in kind]
+        return {
+            "description": "done",
+            "content": {media: schema for one in contents for media, schema in one.items()},
+        }
     if isinstance(kind, str):
         kinds = [one.strip() for one in kind.split(",")]
         content = {one: {"schema": _MEDIA.get(one, {"type": "string"})} for one in kinds}
@@ -279,9 +323,25 @@ def _response(kind: Any) -> dict[str, Any]:
     return {"description": "done", "content": {"application/json": {"schema": _schema(kind)}}}
 
 
-def _problem() -> dict[str, Any]:
-    schema = _schema(ProblemBody)
-    return {"description": "refused", "content": {"application/problem+json": {"schema": schema}}}
+def _problem(path: str) -> dict[str, Any]:
+    if path.startswith(OPENAI):
+        media_type, schema = "application/json", _schema(OpenAIError)
+    else:
+        media_type, schema = "application/problem+json", _schema(ProblemBody)
+    return {"description": "refused", "content": {media_type: {"schema": schema}}}
+
+
+def refusal(path: str, problem: Problem) -> tuple[int, str, Struct]:
+    """The status, media type and body that a client of this path understands."""
+    if not path.startswith(OPENAI):
+        word = f"urn:steno:{problem.kind}"
+        body = ProblemBody(word, problem.kind, problem.status, problem.detail)
+        return problem.status, "application/problem+json", body
+    status = 400 if problem.status == 422 else problem.status
+    kind = _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    code = "invalid_api_key" if status == 401 else problem.kind
+    error = OpenAIErrorDetail(problem.detail, kind, problem.param, code)
+    return status, "application/json", OpenAIError(error)
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from steno.gateway.api import ROUTES as API
 from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
 from steno.gateway.metrics import Metrics
+from steno.gateway.openai.routes import ROUTES as OPENAI
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
 from steno.gateway.server import Place, Server
 from steno.gateway.starts import UNCLEAN_MAX, Starts
@@ -121,7 +122,7 @@ def _of_hub(route: Route) -> Route:
 
 
 def routes() -> tuple[Route, ...]:
-    return (*OWN, *(_of_hub(route) for route in (*API, *FEED)))
+    return (*OWN, *(_of_hub(route) for route in (*API, *FEED, *OPENAI)))
 
 
 def address(listen: str) -> tuple[list[str], int]:

@@ -27,7 +27,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from steno.gateway.routes import Answer, Call, Content, Json, Problem, ProblemBody, Route, Stream
+from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, Stream, refusal
 from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
 
 _log = logging.getLogger("steno.gateway")
@@ -56,6 +56,7 @@ _PARTS = {
     "seq": r"\d{1,10}",
     "turn": r"\d{1,10}",
     "hash": r"[0-9a-f]{64}",
+    "model": r"[!-~]{1,200}",
 }
 _PART = r"[A-Za-z0-9_.:-]{1,128}"
 _FORM = "application/x-www-form-urlencoded"
@@ -315,7 +316,7 @@ class Server:
         if route.scope is not None and not token.allows(route.scope):
             raise Problem(403, "scope", f"This needs a token with the scope {route.scope}.")
         bound = token.session
-        if bound is not None and parameters.get("id") != bound:
+        if bound is not None and route.binds and parameters.get("id") != bound:
             raise Problem(403, "bound", "This token is for one session.")
         if by_cookie and request.method != "GET" and "Origin" not in request.headers:
             raise Problem(403, "no_origin", "A browser must say where the request comes from.")
@@ -434,15 +435,11 @@ class Server:
             del self._streams[task]
 
     def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.Response:
-        body = ProblemBody(
-            f"urn:steno:{problem.kind}", problem.kind, problem.status, problem.detail
-        )
         wants_page = "text/html" in request.headers.get("Accept", "") and request.method == "GET"
         if problem.status == 401 and wants_page:
             return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})
-        return _response(
-            msgspec.json.encode(body), problem.status, "application/problem+json", problem.headers
-        )
+        status, media_type, body = refusal(request.path, problem)
+        return _response(msgspec.json.encode(body), status, media_type, problem.headers)
 
 
 ANYONE = Token("", "", "read", 0)
