@@ -3,14 +3,13 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from steno.journal.facts import AnyFact, Distilled, HelperEnded, HelperStarted
 from steno.store.sqlite.store import BlockingStore
+from tests.program import forking
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import WAIT_S, World, wait_until
 
@@ -64,19 +63,12 @@ def chat(
     world: World,
     *lines: str,
     words: tuple[str, ...] = (),
-    program: tuple[str, ...] = ("-m", "steno"),
+    script: str = "",
 ) -> float:
-    """Type lines into the chat, to its end; how long it took to leave after the last answer."""
-    chatting = subprocess.Popen(
-        [sys.executable, *program, *words],
-        env=world.environment,
-        cwd=world.work,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert chatting.stdin is not None
-    assert chatting.stdout is not None
+    """Type lines into the chat, or one that a script has changed, to its end; how long it took to
+    leave after the last answer."""
+    changed = (str(Path(__file__).with_name(script)),) if script else ()
+    chatting = forking.start_fed((*changed, *words), world.environment, world.work)
     seen = b""
     for number, line in enumerate(lines, start=1):
         chatting.stdin.write(line.encode() + b"\n")
@@ -84,9 +76,13 @@ def chat(
         while seen.count(b"you> ") < number + 1:
             seen += os.read(chatting.stdout.fileno(), 65_536)
     left_s = time.monotonic()
-    chatting.communicate(timeout=WAIT_S)
-    assert chatting.returncode == 0
-    return time.monotonic() - left_s
+    chatting.stdin.close()
+    while chatting.stdout.read(65_536):
+        pass
+    assert chatting.wait(WAIT_S) == 0
+    left_s = time.monotonic() - left_s
+    chatting.stdout.close()
+    return left_s
 
 
 def quietly(world: World, *lines: str) -> str:

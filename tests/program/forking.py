@@ -3,7 +3,8 @@
 The suite starts steno thousands of times, and loading takes longer than most commands do. What
 comes of a fork is a process like any other: it has its own session, its own handles, and is
 signalled and killed as it would be. One that is to be hit while it loads, whose memory is measured
-or that reads whom to trust is started anew (`World.start_anew`).
+or that reads whom to trust is started anew (`World.start_anew`). Where the first word is a script,
+that is run in its place: it changes steno, and then starts it.
 """
 
 import atexit
@@ -56,6 +57,16 @@ def start(words: Sequence[str], environment: dict[str, str], folder: Path) -> "P
     return process
 
 
+def start_fed(words: Sequence[str], environment: dict[str, str], folder: Path) -> "Process":
+    """Start a command, with a pipe to feed it and one to read all that it writes."""
+    (out, its_out), (its_in, feed) = os.pipe(), os.pipe()
+    process = Process(_order(words, environment, folder), its_out, its_out, its_in)
+    os.close(its_out)
+    os.close(its_in)
+    process.stdout, process.stdin = os.fdopen(out, "rb"), os.fdopen(feed, "wb")
+    return process
+
+
 def start_on(
     terminal: int, words: Sequence[str], environment: dict[str, str], folder: Path
 ) -> "Process":
@@ -80,15 +91,17 @@ def _order(
 class Process:
     """As much of `subprocess.Popen` as the tests use."""
 
+    stdin: Any = None
     stdout: Any = None
     stderr: Any = None
 
-    def __init__(self, order: dict[str, Any], out: int, err: int) -> None:
+    def __init__(self, order: dict[str, Any], *handles: int) -> None:
+        """The handles are those of its output, of its errors, and of its input if it has one."""
         self.args: Sequence[str] = order["words"]
         self.returncode: int | None = None
         self._loaded = order["loaded"]
         self._helper = _taken(self._loaded)
-        self.pid = self._helper.begin(order, out, err)
+        self.pid = self._helper.begin(order, handles)
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -124,10 +137,10 @@ class _Helper:
             socket.send_fds(_first()[0], [b"\n"], [its.fileno()])
         self._said = b""
 
-    def begin(self, order: dict[str, Any], out: int, err: int) -> int:
+    def begin(self, order: dict[str, Any], handles: Sequence[int]) -> int:
         text = json.dumps(order).encode() + b"\n"
         self._socket.settimeout(None)
-        socket.send_fds(self._socket, [text[:_ORDER_BYTES]], [out, err])
+        socket.send_fds(self._socket, [text[:_ORDER_BYTES]], handles)
         self._socket.sendall(text[_ORDER_BYTES:])
         return int(self.line(None))
 
@@ -180,20 +193,21 @@ def serve_all() -> None:
 
 def serve(orders: socket.socket) -> None:
     while order := _next(orders):
-        asked, out, err = order
+        asked, handles = order
         _load_besides(asked["loaded"])
         child = os.fork()
         if child == 0:
             orders.close()
-            _command(asked, out, err)
-        os.close(out)
-        os.close(err)
+            _command(asked, *handles)
+        for handle in handles:
+            os.close(handle)
         orders.sendall(b"%d\n" % child)
         orders.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def _load() -> None:
     """What most commands need, and what is long to load."""
+
     import steno.cli.commands
     import steno.cli.transfer
     import steno.delivery.channels
@@ -202,7 +216,8 @@ def _load() -> None:
     import steno.models.http
     import steno.models.openai_chat
     import steno.plugins.hosts
-    import steno.runtimes.codex.driver  # noqa: F401
+    import steno.runtimes.codex.driver
+    import steno.store.follow  # noqa: F401
 
     gc.collect()
     gc.freeze()
@@ -216,18 +231,17 @@ def _load_besides(what: str) -> None:
         import steno.tui.launch  # noqa: F401
 
 
-def _next(orders: socket.socket) -> tuple[dict[str, Any], int, int] | None:
-    text, handles, *_ = socket.recv_fds(orders, _ORDER_BYTES, 2)
+def _next(orders: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    text, handles, *_ = socket.recv_fds(orders, _ORDER_BYTES, 3)
     if not text:
         return None
     parts = [text]
     while not parts[-1].endswith(b"\n"):
         parts.append(orders.recv(1 << 20))
-    out, err = handles
-    return json.loads(b"".join(parts)), out, err
+    return json.loads(b"".join(parts)), handles
 
 
-def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
+def _command(order: dict[str, Any], out: int, err: int, feed: int | None = None) -> NoReturn:
     """Become the command. At its end threads are waited for, as ever; only the interpreter is not
     taken apart."""
     status = 70
@@ -238,10 +252,12 @@ def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
         os.environ.update(order["environment"])
         if os.isatty(out):
             fcntl.ioctl(out, termios.TIOCSCTTY, 0)
-        os.dup2(out if os.isatty(out) else os.open(os.devnull, os.O_RDONLY), 0)
+        if feed is None:
+            feed = out if os.isatty(out) else os.open(os.devnull, os.O_RDONLY)
+        os.dup2(feed, 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.closerange(3, max(out, err, 16) + 1)
+        os.closerange(3, max(out, err, feed, 16) + 1)
         signal.signal(
             signal.SIGINT, signal.default_int_handler
         )  # who runs the tests in the background ignores it
@@ -249,11 +265,8 @@ def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
         sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[misc]
         errors = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         sys.stderr = sys.__stderr__ = errors  # type: ignore[misc]
-        sys.argv = ["steno", *order["words"]]
-        from steno.cli import main
-
         try:
-            status = main(order["words"])
+            status = _main(order["words"])
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
         threading._shutdown()  # type: ignore[attr-defined]
@@ -267,6 +280,19 @@ def _command(order: dict[str, Any], out: int, err: int) -> NoReturn:
         status = 1
     finally:
         os._exit(status)
+
+
+def _main(words: list[str]) -> int:
+    if words and words[0].endswith(".py"):
+        import runpy
+
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+        return 0
+    from steno.cli import main
+
+    sys.argv = ["steno", *words]
+    return main(words)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,21 @@
 """A clock that is set back or forward: order is commit order, and a key is known for ever."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.models.rules import check
 from tests.program.model_server import ModelServer, Reply
-from tests.program.world import WAIT_S, World
+from tests.program.world import World
 
 DAY_S = 86_400
 
 
 def at(world: World, shift_s: float, *words: str) -> str:
     """A command whose clock is moved; what it prints."""
-    program = str(Path(__file__).with_name("shifted.py"))
-    done = subprocess.run(
-        [sys.executable, program, str(shift_s), *words],
-        env=world.environment,
-        cwd=world.work,
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    with world.start_changed("shifted.py", str(shift_s), *words) as program:
+        assert program.end() == 0, program.errors()
+        return program.shown()
 
 
 @pytest.mark.promise(47)

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,10 +32,6 @@ def receiver(world: World) -> Iterator[Receiver]:
     with Receiver() as receiving:
         configure(world, receiving)
         yield receiving
-
-
-def script(name: str, *words: str) -> tuple[str, ...]:
-    return (sys.executable, str(Path(__file__).with_name(name)), *words)
 
 
 def next_start(world: World, server: ModelServer, until: Any, what: str) -> None:
@@ -70,9 +65,7 @@ def leave_a_debt(world: World, server: ModelServer) -> None:
 
 
 def dying(world: World, when: str, which: str) -> Program:
-    return Program(
-        world, script("dying_anywhere.py", when, which, "run", "hi", "--deliver", "phone")
-    )
+    return world.start_changed("dying_anywhere.py", when, which, "run", "hi", "--deliver", "phone")
 
 
 # --- told -----------------------------------------------------------------------------------------
@@ -330,7 +323,7 @@ def test_an_input_that_nobody_ever_answers_expires_too_and_one_that_waits_does_n
 def a_day_later(world: World) -> bool:
     """Somebody starts steno then; whether what was owed is settled. Who leaves at once may not have
     looked."""
-    with Program(world, script("shifted.py", str(DAY_S + 60), "run", "a day later")) as program:
+    with world.start_changed("shifted.py", str(DAY_S + 60), "run", "a day later") as program:
         assert program.end() == 0
     return settled(world)
 
@@ -545,7 +538,7 @@ def test_plugins_hear_that_a_delivery_expired(world: World, server: ModelServer)
     id = world.only_session()
     install(world)
     server.choose = lambda request: Reply(("", "other"), held=True)
-    with Program(world, script("shifted.py", str(DAY_S + 60), "run", "a day later")) as program:
+    with world.start_changed("shifted.py", str(DAY_S + 60), "run", "a day later") as program:
         wait_until(lambda: bool(told(world, hook="delivery")), "the plugin to hear of it")
         server.go_on()
         assert program.end() == 0

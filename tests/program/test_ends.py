@@ -4,9 +4,7 @@ when."""
 import json
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,8 +47,7 @@ def ended(world: World) -> str | None:
 
 
 def dying(world: World, when: str, n: int, *words: str) -> Program:
-    script = Path(__file__).with_name("dying_at_the_end.py")
-    return Program(world, (sys.executable, str(script), when, str(n), *words))
+    return world.start_changed("dying_at_the_end.py", when, str(n), *words)
 
 
 def left_in_s(program: Program, number: signal.Signals) -> float:
@@ -569,9 +566,7 @@ def test_an_end_that_cannot_be_stored_is_told_all_the_same_and_the_person_too(
 ) -> None:
     install(world)
     server.replies = [Reply(("fine",))]
-    with Program(
-        world, (sys.executable, str(Path(__file__).with_name("failing_at_the_end.py")), "run", "hi")
-    ) as program:
+    with world.start_changed("failing_at_the_end.py", "run", "hi") as program:
         assert program.end() == 0
         assert "was not stored" in program.errors()
     assert [one["reason"] for one in told(world)] == ["left"]

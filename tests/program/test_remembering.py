@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -237,7 +236,7 @@ def test_what_is_due_is_distilled_when_the_end_of_the_session_cannot_be_stored(
     world: World, server: ModelServer
 ) -> None:
     distils(server, GOOD)
-    chat(world, *LINES, program=(str(Path(__file__).with_name("failing_at_the_end.py")),))
+    chat(world, *LINES, script="failing_at_the_end.py")
     id = world.only_session()
     wait_made(world, id)
     assert [one["text"] for one in remembered(world)] == [TEA, PORT]

@@ -59,19 +59,27 @@ class World:
     def start(self, *words: str) -> "Program":
         """Where modules are looked for elsewhere, what is loaded already is not what it would
         find."""
-        if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+        if self.finds_other_modules():
             return self.start_anew(*words)
         return Program(self, words, forked=True)
+
+    def finds_other_modules(self) -> bool:
+        return self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
 
     def start_anew(self, *words: str) -> "Program":
         """Loaded as a person's steno is."""
         return Program(self, (sys.executable, "-m", "steno", *words))
 
+    def start_changed(self, script: str, *words: str) -> "Program":
+        """The program, changed by a script beside this file."""
+        path = str(Path(__file__).with_name(script))
+        if self.finds_other_modules():
+            return Program(self, (sys.executable, path, *words))
+        return Program(self, (path, *words), forked=True)
+
     def start_dying(self, when: str, n: int, *words: str) -> "Program":
         """The program, killing itself before or after its n-th record in the journal."""
-        return Program(
-            self, (sys.executable, str(Path(__file__).with_name("dying.py")), when, str(n), *words)
-        )
+        return self.start_changed("dying.py", when, str(n), *words)
 
     def steno(self, *words: str, expect: int | None = 0) -> str:
         """Run a command to its end; its stdout."""
