@@ -480,12 +480,12 @@ def test_a_damaged_session_gives_no_file_and_a_damaged_file_no_session(
     for name, damaged, says in (
         ("cut", whole[: len(whole) // 2], "cut off"),
         ("altered", whole.replace(b"hello", b"hallo"), "altered"),
-        ("another", b"# hello\n", "not a session"),
+        ("another", b"# hello\n", "not a session that steno exported"),
     ):
         (there.work / name).write_bytes(damaged)
         assert says in complaint(there, "import", str(there.work / name), expect=1)
     assert there.sessions() == []
-    assert "No such file" in complaint(there, "import", str(there.work / "nothing"), expect=1)
+    assert "no such file" in complaint(there, "import", str(there.work / "nothing"), expect=2)
     assert "no session" in complaint(world, "export", "nobody", expect=2)
     store = world.home / "store.db"
     store.write_bytes(store.read_bytes().replace(b'"text":"hello"', b'"text":"hallo"'))

@@ -107,6 +107,7 @@ class World:
         running = await begin(store)
         await running.write("so far")
         await store.put(running.session, BODY)
+        await store.create(SessionStarted("test"), "resting")
         return cls(store, running, folder)
 
     def calls(self) -> dict[str, tuple[Any, ...]]:
@@ -163,6 +164,7 @@ class World:
             "put": (id, b"new"),
             "get": (sha256(BODY).hexdigest(),),
             "bring": ("came", 0, carried),
+            "extend": ("resting", 1, [Record(2, 1, SessionRenamed("more"))], (b"more",)),
             "redact": (id, 2, "user"),
             "delete": (id, False),
             "follow": (id, Cursor(1, ((stream, 2),)), True),

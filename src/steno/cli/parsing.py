@@ -302,14 +302,26 @@ def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     )
     export.add_argument("--force", action="store_true", help="write over a file that exists")
     bring = verbs.add_parser(
-        "import", help="bring a session from a file into this store, under its own id"
+        "import", help="bring sessions from files, of steno or of other agents, into this store"
     )
     bring.add_argument(
-        "file", metavar="FILE", help="what steno export wrote; - reads standard input"
+        "file",
+        metavar="PATH",
+        nargs="+",
+        help="what steno export wrote (- reads standard input); a file or folder of another agent; "
+        "or its name, for all it keeps in your home folder: claude-code, codex, hermes, opencode, "
+        "pi, llm",
     )
     bring.add_argument(
         "--trust", action="store_true", help="also if the session lets calls run unasked"
     )
+    bring.add_argument(
+        "--dry-run", action="store_true", help="say what would be brought; store nothing"
+    )
+    bring.add_argument(
+        "--watch", action="store_true", help="stay, and bring what is new every few seconds"
+    )
+    bring.add_argument("--json", action="store_true", help="one object a line, a line a session")
 
 
 def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:

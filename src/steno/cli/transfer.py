@@ -1,21 +1,30 @@
-"""Commands that move a session: into a file, and from a file into this store."""
+"""Commands that move sessions: into a file, and from files, of steno or of other agents, into this
+store."""
 
 import argparse
+import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from steno.cli import stdio
 from steno.cli.stdio import complain, show
 from steno.frontend.process import heeding
 from steno.service import Misused, Service
+from steno.service.moving_in import Moved
 from steno.store.errors import KeyReused
 from steno.transfer import FileExists, Permits, TransferError
+from steno.transfer.agents.sources import files_at, paths_of
 from steno.transfer.export import written_whole
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+WATCH_S = 5
+EXPORT_BEGINS = b'{"type":"steno.export"'
 
 
 async def export(options: argparse.Namespace, service: Service, id: str) -> int:
@@ -46,14 +55,44 @@ async def _write(pieces: AsyncIterator[bytes], to: Path, overwrite: bool) -> Non
 
 
 async def bring(options: argparse.Namespace, service: Service) -> int:
-    """A Ctrl-C ends it as a kill would: what was staged is swept by the next process."""
+    """Each path in turn. A Ctrl-C ends it as a kill would: what was staged is swept by the next
+    process, and what was brought is here."""
     ending = partial(os._exit, INTERRUPTED)
+    if options.watch and any(_is_export(path) for path in options.file):
+        raise Misused("a file of steno export does not grow; watch what another agent keeps")
+    with heeding({signal.SIGINT: ending}):
+        status = DONE
+        mover = Mover(service, options.dry_run, options.json)
+        for path in options.file:
+            came = _bring_export if _is_export(path) else mover.bring
+            status = max(status, await came(path, options, service))
+        mover.sum_up()
+        while options.watch:
+            await asyncio.sleep(WATCH_S)
+            for path in options.file:
+                await mover.bring(path, options, service)
+    return status
+
+
+def _is_export(path: str) -> bool:
+    if path == "-":
+        return True
     try:
-        with heeding({signal.SIGINT: ending}), stdio.source(options.file) as file:
+        with Path(path).open("rb") as file:
+            return file.read(len(EXPORT_BEGINS)) == EXPORT_BEGINS
+    except OSError:
+        return False
+
+
+async def _bring_export(path: str, options: argparse.Namespace, service: Service) -> int:
+    if options.dry_run:
+        raise Misused("a file of steno export is brought whole or not at all: import it")
+    try:
+        with stdio.source(path) as file:
             came = await service.transfers.bring(file, options.trust)
     except (TransferError, KeyReused) as error:
-        advice = f"; import --trust {options.file} takes it as it is, if you trust its source"
-        complain(f"{options.file}: {error}{advice if isinstance(error, Permits) else ''}")
+        advice = f"; import --trust {path} takes it as it is, if you trust its source"
+        complain(f"{path}: {error}{advice if isinstance(error, Permits) else ''}")
         return FAILED
     if came.first:
         show(f"session {came.session} is here; steno show {came.session} shows it")
@@ -61,3 +100,80 @@ async def bring(options: argparse.Namespace, service: Service) -> int:
         gone_on = f" and has {came.since} facts more than the file" if came.since else ""
         show(f"session {came.session} is here already{gone_on}; nothing was changed")
     return DONE
+
+
+class Mover:
+    """Brings what other agents keep, and tells of it: a line a session, then a sum."""
+
+    def __init__(self, service: Service, dry: bool, as_json: bool) -> None:
+        self._moving_in = service.moving_in(dry)
+        self._dry, self._json = dry, as_json
+        self._counts: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
+        self._seen: dict[Path, tuple[int, int]] = {}
+
+    async def bring(self, name: str, options: argparse.Namespace, service: Service) -> int:
+        paths = _paths(name)
+        if not paths:
+            complain(f"{name}: there is no such file or folder, and no agent of that name keeps "
+                     "anything in your home folder; nothing was stored")  # fmt: skip
+            return MISUSED
+        status = DONE
+        for path in paths:
+            for file in self._changed(path):
+                async for moved in self._moving_in.bring(file):
+                    self._tell(moved)
+                    status = max(status, FAILED if moved.outcome == "refused" else DONE)
+        return status
+
+    def _changed(self, path: Path) -> Iterator[Path]:
+        """What was not looked at, or has changed since."""
+        for file in files_at(path):
+            try:
+                found = file.stat()
+            except OSError:
+                continue
+            now = (found.st_size, found.st_mtime_ns)
+            if self._seen.get(file) != now:
+                self._seen[file] = now
+                yield file
+
+    def _tell(self, moved: Moved) -> None:
+        first = self._counts[moved.outcome] == 0 or moved.outcome not in ("same", "empty")
+        self._counts[moved.outcome] += 1
+        self._kept.update(moved.kept)
+        if self._json:
+            show(msgspec.json.encode(moved).decode())
+            return
+        if first and moved.outcome not in ("same", "empty"):
+            what = moved.title or moved.where
+            branch = ", a branch" if moved.branch else ""
+            show(f"{_SAYS[moved.outcome]}  {moved.session or '-':13}  {moved.program}  "
+                 f"{moved.messages} messages{branch}  {what}")  # fmt: skip
+        for where, why in moved.notes:
+            complain(f"{where}: {why}")
+
+    def sum_up(self) -> None:
+        if self._json or not self._counts:
+            return
+        told = [f"{count} {_SAYS[outcome].strip()}" for outcome, count in self._counts.items()]
+        done = "would be" if self._dry else "done"
+        show(f"{done}: {', '.join(told)}")
+        if self._kept:
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in self._kept.most_common(8))
+            show(f"kept as it came, not shown as speech: {kinds}")
+
+
+_SAYS = {
+    "new": "new    ",
+    "grown": "grown  ",
+    "same": "unchanged",
+    "diverged": "went on here and there; left as it is here",
+    "refused": "refused",
+    "empty": "empty  ",
+}
+
+
+def _paths(name: str) -> list[Path]:
+    path = Path(name).expanduser()
+    return [path] if path.exists() else paths_of(name, Path.home())

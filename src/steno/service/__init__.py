@@ -10,6 +10,7 @@ store.
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
     service.transfers   export to a file, import from one
+    service.moving_in   import what other agents keep
 
 Misused   what was asked means nothing; nothing was stored; say what would
 """
@@ -47,6 +48,7 @@ from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Shares
 
 if TYPE_CHECKING:
+    from steno.service.moving_in import MovingIn
     from steno.service.transfers import Transfers
 
 __all__ = [
@@ -106,6 +108,12 @@ class Service:
         from steno.service.transfers import Transfers  # few commands need it
 
         return Transfers(self._store, self.views)
+
+    def moving_in(self, dry: bool) -> "MovingIn":
+        """Import from other agents; `dry` stores nothing."""
+        from steno.service.moving_in import MovingIn
+
+        return MovingIn(self._store, dry)
 
     async def close(self) -> None:
         await self._store.close()

@@ -361,6 +361,18 @@ class Core:
                 self._sweep()
             raise
 
+    def extend(
+        self, session: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes] = ()
+    ) -> None:
+        expect(int, head=head)
+        expect((list, tuple), records=records, payloads=payloads)
+        for record in records:
+            expect(Record, record=record)
+            expect(int, seq=record.seq, at_ms=record.at_ms)
+        for body in payloads:
+            check_payload(body, self.settings.payload_bytes_max)
+        self.queue.run(lambda tx: import_session.extend(tx, session, head, records, payloads))
+
     # --- removing, checking, copying
 
     def redact(self, session: str, target: Seq, by: str = "user") -> Seq:

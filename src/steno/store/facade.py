@@ -138,6 +138,7 @@ class Verbs:
     get = threaded(Core.get)
 
     bring = threaded(Core.bring)
+    extend = threaded(Core.extend)
     redact = threaded(Core.redact)
     delete = threaded(Core.delete)
     verify = threaded(Core.verify)

@@ -4,12 +4,13 @@
     stage    one step after another, each small, so that no other verb waits long
     finish   one commit makes it a session
     fail     what was staged is to be swept; of a process that was killed, the next one does that
+    extend   what came to it since where it is from, in one commit, if nothing came to it here
 
 Nothing that comes is trusted. `Arrival` refuses what no store could have held: a gap, a payload
 that is missing, text that is streamed to nothing that is open.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from steno.journal.parts import Hash, Seq
 from steno.store.backend import SEQ_MAX
 from steno.store.errors import KeyReused, NotAllowed
 from steno.store.protocol import Carried, Keyed, Payload
-from steno.store.transaction import Transaction
+from steno.store.transaction import Transaction, written
 from steno.store.values import (
     KEY_LEN_MAX,
     STREAM_CHARS_MAX,
@@ -37,7 +38,7 @@ from steno.store.values import (
     encoded,
     expect,
 )
-from steno.store.verbs import RESERVED_SOURCE, Moment, bound
+from steno.store.verbs import RESERVED_SOURCE, Moment, bound, put
 
 STEP_FACTS = 500
 STEP_BYTES = 1 << 20
@@ -229,6 +230,26 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival) -> None:
         )
     tx.arrived(tx.writer.end_import(n, arrival.id, name, arrival.head), arrival.listing)
     tx.writer.note(n, "imported", arrival.head)
+
+
+def extend(
+    tx: Transaction, id: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes]
+) -> None:
+    """Add facts to a session as they are elsewhere, with their own times."""
+    session = tx.session(id)
+    if session.row.head != head:
+        raise NotAllowed(f"session {id!r} has gone on here; nothing was stored")
+    if session.row.owner is not None:
+        raise NotAllowed(f"session {id!r} is being run; nothing was stored")
+    if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
+        raise NotAllowed(f"the facts do not follow fact {head}; nothing was stored")
+    facts = written(record.fact for record in records)
+    brought = {sha256(body).hexdigest(): body for body in payloads}
+    tx.check_payloads(facts, brought)
+    for hash, body in brought.items():
+        put(tx, id, hash, body)
+    for record, fact in zip(records, facts, strict=True):
+        tx.insert(session, [fact], record.at_ms)
 
 
 def fail(tx: Transaction, n: int) -> None:

@@ -404,6 +404,13 @@ class Store(Protocol):
         id, name or keys are taken, is refused."""
         ...
 
+    async def extend(
+        self, session: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes] = ()
+    ) -> None:
+        """Add facts that came to a session where it was brought from, as they are there, in one
+        commit. Refused if the session has another head here by now, or is being run."""
+        ...
+
     async def redact(self, session: str, target: Seq, by: str = "user") -> Seq:
         """Take the text of a message out of the store for good, with what was made of it elsewhere;
         the seq of the fact that says so. A second time it gives the same."""

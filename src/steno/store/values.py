@@ -41,7 +41,7 @@ def expect(kind: _Kind, /, **given: object) -> None:
             kinds = kind if isinstance(kind, tuple) else (kind,)
             wanted = " or ".join(one.__name__ for one in kinds)
             raise NotAllowed(f"{name} should be {wanted}, not {type(value).__name__}")
-        if isinstance(value, int) and not -INT_MAX <= value <= INT_MAX:
+        if isinstance(value, int) and not -INT_MAX - 1 <= value <= INT_MAX:
             raise NotAllowed(f"{name} is out of range")
 
 

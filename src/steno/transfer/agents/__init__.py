@@ -1,0 +1,1 @@
+"""Conversations of other programs, as sessions."""
