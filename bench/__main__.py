@@ -23,6 +23,7 @@ from bench import (
     engine_stream,
     fold,
     follow,
+    gateway,
     imports,
     leaving,
     machine,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     tui_stream.NAME: tui_stream.run,
     leaving.NAME: leaving.run,
     codex.NAME: codex.run,
+    gateway.NAME: gateway.run,
 }
 
 
