@@ -23,6 +23,7 @@ from bench.engine_crowd import serving
 from bench.gateway_home import fill
 from bench.result import Plan, Result, at_least, at_most, noted
 from bench.timing import percentile
+from steno.gateway.tokens import Tokens
 from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
@@ -33,6 +34,7 @@ TURNS, READERS, PER_SECOND = 100, 5, 50
 IDLE = 1_000
 START_S = 60.0
 _SENT = re.compile(rb"(\d+\.\d{6}) ")
+_TEXT = re.compile(rb'"type":"text"[^\n]*')
 
 
 def run(plan: Plan) -> list[Result]:
@@ -63,19 +65,9 @@ class Service:
         }
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
-        self.tokens = [self._add(f"t{i}") for i in range(40)]
+        tokens = Tokens(home / "tokens.json")
+        self.tokens = [tokens.add(f"t{i}", "admin") for i in range(40)]
         self.port = 0
-
-    def _add(self, name: str) -> str:
-        words = [sys.executable, "-m", "steno", "gateway", "token", "add", name, "--scope", "admin"]
-        if (found := getattr(self, "_made", None)) is None:
-            self._made = {}
-            out = subprocess.run(words, env=self._environment, check=True, capture_output=True)
-            return out.stdout.decode().strip()
-        from steno.gateway.tokens import Tokens
-
-        found[name] = Tokens(self._home / "tokens.json").add(name, "admin")
-        return str(found[name])
 
     def start(self) -> float:
         """Seconds until it says that it is ready."""
@@ -180,11 +172,14 @@ async def streams(service: Service, sessions: list[str]) -> AsyncIterator[list[C
 
 async def _lags(client: Client, lags_ms: list[float]) -> None:
     """How late each piece of one turn comes."""
+    rest = b""
     while True:
         data = await client.reader.read(1 << 16)
         now_s = time.monotonic()
-        lags_ms += [(now_s - float(sent)) * 1000 for sent in _SENT.findall(data)]
-        if b"event: turn_ended" in data or not data:
+        whole, _, rest = (rest + data).rpartition(b"\n\n")
+        for line in _TEXT.findall(whole):
+            lags_ms += [(now_s - float(sent)) * 1000 for sent in _SENT.findall(line)]
+        if b"event: turn_ended" in whole or not data:
             return
 
 

@@ -38,8 +38,8 @@ def main(path: Path, sessions: int, unfinished: int) -> None:
         created = SessionStarted("http", "openai-chat:bench")
         admitted = store.admit(Admission(input=said, create=created, visit=came))
         lease = store.acquire(admitted.session)
-        facts = [TurnStarted(Takes(admitted.seq)), StepStarted("openai-chat:bench")]
-        last = store.append(lease, facts, admitted.seq).last
+        begun = TurnStarted(Takes(admitted.seq)), StepStarted("openai-chat:bench")
+        last = store.append(lease, begun, admitted.seq).last
         store.draft(lease, Stream(last, "text"), "half of an ans")
         if i >= unfinished:
             sealed = StepSealed(last, (Text("half of an answer"),))

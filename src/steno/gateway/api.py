@@ -26,7 +26,7 @@ from steno.gateway.routes import (
     Stream,
 )
 from steno.gateway.shapes import ApprovalList, FinishedTurn, SessionPage, SessionShown, UsagePage
-from steno.gateway.streams import RETRY_MS, Telling, encode, is_end, with_pings
+from steno.gateway.streams import BYE, PING, RETRY_MS, Telling, encode, is_end
 from steno.journal.facts import Record, TurnEnded
 from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq
@@ -199,7 +199,7 @@ async def show_session(hub: Hub, call: Call) -> Answer:
 
 async def change_session(hub: Hub, call: Call) -> Answer:
     wanted: Change = call.read(Change)
-    id, edits = call.parameters["id"], hub.service(call.parameters["id"]).edits
+    id, edits = call.parameters["id"], hub.service().edits
     if wanted.title is None and wanted.model is None:
         raise Problem(422, "nothing_to_change", "Say `title` or `model`.")
     if wanted.model is not None:
@@ -272,7 +272,7 @@ def _refuse_draining(hub: Hub) -> None:
 async def retry(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
     _refuse_draining(hub)
-    service = hub.service(id)
+    service = hub.service()
     hub.wake(id, await service.turns.retry(await service.views.load(id)))
     return Json(Done(), 202)
 
@@ -280,7 +280,7 @@ async def retry(hub: Hub, call: Call) -> Answer:
 async def go_on(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
     _refuse_draining(hub)
-    service = hub.service(id)
+    service = hub.service()
     hub.wake(id, service.turns.continuation(await service.views.load(id)))
     return Json(Done(), 202)
 
@@ -293,7 +293,7 @@ async def admit(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
     if len(wanted.text) > TEXT_CHARS_MAX:
         raise Problem(413, "too_large", f"The text may have {TEXT_CHARS_MAX} characters at most.")
-    service = hub.service(id)
+    service = hub.service()
     key = call.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_LEN_MAX:
         raise Problem(400, "bad_key", f"A key has 1 to {KEY_LEN_MAX} characters.")
@@ -382,7 +382,7 @@ async def approvals(hub: Hub, call: Call) -> Answer:
 async def decide(hub: Hub, call: Call) -> Answer:
     wanted: Decision = call.read(Decision)
     id, seq = call.parameters["id"], int(call.parameters["seq"])
-    approvals, by = hub.service(id).approvals, f"http:{call.token.name}"
+    approvals, by = hub.service().approvals, f"http:{call.token.name}"
     if (before := await approvals.decided(id, seq)) is None:
         await approvals.choose(id, seq)  # a late answer is refused, and never told as done
         if not await approvals.decide(id, seq, wanted.decision, wanted.reason, by=by):
@@ -410,7 +410,7 @@ async def usage(hub: Hub, call: Call) -> Answer:
 
 
 async def session_events(hub: Hub, call: Call) -> Answer:
-    return Stream(_events(hub, call, None))
+    return Stream(_events(hub, call, None), ping=PING, bye=BYE)
 
 
 async def turn_events(hub: Hub, call: Call) -> Answer:
@@ -419,7 +419,7 @@ async def turn_events(hub: Hub, call: Call) -> Answer:
     ended = await hub.service().views.end_of(id, turn)
     if ended is not None and cursor.seq >= ended:
         return Content(b"", "text/event-stream", 204)
-    return Stream(_events(hub, call, turn))
+    return Stream(_events(hub, call, turn), ping=PING, bye=BYE)
 
 
 async def _events(hub: Hub, call: Call, turn: Seq | None) -> AsyncIterator[bytes]:
@@ -440,19 +440,15 @@ async def _events(hub: Hub, call: Call, turn: Seq | None) -> AsyncIterator[bytes
         objects.of(record)
     telling = Telling(cursor, transcript, objects)
     after = cursor if turn is None or cursor.seq >= turn else Cursor(turn - 1)
-
-    async def told() -> AsyncIterator[list[bytes]]:
-        try:
-            async for event in service.views.follow(id, after):
-                yield telling.tell(event)
+    try:
+        async with aclosing(service.views.follow(id, after)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if told := telling.tell(event):
+                    yield b"".join(told)
                 if turn is not None and is_end(event, turn):
                     return
-        except UnknownSession:
-            yield [encode("gone", {"type": "gone", "session": id})]
-
-    async with aclosing(with_pings(told(), hub.draining)) as pieces:  # type: ignore[type-var]
-        async for piece in pieces:
-            yield piece
+    except UnknownSession:
+        yield encode("gone", {"type": "gone", "session": id})
 
 
 async def _cursor(hub: Hub, call: Call) -> Cursor:

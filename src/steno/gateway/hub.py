@@ -50,11 +50,15 @@ class Hub:
         self._looked_at: dict[str, int] = {}
         self._rested_s: dict[str, float] = {}
         self._later: set[asyncio.Task[None]] = set()
+        self._service = program.service(PLATFORM, self.terms(None))
         self.turns_run = 0
         self.failures = 0
 
     def service(self, session: str | None = None) -> Service:
-        """What can be done with a session from here, on the terms that the configuration gives."""
+        """What can be done with sessions from here, on the terms that the configuration gives. To
+        run one it must be named: it has a folder of its own."""
+        if session is None:
+            return self._service
         return self.program.service(PLATFORM, self.terms(session))
 
     def terms(self, session: str | None) -> Terms:

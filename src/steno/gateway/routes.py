@@ -102,11 +102,14 @@ class Content(Struct):
 
 class Stream(Struct):
     """An answer that comes in pieces. The first piece is awaited before the status is sent, so a
-    refusal can still be told by the status."""
+    refusal can still be told by the status. `ping` is sent where nothing else is for a while, `bye`
+    when the service stops; the stream is over then."""
 
     pieces: AsyncIterator[bytes]
     media_type: str = "text/event-stream"
     headers: Mapping[str, str] = {}
+    ping: bytes = b""
+    bye: bytes = b""
 
 
 Answer = Json | Content | Stream

@@ -187,7 +187,10 @@ async def serve(
             _notify("READY=1")
             await stopping.wait()
             _notify("STOPPING=1")
-            await hub.drain(config.drain_s)
+            draining = asyncio.create_task(hub.drain(config.drain_s))
+            await hub.draining.wait()
+            await server.end_streams()
+            await draining
             tending.cancel()
         await server.close()
         starts.end()

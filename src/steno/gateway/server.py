@@ -74,6 +74,7 @@ class Bounds(Struct, frozen=True):
     wrong_tries_s: float = 60.0
     addresses_max: int = 10_000
     revoked_look_s: float = 0.5
+    ping_s: float = 15.0
     linger_s: float = 2.0
     """For a client to stop sending a body that was refused."""
 
@@ -135,6 +136,22 @@ class _Connections(web.Server):
             late.cancel()
 
 
+class _Open(Struct, eq=False):
+    """A stream that is open. `busy`: something is being written to it."""
+
+    token: Token
+    answer: Stream
+    response: web.StreamResponse | None = None
+    written_s: float = 0.0
+    busy: bool = False
+
+    async def write(self, data: bytes) -> None:
+        if self.response is not None:
+            self.busy = True
+            await self.response.write(data)
+            self.busy, self.written_s = False, time.monotonic()
+
+
 class Server:
     """Serves a table of routes. `state` is handed to every handler. `seen` hears of each answer:
     route, status, seconds. `explain` makes a refusal of an error that a handler raises."""
@@ -155,7 +172,8 @@ class Server:
         self._seen = seen
         self._explain = explain
         self._wrong = WrongTries(self._bounds)
-        self._streams: dict[asyncio.Task[Any], Token] = {}
+        self._streams: dict[asyncio.Task[Any], _Open] = {}
+        self._ending = False
         self._place = Place(0)
         self._runner: web.ServerRunner | None = None
         self._connections = _Connections(
@@ -183,7 +201,7 @@ class Server:
             if port == 0:
                 port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
         self._place = msgspec.structs.replace(place, port=port)
-        self._watching = asyncio.create_task(self._watch_tokens())
+        self._watching = asyncio.create_task(self._watch())
         return port
 
     async def stop_listening(self) -> None:
@@ -200,18 +218,35 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def end_streams(self) -> None:
+        """Say to each stream that it is over: its reader comes back with its cursor."""
+        self._ending = True
+        for task, stream in list(self._streams.items()):
+            if stream.answer.bye and stream.response is not None:
+                if not stream.busy:
+                    with contextlib.suppress(OSError, RuntimeError):
+                        await stream.write(stream.answer.bye)
+                        await stream.response.write_eof()
+                task.cancel()
+
     def streams(self) -> int:
         return len(self._streams)
 
-    async def _watch_tokens(self) -> None:
-        """End the streams of tokens that were revoked."""
+    async def _watch(self) -> None:
+        """End the streams of tokens that were revoked, and keep those alive in which nothing
+        happens: one clock for all."""
         while True:
             await asyncio.sleep(self._bounds.revoked_look_s)
             streams = list(self._streams.items())
-            ended = {one for one in {token for _, token in streams} if not self._is_good(one)}
-            for task, token in streams:
-                if token in ended:
+            tokens = {stream.token for _, stream in streams}
+            ended = {token for token in tokens if not self._is_good(token)}
+            quiet_s = time.monotonic() - self._bounds.ping_s
+            for task, stream in streams:
+                if stream.token in ended:
                     task.cancel()
+                elif stream.answer.ping and not stream.busy and stream.written_s < quiet_s:
+                    with contextlib.suppress(OSError, RuntimeError):  # its own task notices
+                        await stream.write(stream.answer.ping)
 
     def _is_good(self, token: Token) -> bool:
         try:
@@ -412,11 +447,11 @@ class Server:
     ) -> web.StreamResponse:
         """Write pieces as they come. A reader that is slow holds up nothing but its own stream: the
         next piece is read from the journal when the socket takes more."""
-        own = sum(one == token for one in self._streams.values())
+        own = sum(one.token == token for one in self._streams.values())
         if own >= self._bounds.streams_per_token or len(self._streams) >= self._bounds.streams_max:
             raise Problem(429, "too_many_streams", "Too many streams are open.")
         task = asyncio.current_task() or asyncio.create_task(asyncio.sleep(0))
-        self._streams[task] = token
+        stream = self._streams[task] = _Open(token, answer)
         try:
             async with contextlib.aclosing(_begun(answer.pieces)) as pieces:
                 first = await anext(pieces, b"")
@@ -426,9 +461,13 @@ class Server:
                     | dict(answer.headers)
                 )
                 await response.prepare(request)
-                await response.write(first)
-                async for piece in pieces:
-                    await response.write(piece)
+                stream.response = response
+                await stream.write(first)
+                if self._ending and answer.bye:
+                    await stream.write(answer.bye)
+                else:
+                    async for piece in pieces:
+                        await stream.write(piece)
                 await response.write_eof()
                 return response
         finally:

@@ -47,6 +47,10 @@ def to_line(data: object) -> bytes:
         return json.dumps(data).encode()
 
 
+PING = encode("ping", {})
+BYE = encode("bye", {"type": "bye", "reason": "restart"})
+
+
 class Place:
     """Where a reader stands: the last fact, and how far it is in each stream that is open."""
 
