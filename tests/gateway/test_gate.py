@@ -10,7 +10,18 @@ from steno.gateway.routes import Route
 from steno.gateway.serve import routes
 from tests.gateway.client import Gateway
 
-PLACES = {"id": "abcdefghijklm", "seq": "3", "turn": "3", "response": "resp_a_3", "model": "steno"}
+PLACES = {
+    "id": "abcdefghijklm",
+    "seq": "3",
+    "turn": "3",
+    "response": "resp_a_3",
+    "model": "steno",
+    "n": "0",
+    "version": "any",
+    "file": "app.js",
+}
+OPEN = {"/health": 200, "/login": 200, "/page/{version}/{file}": 200}
+"""The routes for everyone; a form without an origin is refused at the login, too."""
 
 
 def path_of(route: Route) -> str:
@@ -20,10 +31,11 @@ def path_of(route: Route) -> str:
 @pytest.mark.promise(65)
 def test_every_route_but_health_refuses_who_has_no_valid_token(gateway: Gateway) -> None:
     for route in routes():
-        expected = 200 if route.scope is None else 401
+        expected = OPEN[route.path] if route.scope is None else 401
+        expected = 403 if route.path == "/login" and route.method == "POST" else expected
         body: object = {} if route.body is not None else None
         assert gateway.ask(route.method, path_of(route), body, token=None).status == expected, route
-    assert [route.path for route in routes() if route.scope is None] == ["/health"]
+    assert {route.path for route in routes() if route.scope is None} == OPEN.keys()
 
 
 @pytest.mark.promise(65)
@@ -106,3 +118,13 @@ def test_another_address_needs_a_token_first(gateway: Gateway) -> None:
     gateway.world.steno("gateway", "token", "revoke", "test")
     said = gateway.world.steno("gateway", "--listen", "0.0.0.0:0", expect=2)
     assert said == ""
+
+
+def test_wrong_codes_at_the_login_are_slowed_down(gateway: Gateway) -> None:
+    own = f"http://127.0.0.1:{gateway.port}"
+    headers = {"Origin": own, "Content-Type": "application/x-www-form-urlencoded"}
+    tried = [
+        gateway.ask("POST", "/login", b"code=st_wrong", headers, token=None).status
+        for _ in range(12)
+    ]
+    assert tried == [401] * 10 + [429] * 2

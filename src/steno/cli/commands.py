@@ -154,6 +154,8 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
 
             if options.act == "token":
                 return gateway.token(options, setup)
+            if options.act == "open":
+                return gateway.open_page(options, setup)
             return asyncio.run(gateway.serve(options, setup))
         case _:
             return asyncio.run(_with_service(options, setup, terms))

@@ -1,17 +1,22 @@
-"""The commands of the gateway: serve, and manage tokens."""
+"""The commands of the gateway: serve, open its page, and manage tokens."""
 
 import argparse
+import os
+import socket
+import sys
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from msgspec import to_builtins
 
-from steno.cli.stdio import show
+from steno.cli.stdio import note, show
 from steno.compose import Setup
-from steno.gateway.tokens import TokenError, Tokens, without_secret
+from steno.gateway.tokens import ADDRESS_FILE, TokenError, Tokens, without_secret
 from steno.service import Misused
 from steno.service.objects import to_json
 
 DONE = 0
+CONNECT_S = 2.0
 
 
 async def serve(options: argparse.Namespace, setup: Setup) -> int:
@@ -35,6 +40,39 @@ def token(options: argparse.Namespace, setup: Setup) -> int:
     except TokenError as error:
         raise Misused(str(error)) from error
     return DONE
+
+
+def open_page(options: argparse.Namespace, setup: Setup) -> int:
+    """Print a link that logs a browser in once, and open it where there is a screen."""
+    written = setup.where.home / ADDRESS_FILE
+    address = written.read_text().strip() if written.exists() else ""
+    if not _answers(address):
+        raise Misused("no gateway is running here; start one with: steno gateway")
+    code = Tokens(setup.where.home / "tokens.json").link()
+    show(f"{address}/login#{code}")
+    note("The link works once, for a minute.")
+    if not options.no_browser and sys.stdout.isatty() and _has_screen():
+        import webbrowser
+
+        webbrowser.open(f"{address}/login#{code}")
+    return DONE
+
+
+def _answers(address: str) -> bool:
+    found = urlsplit(address)
+    if not found.hostname or not found.port:
+        return False
+    try:
+        with socket.create_connection((found.hostname, found.port), timeout=CONNECT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _has_screen() -> bool:
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def _list(tokens: Tokens, as_json: bool) -> int:

@@ -345,6 +345,8 @@ def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     gateway.add_argument("--listen", metavar="ADDRESS:PORT", help="default: 127.0.0.1:8765")
     gateway.add_argument("--port-file", metavar="FILE", help="write the port to this file")
     acts = gateway.add_subparsers(dest="act", metavar="ACT")
+    page = acts.add_parser("open", help="open the page of the running gateway, logged in")
+    page.add_argument("--no-browser", action="store_true", help="print the link, open nothing")
     token = acts.add_parser("token", help="add, list or revoke tokens")
     token.add_argument("what", choices=("add", "list", "revoke"))
     token.add_argument("name", nargs="?", help="a name of yours for the token")

@@ -306,7 +306,7 @@ async def admit(hub: Hub, call: Call) -> Answer:
             key,
             "",
             wanted.mode,
-            [_attachment(one) for one in wanted.attachments],
+            [attachment_of(one) for one in wanted.attachments],
         )
     )
     if admitted.session != id:
@@ -319,7 +319,7 @@ async def admit(hub: Hub, call: Call) -> Answer:
     return Json(accepted, 202) if ending is None else Json(ending)
 
 
-def _attachment(one: Attached) -> Attachment:
+def attachment_of(one: Attached) -> Attachment:
     try:
         return attachment(one.name, base64.b64decode(one.data, validate=True))
     except ValueError as error:

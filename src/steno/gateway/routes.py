@@ -9,6 +9,7 @@ server under them can be changed and a test needs none.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
+from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +37,8 @@ class Problem(Exception):
 
 
 class Call(Struct):
-    """A request that was let in. `token` is who calls; `by_cookie`, whether it is a browser."""
+    """A request that was let in. `token` is who calls; `by_cookie`, whether it is a browser;
+    `cookie_name`, under which name a browser at this address keeps its token."""
 
     method: str
     path: str
@@ -46,6 +48,15 @@ class Call(Struct):
     body: bytes
     token: Token
     by_cookie: bool = False
+    cookie_name: str = ""
+
+    def form(self) -> dict[str, str]:
+        """The fields of a form; of one that is there twice, the first."""
+        try:
+            fields = parse_qs(self.body.decode(), keep_blank_values=True, max_num_fields=50)
+        except ValueError as error:
+            raise Problem(400, "bad_body", "The form cannot be read.") from error
+        return {name: values[0] for name, values in fields.items()}
 
     def read(self, kind: type[Any]) -> Any:
         """The body as a value of this type."""

@@ -30,10 +30,13 @@ from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
 from steno.gateway.metrics import Metrics
 from steno.gateway.openai.routes import ROUTES as OPENAI
+from steno.gateway.page.layout import refused
+from steno.gateway.page.routes import ROUTES as PAGE
+from steno.gateway.page.routes import Pages
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
 from steno.gateway.server import Place, Server
 from steno.gateway.starts import UNCLEAN_MAX, Starts
-from steno.gateway.tokens import Tokens
+from steno.gateway.tokens import ADDRESS_FILE, Tokens
 from steno.service import Misused
 from steno.session.errors import NoSuch, Refusal
 from steno.store import errors
@@ -53,6 +56,7 @@ class Gateway:
         self.starts = starts
         self.tokens = tokens
         self.metrics = metrics
+        self.pages = Pages(hub, tokens)
         self.boot = secrets.token_hex(4)
         self.ready = False
 
@@ -101,7 +105,7 @@ async def metrics(gateway: Gateway, call: Call) -> Answer:
 
 
 async def openapi(gateway: Gateway, call: Call) -> Answer:
-    return Json(document(routes(), version("steno")))
+    return Json(document(published(), version("steno")))
 
 
 OWN = (
@@ -121,8 +125,22 @@ def _of_hub(route: Route) -> Route:
     return msgspec.structs.replace(route, handler=handler)
 
 
-def routes() -> tuple[Route, ...]:
+def _of_pages(route: Route) -> Route:
+    """A route of the page."""
+
+    async def handler(gateway: Gateway, call: Call) -> Answer:
+        return await route.handler(gateway.pages, call)
+
+    return msgspec.structs.replace(route, handler=handler)
+
+
+def published() -> tuple[Route, ...]:
+    """The routes for programs. Those of the page change with it."""
     return (*OWN, *(_of_hub(route) for route in (*API, *FEED, *OPENAI)))
+
+
+def routes() -> tuple[Route, ...]:
+    return (*published(), *(_of_pages(route) for route in PAGE))
 
 
 def address(listen: str) -> tuple[list[str], int]:
@@ -170,11 +188,18 @@ async def serve(
         counted = Metrics()
         starts = Starts(setup.where.home)
         gateway = Gateway(hub, tokens, counted, starts)
-        server = Server(routes(), gateway, tokens, seen=counted.answered, explain=problem)
+        server = Server(
+            routes(),
+            gateway,
+            tokens,
+            seen=counted.answered,
+            explain=problem,
+            refusal_page=lambda one: refused(one.status, one.detail),
+        )
         place = Place(port, config.names, config.proxies)
         port = await server.start(addresses, place)
         if port_file:
-            _write_port(Path(port_file), port)
+            _write_whole(Path(port_file), str(port))
         service = hub.service()
         starts.begin()
         if not gateway.may_act():
@@ -183,7 +208,9 @@ async def serve(
         async with service.visits.looking(), service.deliveries.tending():
             tending = asyncio.create_task(hub.tend())
             gateway.ready = True
-            say(f"steno gateway listens on http://{_host(addresses)}:{port}")
+            url = f"http://{_host(addresses)}:{port}"
+            _write_whole(setup.where.home / ADDRESS_FILE, url)
+            say(f"steno gateway listens on {url}")
             _notify("READY=1")
             await stopping.wait()
             _notify("STOPPING=1")
@@ -209,10 +236,10 @@ def _host(addresses: Sequence[str]) -> str:
     return f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
 
 
-def _write_port(path: Path, port: int) -> None:
+def _write_whole(path: Path, text: str) -> None:
     """Whole or not at all: a reader never sees half a number."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(f"{port}\n")
+    beside.write_text(f"{text}\n")
     beside.replace(path)
 
 

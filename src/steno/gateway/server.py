@@ -33,6 +33,8 @@ from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
 _log = logging.getLogger("steno.gateway")
 
 COOKIE = "steno"
+BAD_LINK = "bad_link"
+"""The kind of a refused login: it counts as a wrong token."""
 SAFE_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -154,7 +156,8 @@ class _Open(Struct, eq=False):
 
 class Server:
     """Serves a table of routes. `state` is handed to every handler. `seen` hears of each answer:
-    route, status, seconds. `explain` makes a refusal of an error that a handler raises."""
+    route, status, seconds. `explain` makes a refusal of an error that a handler raises;
+    `refusal_page`, what a person in a browser reads of one."""
 
     def __init__(
         self,
@@ -164,6 +167,7 @@ class Server:
         bounds: Bounds | None = None,
         seen: Callable[[str, int, float], None] = lambda route, status, seconds: None,
         explain: Callable[[Exception], Problem | None] = lambda error: None,
+        refusal_page: Callable[[Problem], bytes] = lambda problem: problem.detail.encode(),
     ) -> None:
         self._routes = [(re.compile(_pattern(route.path)), route) for route in routes]
         self._state = state
@@ -171,6 +175,7 @@ class Server:
         self._bounds = bounds or Bounds()
         self._seen = seen
         self._explain = explain
+        self._refusal_page = refusal_page
         self._wrong = WrongTries(self._bounds)
         self._streams: dict[asyncio.Task[Any], _Open] = {}
         self._ending = False
@@ -339,6 +344,7 @@ class Server:
         others: list[str],
     ) -> tuple[Route, Call]:
         if route is not None and route.scope is None:
+            self._check_tries(request)
             token, by_cookie = ANYONE, False
         else:
             token, by_cookie = self._identify(request)
@@ -365,19 +371,25 @@ class Server:
             body,
             token,
             by_cookie,
+            self._cookie_name(request),
         )
 
-    def _identify(self, request: web.BaseRequest) -> tuple[Token, bool]:
+    def _check_tries(self, request: web.BaseRequest) -> str:
+        """The address of the caller, unless it tried too many wrong tokens."""
         address = self._caller(request)
         if self._wrong.is_locked(address):
             raise Problem(
                 429, "wrong_tries", "Too many wrong tokens; wait a minute.", {"Retry-After": "60"}
             )
+        return address
+
+    def _identify(self, request: web.BaseRequest) -> tuple[Token, bool]:
+        address = self._check_tries(request)
         said = request.headers.get("Authorization", "")
         kind, _, secret = said.partition(" ")
         by_cookie = not said
         if by_cookie:
-            secret = request.cookies.get(COOKIE) or request.cookies.get(f"__Host-{COOKIE}") or ""
+            secret = request.cookies.get(self._cookie_name(request), "")
         elif kind.lower() != "bearer":
             secret = ""
         try:
@@ -391,6 +403,12 @@ class Server:
                 "This needs a token: Authorization: Bearer st_…",
                 {"WWW-Authenticate": "Bearer"},
             ) from None
+
+    def _cookie_name(self, request: web.BaseRequest) -> str:
+        """Cookies know no ports: the name keeps two services of one host apart."""
+        if self._scheme(request) == "https":
+            return f"__Host-{COOKIE}"
+        return f"{COOKIE}-{self._place.port}"
 
     def _caller(self, request: web.BaseRequest) -> str:
         """Where a request comes from: what a listed proxy says, else the other end."""
@@ -474,9 +492,14 @@ class Server:
             del self._streams[task]
 
     def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.Response:
-        wants_page = "text/html" in request.headers.get("Accept", "") and request.method == "GET"
-        if problem.status == 401 and wants_page:
-            return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})
+        if problem.kind == BAD_LINK:
+            self._wrong.add(self._caller(request))
+        by_person = request.method == "GET" or request.content_type == _FORM
+        if by_person and "text/html" in request.headers.get("Accept", ""):
+            if problem.status == 401 and problem.kind != BAD_LINK:
+                return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})
+            page = self._refusal_page(problem)
+            return _response(page, problem.status, "text/html; charset=utf-8", problem.headers)
         status, media_type, body = refusal(request.path, problem)
         return _response(msgspec.json.encode(body), status, media_type, problem.headers)
 
@@ -520,11 +543,10 @@ def _pattern(path: str) -> str:
     return re.sub(r"\\\{(\w+)\\\}", part, re.escape(path))
 
 
-def cookie(secret: str, secure: bool) -> str:
+def cookie(name: str, secret: str, keep_s: int) -> str:
     """The header that gives a browser its token."""
-    name = f"__Host-{COOKIE}" if secure else COOKIE
-    ending = "; Secure" if secure else ""
-    return f"{name}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000{ending}"
+    ending = "; Secure" if name.startswith("__Host-") else ""
+    return f"{name}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={keep_s}{ending}"
 
 
 __all__ = ["Bounds", "Place", "Server", "TokenError", "cookie"]

@@ -35,6 +35,8 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "approve", "admin")
 PREFIX = "st_"
 TOKENS_MAX = 1_000
 NAME_LEN_MAX = 100
+ADDRESS_FILE = "gateway.url"
+"""Beside the tokens: where the gateway of this home was reached last."""
 LINK_S = 60
 VISIT_S = 30 * 86_400
 

@@ -17,16 +17,18 @@ from steno.journal.facts import (
     InputAdmitted,
     Record,
     StepStarted,
+    ToolSettled,
     TurnEnded,
 )
 from steno.journal.history import History
 from steno.journal.listing import ONE_OFF
-from steno.journal.parts import Seq
+from steno.journal.parts import Content, File, Image, Seq
 from steno.journal.state import State
-from steno.journal.transcript import Transcript
+from steno.journal.transcript import Message, Transcript, outcome_text
 from steno.journal.turns import Turns
 from steno.journal.usage import UsageTotal
 from steno.session import page as pages
+from steno.session.errors import NoSuch
 from steno.session.load import (
     Fold,
     Loaded,
@@ -57,6 +59,7 @@ PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
 LOOKED_AT_MAX = 5_000
 """Rows that one question with a filter looks at."""
+USAGE_FACTS = ("step.sealed", "step.lost", "usage.reported", "helper.ended", "compacted")
 
 
 class Approval(Struct, frozen=True):
@@ -173,6 +176,61 @@ class Views:
     async def before(self, session: str, later: Page) -> Page | None:
         return await pages.before(self._store, session, later)
 
+    async def page(self, session: str, upto: Seq, facts_min: int = FACTS) -> Page:
+        """The whole turns that end with a fact."""
+        return await pages.page(self._store, session, upto, facts_min)
+
+    async def reaching(self, session: str, first: Seq) -> list[Record]:
+        """The facts from one on that change what is shown of messages before it."""
+        found: list[Record] = []
+        after = first - 1
+        while True:
+            records = await self._store.read(session, after, PAGE, pages.REACHING)
+            found += [record for record in records if pages.reaches(record, first)]
+            if len(records) < PAGE:
+                return found
+            after = records[-1].seq
+
+    async def message(self, session: str, seq: Seq) -> Message:
+        """One message in full."""
+        transcript = Transcript()
+        async for record in read_all(self._store, session, seq - 1):
+            transcript.apply(record)
+            found = [message for message in transcript.messages if message.seq == seq]
+            if found:
+                await unfold(found, self._store.get)
+                return found[0]
+        raise NoSuch("message", seq, session)
+
+    async def attachment(self, session: str, seq: Seq, n: int) -> tuple[Image | File, bytes]:
+        """What came with the input, or the outcome of a tool, that a fact holds: the n-th."""
+        records = await self._store.read(session, seq - 1, 1)
+        found = [part for record in records for part in attachments_in(record)][n : n + 1]
+        if not found:
+            raise NoSuch("attachment", seq, session)
+        return found[0], await self._store.get(found[0].hash)
+
+    async def spent(self, listed: Listed) -> list[Record]:
+        """The facts of a session of its own that say what calls of models cost."""
+        forked_from = listed.row.forked_from
+        found: list[Record] = []
+        after = 0 if forked_from is None else forked_from.seq
+        while True:
+            records = await self._store.read(listed.id, after, PAGE, USAGE_FACTS)
+            found += records
+            if len(records) < PAGE:
+                return found
+            after = records[-1].seq
+
+    async def since(self, at_ms: int, limit: int) -> list[Listed]:
+        """The sessions that changed since a time, the latest first."""
+        found: list[Listed] = []
+        async for listed in list_all(self._store):
+            if listed.row.updated_ms < at_ms or len(found) == limit:
+                break
+            found.append(listed)
+        return found
+
     async def owner(self, session: str) -> str | None:
         """Who runs a session."""
         return await self._store.running(session)
@@ -235,6 +293,9 @@ class Views:
     async def mark(self) -> FeedMark:
         """The place of the last change of any session."""
         return (await self._store.changes(None)).mark
+
+    async def changes(self, after: FeedMark) -> ChangePage:
+        return await self._store.changes(after)
 
     async def news(self, after: FeedMark, gather_s: float) -> AsyncIterator[ChangePage]:
         """What changes in any session after a mark, for ever. Changes that follow each other within
@@ -305,6 +366,16 @@ class Views:
         runs = glance.owner is not None and state.turn is not None
         found = replace(listed, head=glance.head, owner=glance.owner, row=row)
         return Summary(found, waits, runs)
+
+
+def attachments_in(record: Record) -> list[Image | File]:
+    fact = record.fact
+    parts: tuple[Content, ...] = ()
+    if isinstance(fact, InputAdmitted):
+        parts = fact.parts
+    elif isinstance(fact, ToolSettled):
+        parts = outcome_text(fact.outcome)
+    return [part for part in parts if isinstance(part, Image | File)]
 
 
 def approvals_of(session: str, state: State, asked_ms: dict[Seq, int]) -> list[Approval]:

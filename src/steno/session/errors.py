@@ -20,7 +20,10 @@ class NoSuch(Misused):
     """`what` has no `name`. `session` is where it was looked for, if it was in one."""
 
     def __init__(
-        self, what: Literal["input", "message", "memory"], name: Seq | str, session: str = ""
+        self,
+        what: Literal["input", "message", "memory", "attachment"],
+        name: Seq | str,
+        session: str = "",
     ) -> None:
         where = f"session {session!r} has no" if session else "there is no"
         super().__init__(f"{where} {what} {name}; nothing was changed")

@@ -28,6 +28,8 @@ from steno.journal.parts import Seq
 from steno.session.load import closing_of, folded
 from steno.store.protocol import Reads, Store, read_all
 
+REACHING = ("message.hidden", "rewound", "rewind.withdrawn")
+"""The tags of facts that may change what is shown of earlier messages."""
 FACTS = 200
 """A page has so many facts at least, if there are so many."""
 
@@ -43,7 +45,7 @@ class Page(Struct, frozen=True):
     def reaching(self) -> tuple[Record, ...]:
         """Facts that change what is shown of earlier messages: to be folded after an earlier
         page."""
-        return tuple(record for record in self.records if _reaches(record, self.first))
+        return tuple(record for record in self.records if reaches(record, self.first))
 
 
 class Tail(Struct, frozen=True):
@@ -123,7 +125,8 @@ def _hides(record: Record, messages: set[Seq]) -> bool:
     return isinstance(record.fact, MessageHidden) and record.fact.target in messages
 
 
-def _reaches(record: Record, first: Seq) -> bool:
+def reaches(record: Record, first: Seq) -> bool:
+    """Whether a fact changes what is shown of messages before one."""
     fact = record.fact
     if isinstance(fact, MessageHidden):
         return fact.target < first

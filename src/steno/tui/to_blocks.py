@@ -1,7 +1,7 @@
 """From facts and pieces to the blocks of the screen. The order of messages is the transcript's
 own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from msgspec import Struct
@@ -71,6 +71,8 @@ from steno.store.protocol import Piece
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
 
+Ending = Callable[[TurnEnded, bool], tuple[str, Tone]]
+
 
 class _Call(Struct):
     """What became of a call so far."""
@@ -105,6 +107,8 @@ class Folded(Struct):
     """The turn that took an input first: where it stands, also if another turn runs it again."""
     _cut: Seq | None = None
     """The answer that was cut off last, while its turn goes on."""
+    _ending: Ending = wording.ending
+    """What is said about a turn that is not done."""
     _blocks: list[Block] | None = None
     _live: dict[Stream, int] = {}
     """In which block a stream is shown."""
@@ -112,13 +116,13 @@ class Folded(Struct):
     """Streams that have got pieces since the blocks were made."""
 
     @classmethod
-    def empty(cls) -> "Folded":
-        return cls(Transcript(), State(), Turns())
+    def empty(cls, ending: Ending = wording.ending) -> "Folded":
+        return cls(Transcript(), State(), Turns(), _ending=ending)
 
     @classmethod
-    def of_end(cls, end: Tail) -> "Folded":
+    def of_end(cls, end: Tail, ending: Ending = wording.ending) -> "Folded":
         """The end of a session as it stands."""
-        folded = cls.empty()
+        folded = cls.empty(ending)
         folded.take([*end.page.waited, *end.page.records])
         for draft in end.drafts if end.owner is not None else ():
             folded.stream(draft)
@@ -336,7 +340,7 @@ class Folded(Struct):
         match fact:
             case TurnEnded() if fact.outcome != "done":
                 by_codex = bool(self._models) and self._models[-1].startswith("codex:")
-                return wording.ending(fact, by_codex)
+                return self._ending(fact, by_codex)
             case StepLost() if fact.cause not in CUT_OFF | {"stopped"}:
                 return wording.lost(fact), "warn"
             case StepSealed(ended="incomplete"):
@@ -397,10 +401,15 @@ def _is_cause(lost: AnyFact | None, ended: TurnEnded) -> bool:
     return isinstance(lost, StepLost) and (lost.cause, lost.detail) == (ended.cause, ended.detail)
 
 
-def earlier_blocks(page: Page, later: Iterable[Record], shown_later: frozenset[Seq]) -> list[Block]:
+def earlier_blocks(
+    page: Page,
+    later: Iterable[Record],
+    shown_later: frozenset[Seq],
+    ending: Ending = wording.ending,
+) -> list[Block]:
     """A page before others: facts of the `later` ones may hide or undo what is in it. Inputs that
     waited at its end stand in the later ones."""
-    folded = Folded.empty()
+    folded = Folded.empty(ending)
     folded.take([*page.waited, *page.records])
     folded.transcript.messages = [m for m in folded.transcript.messages if m.seq not in shown_later]
     for record in later:

@@ -1,0 +1,121 @@
+"""The pages beside sessions: calls that wait, deliveries, and the login."""
+
+import json
+
+from steno.gateway.page.blocks import arguments, decide, why
+from steno.gateway.page.html import Html, html, many, when
+from steno.gateway.page.layout import ago, bar, plain, stamp
+from steno.service import Approval, Delivery
+
+DELIVERIES_MAX = 200
+_TONES = {"delivered": "good", "refused": "bad", "expired": "bad"}
+
+
+def approvals(
+    waiting: list[Approval], titles: dict[str, str], now_ms: int, may_decide: bool
+) -> Html:
+    rows = many(_asked(one, titles.get(one.session, ""), now_ms, may_decide) for one in waiting)
+    return _shelf(
+        "Approvals",
+        rows,
+        "Nothing waits for you. Calls of tools that need a decision appear here.",
+    )
+
+
+def _asked(one: Approval, title: str, now_ms: int, may_decide: bool) -> Html:
+    try:
+        given = json.loads(one.arguments)
+    except ValueError:
+        given = {}
+    return html(
+        '<article class="block call is-asked" data-key="{key}"><p class="who"><b>{tool}</b> in '
+        '<a href="/s/{id}">{title}</a> <time class="soft" datetime="{stamp}">{ago}</time></p>'
+        '<div class="body">{arguments}{why}</div>{form}</article>',
+        key=f"{one.session}.{one.seq}",
+        tool=one.tool,
+        id=one.session,
+        title=title or "Untitled",
+        stamp=stamp(one.since_ms),
+        ago=ago(one.since_ms, now_ms),
+        arguments=arguments(one.tool, one.arguments, given if isinstance(given, dict) else {}),
+        why=why(one.why),
+        form=when(may_decide, decide(one.session, one.seq, in_inbox=True)),
+    )
+
+
+def deliveries(found: list[Delivery], now_ms: int) -> Html:
+    """Each channel in a line, then each delivery."""
+    channels = dict.fromkeys(one.channel for one in found)
+    health = many(_health(name, [one for one in found if one.channel == name]) for name in channels)
+    rows = many(_delivery(one, now_ms) for one in found)
+    table = html(
+        '<ul class="health">{health}</ul><div class="wide"><table><thead><tr><th scope="col">State'
+        '</th><th scope="col">To</th><th scope="col">Session</th><th scope="col">Tries</th>'
+        '<th scope="col">Last</th></tr></thead><tbody>{rows}</tbody></table></div>',
+        health=health,
+        rows=rows,
+    )
+    empty = "Nothing was delivered yet. Answers that are owed to a channel appear here."
+    return _shelf("Deliveries", when(found, table), empty)
+
+
+def _health(channel: str, found: list[Delivery]) -> Html:
+    owed = [one for one in found if one.state in ("owed", "sending")]
+    failed = [one for one in found if one.state in ("refused", "expired")]
+    good = sum(one.state == "delivered" for one in found)
+    trouble = next((one.cause for one in (*owed, *failed) if one.cause), "")
+    tone = "bad" if failed else "warn" if any(one.cause for one in owed) else "good"
+    return html(
+        '<li class="is-{tone}"><b>{channel}</b> {good} delivered, {owed} owed, {failed} failed'
+        "{trouble}</li>",
+        tone=tone,
+        channel=channel,
+        good=good,
+        owed=len(owed),
+        failed=len(failed),
+        trouble=f". Last trouble: {trouble}" if trouble else "",
+    )
+
+
+def _delivery(one: Delivery, now_ms: int) -> Html:
+    return html(
+        '<tr data-key="{key}"><td><span class="mark {tone}">{state}</span>{cause}</td>'
+        '<td>{channel} {address}</td><td><a href="/s/{id}">{id}</a></td><td>{tries}</td>'
+        '<td><time datetime="{stamp}">{ago}</time></td></tr>',
+        key=f"{one.session}.{one.seq}",
+        tone=_TONES.get(one.state, ""),
+        state=one.state,
+        cause=when(one.cause, html(' <small class="soft">{why}</small>', why=one.cause)),
+        channel=one.channel,
+        address=one.address,
+        id=one.session,
+        tries="" if one.tries is None else one.tries,
+        stamp=stamp(one.at_ms),
+        ago=ago(one.at_ms, now_ms),
+    )
+
+
+def _shelf(title: str, rows: Html, empty: str) -> Html:
+    return html(
+        '{head}<div id="scroll"><div class="column" id="shelf">{rows}'
+        '<p class="soft empty"{hidden}>{empty}</p></div></div>',
+        head=bar(title),
+        rows=rows,
+        empty=empty,
+        hidden=Html(" hidden") if rows else Html(""),
+    )
+
+
+def login() -> bytes:
+    """The code stands behind the `#` of the link, which a browser tells nobody; the script puts it
+    into the form. Without script a person does."""
+    return plain(
+        "Log in",
+        Html(
+            "<h1>steno</h1><p>Run <code>steno gateway open</code> on the machine of the gateway. "
+            "It opens this page with a code that works once, for a minute.</p>"
+            '<form method="post" action="/login" id="login"><label>Code'
+            '<input name="code" type="password" required autocomplete="off" spellcheck="false">'
+            '</label><button class="go">Log in</button></form>'
+        ),
+    )

@@ -1,0 +1,126 @@
+"""A real browser before the running gateway: Debian's chromium, driven by playwright."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.gateway.client import Gateway
+from tests.program.model_server import ModelServer, Reply
+from tests.program.world import World
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WAIT_MS = 30_000
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+class Desk:
+    """One gateway, one model server and one browser, shared by the tests of a module. Each test has
+    sessions and tabs of its own."""
+
+    def __init__(self, gateway: Gateway, server: ModelServer, browser: Browser) -> None:
+        self.gateway, self.server, self.browser = gateway, server, browser
+        self.cookies: list[Any] = []
+        self.faults: list[str] = []
+        self._contexts: list[BrowserContext] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.gateway.port}"
+
+    @property
+    def world(self) -> World:
+        return self.gateway.world
+
+    def script(self, *replies: Reply) -> None:
+        """What the model answers from here on, in this order."""
+        self.server.hold_again()
+        self.server.choose = None
+        self.server.requests.clear()
+        self.server.replies = list(replies)
+
+    def link(self) -> str:
+        return self.world.steno("gateway", "open", "--no-browser").splitlines()[0]
+
+    def context(self, **options: Any) -> BrowserContext:
+        """A browser that is logged in; `cookies=False`: that is not."""
+        logged_in = options.pop("logged_in", True)
+        options.setdefault("viewport", {"width": 1280, "height": 800})
+        made = self.browser.new_context(**options)
+        made.set_default_timeout(WAIT_MS)
+        self._contexts.append(made)
+        if logged_in:
+            made.add_cookies(self._cookies())
+        return made
+
+    def _cookies(self) -> list[Any]:
+        if not self.cookies:
+            with_link = self.browser.new_context()
+            tab = with_link.new_page()
+            tab.goto(self.link())
+            tab.wait_for_url(f"{self.url}/")
+            self.cookies = list(with_link.cookies())
+            with_link.close()
+        return self.cookies
+
+    def tab(self, path: str = "/", context: BrowserContext | None = None, **options: Any) -> Page:
+        page = (context or self.context(**options)).new_page()
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.goto(f"{self.url}{path}")
+        return page
+
+    def clear(self) -> None:
+        for one in self._contexts:
+            one.close()
+        self._contexts.clear()
+
+
+@contextmanager
+def desk_at(folder: Path) -> Iterator[Desk]:
+    expect.set_options(timeout=WAIT_MS)
+    with ModelServer() as server, sync_playwright() as driver:
+        gateway = Gateway(World(folder, server.url), folder)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        try:
+            yield Desk(gateway, server, browser)
+        finally:
+            browser.close()
+            gateway.close()
+
+
+def say(page: Page, text: str) -> None:
+    page.fill("#say", text)
+    page.click("#send")
+
+
+def answers(page: Page) -> list[str]:
+    return page.locator(".answer .prose").all_inner_texts()
+
+
+def live_text(page: Page) -> str:
+    """What is shown of an answer under way."""
+    found = page.locator(".live")
+    return (found.last.text_content() or "") if found.count() else ""
+
+
+def wait_for(page: Page, true: Callable[[], bool], what: str) -> None:
+    """Events of the browser are taken in meanwhile."""
+    for _ in range(WAIT_MS // 50):
+        if true():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"waited {WAIT_MS} ms for {what}")
