@@ -6,7 +6,7 @@ Program    an open store, and all that the sessions in it share
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,7 @@ from steno.tools.groups import end_all
 if TYPE_CHECKING:
     from steno.delivery.outbox import Body, Outbox
     from steno.plugins.hosts import Hosts
+    from steno.search.keeper import Search
     from steno.tools.mcp import ServerSettings
 
 CLOSE_S = 0.4
@@ -76,6 +77,10 @@ class Setup:
         from steno.store.sqlite.backup import restore
 
         restore(backup, self.where.store)
+        from steno.search.index_file import remove
+        from steno.search.keeper import beside
+
+        remove(beside(self.where.store))  # it knows what the store that is gone said
 
     @asynccontextmanager
     async def open(
@@ -91,12 +96,14 @@ class Setup:
         )
         plugins = self._hosted(visiting)
         sessions = Sessions(store, settings.lease_ms, plugins or NoPlugins())
-        toolbox = Toolbox(sessions, self._toolbox_settings())
-        program = Program(self, sessions, toolbox)
+        searching = Searching(store, None if self.ephemeral else self.where.store)
+        toolbox = Toolbox(sessions, self._toolbox_settings(), searching.search)
+        program = Program(self, sessions, toolbox, searching.search)
         try:
             yield program
         finally:
             await program.leave()
+            await asyncio.to_thread(searching.close)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     closing = (model.close() for model in self._models.all())
@@ -151,14 +158,49 @@ class Setup:
         )
 
 
+class Searching:
+    """The search of an open store, made when something asks for it. What is removed from the store
+    is taken out of its index, too. `path` is the store's file, if it is one."""
+
+    def __init__(self, store: AsyncStore, path: Path | None) -> None:
+        self._store = store
+        self._path = path
+        self._search: Search | None = None
+        if path is not None:
+            store.core.copies.append(self._clear)
+
+    def search(self) -> "Search":
+        from steno.search.keeper import Search, beside  # many commands never search
+
+        if self._search is None:
+            index = None if self._path is None else beside(self._path)
+            self._search = Search(self._store.blocking, index)
+        return self._search
+
+    def _clear(self) -> None:
+        if self._path is not None and self._path.with_name(self._path.name + "-search").exists():
+            self.search().clear()
+
+    def close(self) -> None:
+        if self._search is not None:
+            self._search.close()
+
+
 class Program:
     """An open store, and what all sessions in it share, on whatever terms they are run."""
 
-    def __init__(self, setup: Setup, sessions: Sessions, toolbox: Toolbox) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        sessions: Sessions,
+        toolbox: Toolbox,
+        search: "Callable[[], Search]",
+    ) -> None:
         memory = setup.config.memory
         recall = Recall(sessions.store, memory.items_max, memory.chars_max)
         self._setup = setup
         self._sessions = sessions
+        self._search = search
         self._parts = Parts(sessions, toolbox, recall)
         self._deliveries = Deliveries(sessions, self._sending())
         self._visits: dict[str, Visits] = {}
@@ -178,6 +220,7 @@ class Program:
             self._deliveries,
             Memories(store, Distilling(self._sessions, agents.distiller)),
             self._setup.ephemeral,
+            self._search,
         )
 
     async def backup(self, to: Path) -> None:

@@ -33,11 +33,12 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import File, Seq, Text
+from steno.journal.parts import File, Seq, Text, to_text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.session.load import Sessions
 from steno.session.writer import Writer
+from steno.store import facade
 from steno.store.errors import (
     NotAllowed,
     NotPending,
@@ -50,6 +51,8 @@ from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, S
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
+    from steno.search.keeper import Search
+    from steno.search.searching import Asked, Found
     from steno.store.sqlite.store import SqliteStore
 
 __all__ = [
@@ -98,6 +101,7 @@ class AsyncLibrary:
     def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self._path = path
         self._settings = settings
+        self._search: Search | None = None
 
     async def _open(self) -> "AsyncLibrary":
         from asyncio import sleep
@@ -106,6 +110,7 @@ class AsyncLibrary:
 
         self.store = await SqliteStore.open(self._path, self._settings)
         self._means = _Means(self.store, sleep)
+        _keep_clear(self.store.blocking, self.store.path)
         return self
 
     def __await__(self) -> "Generator[Any, None, AsyncLibrary]":
@@ -118,6 +123,8 @@ class AsyncLibrary:
         await self.close()
 
     async def close(self) -> None:
+        if self._search is not None:
+            self._search.close()
         await self.store.close()
 
     async def session(self, name: str) -> "AsyncSession":
@@ -136,6 +143,29 @@ class AsyncLibrary:
             for listed in page:
                 yield listed
             page = await self.store.list(before=page[-1].mark)
+
+    async def search(
+        self,
+        query: str,
+        limit: int = 20,
+        all: bool = False,
+        newest: bool = False,
+        before: str | None = None,
+        literal: bool = False,
+    ) -> "Found":
+        """Messages of all sessions that match, the best of each session; with `all`, every one.
+        `before` is the `next` of an earlier answer. With `literal` no sign in the query means
+        anything. Docs: reference/search."""
+        from asyncio import to_thread
+
+        return await to_thread(
+            self._searching().find, _asked(query, limit, all, newest, before, literal)
+        )
+
+    def _searching(self) -> "Search":
+        if self._search is None:
+            self._search = _search_of(self.store.blocking, self.store.path)
+        return self._search
 
 
 class AsyncSession:
@@ -196,8 +226,6 @@ class AsyncSession:
         return found[0].text + "".join(outputs)
 
     async def _output(self, part: File) -> str:
-        from steno.tools.output import to_text  # few sessions need it
-
         return to_text(await self._store.get(part.hash))
 
     async def transcript(self) -> Transcript:
@@ -408,6 +436,8 @@ class Library:
     def __init__(self, store: BlockingStore) -> None:
         self.store = store
         self._means = _Means(cast(Store, _AtOnce(store)), _sleep)
+        self._search: Search | None = None
+        _keep_clear(store, store.path)
 
     def __enter__(self) -> "Library":
         return self
@@ -416,6 +446,8 @@ class Library:
         self.close()
 
     def close(self) -> None:
+        if self._search is not None:
+            self._search.close()
         self.store.close()
 
     def session(self, name: str) -> "Session":
@@ -433,6 +465,21 @@ class Library:
         while page:
             yield from page
             page = self.store.list(before=page[-1].mark)
+
+    def search(
+        self,
+        query: str,
+        limit: int = 20,
+        all: bool = False,
+        newest: bool = False,
+        before: str | None = None,
+        literal: bool = False,
+    ) -> "Found":
+        if self._search is None:
+            self._search = _search_of(self.store, self.store.path)
+        return self._search.find(_asked(query, limit, all, newest, before, literal))
+
+    search.__doc__ = AsyncLibrary.search.__doc__
 
 
 class Session:
@@ -581,3 +628,42 @@ def _settings(settings: object) -> Settings | None:
     if settings is not None and not isinstance(settings, Settings):
         raise TypeError(f"settings must be steno.Settings, not {type(settings).__name__}")
     return settings
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+
+def _search_of(store: facade.BlockingStore, path: Path) -> "Search":
+    from steno.search.keeper import Search, beside  # many programs never search
+
+    return Search(store, beside(path))
+
+
+def _keep_clear(store: facade.BlockingStore, path: Path) -> None:
+    """Have what is removed from the store taken out of its index, too, if there is one."""
+
+    def clear() -> None:
+        if path.with_name(path.name + "-search").exists():
+            search = _search_of(store, path)
+            search.clear()
+            search.close()
+
+    store.core.copies.append(clear)
+
+
+def _asked(
+    query: str, limit: int, all: bool, newest: bool, before: str | None, as_text: bool
+) -> "Asked":
+    from steno.search.query import literal, parse
+    from steno.search.searching import Asked
+
+    now_ms = time.time_ns() // 1_000_000
+    text = _str("query", query)
+    return Asked(
+        query=literal(text) if as_text else parse(text, now_ms),
+        limit=max(_int("limit", limit), 1),
+        all=all,
+        order="newest" if newest else "best",
+        before=None if before is None else _str("before", before),
+        now_ms=now_ms,
+    )

@@ -26,7 +26,7 @@ def test_the_model_finds_what_was_said_and_neither_notes_nor_output(
     world.steno("run", "remember the zebra", "--yes")
     earlier = world.only_session()
     server.requests.clear()
-    asked = json.dumps({"query": "ZEBRA"})
+    asked = json.dumps({"query": "ZEBRA", "all": True})
     server.replies = [Reply(tools=(("search_sessions", asked),)), Reply(("found",))]
     world.steno("run", "what did I say?")
     (found,) = results(server.requests[1])
@@ -34,7 +34,7 @@ def test_the_model_finds_what_was_said_and_neither_notes_nor_output(
     assert "remember the zebra" in found
     assert "Sure, the zebra is noted." in found
     assert "zebra output" not in found
-    assert found.endswith("[2 messages with 'ZEBRA' in 2 sessions]")
+    assert found.endswith("[2 messages with 'ZEBRA' in 1 sessions]")
 
 
 def test_the_tool_can_be_turned_off(world: World, server: ModelServer) -> None:

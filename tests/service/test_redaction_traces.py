@@ -15,10 +15,10 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
+from steno.journal.listing import DELEGATED, author
 from steno.journal.parts import Returned, Seq, Text, ToolCall
 from steno.session.lease import hold
 from steno.store.protocol import Admission
-from steno.tools.delegate import PLATFORM, author
 from tests.session.rooms import Room, room
 
 
@@ -44,8 +44,8 @@ async def delegates(here: Room, *prompts: str) -> tuple[str, Seq, Seq]:
 
 
 async def child(here: Room, parent: str, prompt: str) -> str:
-    session = await here.store.create(SessionStarted(PLATFORM))
-    said = InputAdmitted((Text(prompt),), PLATFORM, author=author(parent))
+    session = await here.store.create(SessionStarted(DELEGATED))
+    said = InputAdmitted((Text(prompt),), DELEGATED, author=author(parent))
     await here.store.admit(Admission(input=said, session=session))
     return session
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -22,10 +21,11 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
+from steno.journal.listing import DELEGATED, author
 from steno.journal.parts import Outcome, Reasoning, Returned, Text, ToolCall
+from steno.search.keeper import Search
 from steno.store.protocol import Admission, Settings
 from steno.store.sqlite.store import SqliteStore
-from steno.tools.delegate import PLATFORM, author
 from steno.tools.protocol import BadArguments
 from steno.tools.search import SearchSessions
 from tests.tools.calls import Pieces, said
@@ -73,8 +73,9 @@ async def talked(store: SqliteStore, asked: str, answered: str, platform: str = 
     return admitted.session
 
 
-async def searched(store: SqliteStore, session: str, **asked: object) -> Outcome:
-    prepared = await SearchSessions(store, session).prepare(json.dumps(asked))
+async def searched(store: SqliteStore, by: str, **asked: object) -> Outcome:
+    search = Search(store.blocking, None)
+    prepared = await SearchSessions(lambda: search, store, by).prepare(json.dumps(asked))
     return await prepared.run(Pieces())
 
 
@@ -84,17 +85,19 @@ def test_what_people_and_the_assistant_said_is_found_and_nothing_else(tmp_path: 
         two = await talked(store, "and pears?", "Better than APPLES\nby far.")
         found = said(await searched(store, two, query="apples"))
         lines = found.splitlines()
-        assert lines[0].startswith(f"{two} message 4 (")
-        assert lines[0].endswith("assistant, this session) 'and pears?'")
-        assert lines[1] == "  Better than APPLES by far."
-        assert lines[2].startswith(f"{one} message 2 (")
-        assert lines[3] == "  I like Apples"
+        assert lines[0].startswith(f"{one} message 2 (")
+        assert lines[1] == "  I like Apples"
+        assert lines[2].startswith(f"{two} message 4 (")
+        assert lines[2].endswith("assistant, this session) 'and pears?'")
+        assert lines[3] == "  Better than APPLES by far."
         assert lines[4:] == ["[2 messages with 'apples' in 2 sessions]"]
         for word in ("summary", "thought", "output of", "shell"):
             assert (
                 said(await searched(store, two, query=word))
-                == f"[0 messages with {word!r} in 2 sessions]"
+                == f"[0 messages with {word!r} in 0 sessions]"
             )
+        output = said(await searched(store, two, query="apples in:tools", all=True))
+        assert "output of apples" in output
 
     with_store(tmp_path, run)
 
@@ -115,7 +118,7 @@ def test_hidden_and_redacted_messages_are_not_found(tmp_path: Path) -> None:
         await store.redact(id, 4)
         assert (
             said(await searched(store, id, query="secret"))
-            == "[0 messages with 'secret' in 1 sessions]"
+            == "[0 messages with 'secret' in 0 sessions; 1 hidden messages are left out]"
         )
         await store.add(id, [MessageHidden(2, hidden=False)])
         assert "the first secret" in said(await searched(store, id, query="secret"))
@@ -143,8 +146,8 @@ def test_a_chat_sees_itself_and_a_terminal_sees_no_chats(tmp_path: Path) -> None
 
 async def delegated(store: SqliteStore, parent: str, prompt: str) -> str:
     """A helper's session, as `delegate` begins one."""
-    said = InputAdmitted((Text(prompt),), PLATFORM, author=author(parent))
-    return (await store.admit(Admission(input=said, create=SessionStarted(PLATFORM)))).session
+    said = InputAdmitted((Text(prompt),), DELEGATED, author=author(parent))
+    return (await store.admit(Admission(input=said, create=SessionStarted(DELEGATED)))).session
 
 
 @pytest.mark.promise(60)
@@ -179,11 +182,34 @@ def test_results_are_bounded_and_what_is_left_out_is_said(tmp_path: Path) -> Non
         ids = [await talked(store, f"needle {i} {'x' * 1000}", "ok") for i in range(10)]
         found = said(await searched(store, ids[0], query="needle", limit=3))
         assert found.count(" message ") == 3
-        assert "needle 9" in found
-        assert "needle 6" not in found
         assert "…" in found
         assert len(found) < 2_000
-        assert found.endswith("[3 of 10 messages with 'needle' in 10 sessions]")
+        about, _, following = found.rpartition("next: ")
+        assert about.endswith("[3 of 10 messages with 'needle' in 10 sessions; ")
+        seen = {line.split()[0] for line in found.splitlines() if " message " in line}
+        for _ in range(3):
+            more = said(
+                await searched(
+                    store, ids[0], query="needle", limit=3, next=following.rstrip("]").strip('"')
+                )
+            )
+            seen |= {line.split()[0] for line in more.splitlines() if " message " in line}
+            following = more.rpartition("next: ")[2]
+        assert seen == set(ids)
+
+    with_store(tmp_path, run)
+
+
+def test_a_result_can_be_followed(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        ours = await talked(store, "the needle", "found it")
+        theirs = await talked(store, "their needle", "ok", "telegram")
+        around = said(await searched(store, ours, session=ours, message=2))
+        assert around.splitlines()[0] == "2 user: the needle"
+        assert "4 assistant: found it" in around
+        for session, seq in ((theirs, 2), (ours, 99), ("nowhere", 2)):
+            outcome = await searched(store, ours, session=session, message=seq)
+            assert "that you can read" in str(outcome)
 
     with_store(tmp_path, run)
 
@@ -191,11 +217,10 @@ def test_results_are_bounded_and_what_is_left_out_is_said(tmp_path: Path) -> Non
 def test_a_scan_ends_in_time_and_says_so(tmp_path: Path) -> None:
     async def run(store: SqliteStore) -> None:
         ids = [await talked(store, f"needle {i}", "ok") for i in range(5)]
-        began = time.monotonic()
-        found = await SearchSessions(store, ids[0], time_limit_s=0.0).scan("needle", 20)
-        assert time.monotonic() - began < 1
-        assert found.sessions < 5
-        assert "older sessions were not looked at" in found.ended
+        search = Search(store.blocking, None)
+        tool = SearchSessions(lambda: search, store, ids[0], time_limit_s=0.0)
+        prepared = await tool.prepare('{"query":"needle"}')
+        assert "the time was over" in said(await prepared.run(Pieces()))
 
     with_store(tmp_path, run)
 
@@ -206,6 +231,7 @@ def test_a_scan_ends_in_time_and_says_so(tmp_path: Path) -> None:
 def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path, arguments: str) -> None:
     async def run(store: SqliteStore) -> None:
         with pytest.raises(BadArguments):
-            await SearchSessions(store, "s").prepare(arguments)
+            search = Search(store.blocking, None)
+            await SearchSessions(lambda: search, store, "s").prepare(arguments)
 
     with_store(tmp_path, run)

@@ -36,7 +36,7 @@ DEMO = (
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
 """Commands that run a session: plugins hear of them. The others look at one, or change something
 in passing."""
-READING = ("sessions", "show", "approvals", "deliveries", "export", "verify", "backup")
+READING = ("sessions", "show", "search", "approvals", "deliveries", "export", "verify", "backup")
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
 
@@ -205,6 +205,10 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             return output.sessions(
                 await service.views.sessions(options.limit), options.json, options.tree
             )
+        case "search":
+            from steno.cli import search
+
+            return await search.search(options, service)
         case "approvals":
             return output.approvals(await service.approvals.pending(), options.json)
         case "deliveries":
@@ -269,6 +273,7 @@ async def _chat(
     from steno.tui.launch import run as run_full_screen
 
     asked.check()  # a model that cannot be used is refused before anything is stored
+    service.searches.keep_up()
     beginning = asked.beginning(await chat.session_of(options, service))
     last = await run_full_screen(service, wiring, beginning)
     if not service.ephemeral:

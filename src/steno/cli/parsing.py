@@ -168,12 +168,27 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--tree", action="store_true", help="forks under the session that they come from"
     )
     show = with_id(verbs.add_parser("show", help="one session, every message"))
+    _add_search(verbs)
     deliveries = verbs.add_parser(
         "deliveries", help="list what is owed to channels, and what became of it"
     )
     deliveries.add_argument("--limit", type=_limit, default=50, metavar="N")
     for look in (sessions, show, deliveries):
         look.add_argument("--json", action="store_true")
+
+
+def _add_search(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    search = verbs.add_parser("search", help="find what was said, in any session")
+    search.add_argument(
+        "query", nargs="*", metavar="QUERY", help='words, "phrases", -without, OR, role:user, ...'
+    )
+    search.add_argument("--all", action="store_true", help="every match, not one a session")
+    search.add_argument("--newest", action="store_true", help="the newest first, not the best")
+    search.add_argument("--literal", action="store_true", help="search for the text as it is")
+    search.add_argument("--limit", type=_limit, default=20, metavar="N")
+    search.add_argument("--before", metavar="PLACE", help="go on from an earlier answer")
+    search.add_argument("--build", action="store_true", help="fill the index now, at full speed")
+    search.add_argument("--json", action="store_true")
 
 
 def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:

@@ -34,6 +34,7 @@ from steno.gateway.page.layout import refused
 from steno.gateway.page.routes import ROUTES as PAGE
 from steno.gateway.page.routes import Pages
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, document
+from steno.gateway.search import SEARCH
 from steno.gateway.server import Place, Server
 from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import ADDRESS_FILE, Tokens
@@ -136,7 +137,7 @@ def _of_pages(route: Route) -> Route:
 
 def published() -> tuple[Route, ...]:
     """The routes for programs. Those of the page change with it."""
-    return (*OWN, *(_of_hub(route) for route in (*API, *FEED, *OPENAI)))
+    return (*OWN, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *OPENAI)))
 
 
 def routes() -> tuple[Route, ...]:
@@ -205,6 +206,7 @@ async def serve(
         if not gateway.may_act():
             _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
         await hub.find_work()
+        service.searches.keep_up()
         async with service.visits.looking(), service.deliveries.tending():
             tending = asyncio.create_task(hub.tend())
             gateway.ready = True

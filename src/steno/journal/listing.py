@@ -11,7 +11,9 @@ from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
 from steno.journal.usage import UsageTotal
 
 TITLE_LEN_MAX = 80
-HELPERS = frozenset(("delegate",))
+DELEGATED = "delegate"
+"""The platform of a session that another one delegated to."""
+HELPERS = frozenset((DELEGATED,))
 """Platforms of sessions that work for another one: what is worth keeping of them is told there."""
 ONE_OFF = "http-once"
 """The platform of sessions that are for one request of a client which keeps the conversation
@@ -193,3 +195,23 @@ def title_of(parts: tuple[Content, ...]) -> str:
     if not line and any(isinstance(part, Redacted) for part in parts):
         return GONE
     return line if len(line) <= TITLE_LEN_MAX else line[: TITLE_LEN_MAX - 1].rstrip() + "…"
+
+
+# --- which sessions work for another one, by what they say themselves
+
+_BY_SESSION = "session:"
+
+
+def author(parent: str) -> str:
+    """Who says the first thing in a child's session."""
+    return f"{_BY_SESSION}{parent}"
+
+
+def parent_in(said: f.InputAdmitted) -> str | None:
+    """The session that delegated, if one did."""
+    by = said.author or ""
+    return (
+        by.removeprefix(_BY_SESSION)
+        if said.source == DELEGATED and by.startswith(_BY_SESSION)
+        else None
+    )

@@ -141,3 +141,11 @@ def chars_of(parts: tuple[Content, ...]) -> int:
             case _:
                 pass
     return chars
+
+
+def to_text(payload: bytes) -> str:
+    """A payload as text."""
+    try:
+        return payload.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # A file that a server calls text.
+        return payload.decode("utf-8", "replace")

@@ -11,11 +11,12 @@ from steno.journal.facts import (
     TurnEnded,
     TurnStarted,
 )
+from steno.journal.listing import DELEGATED, author
 from steno.journal.parts import Text, text_of
 from steno.runtimes.protocol import Runtime
 from steno.session.load import Sessions
 from steno.store.protocol import Admission, read_all
-from steno.tools.delegate import PLATFORM, HelperReport, author
+from steno.tools.delegate import HelperReport
 
 
 class ChildSessions:
@@ -31,12 +32,12 @@ class ChildSessions:
     async def begin(self, parent: str, prompt: str) -> str:
         by = author(parent)
         rules = (await self._sessions.load(parent)).state.rules
-        child = await self._store.create(SessionStarted(PLATFORM, self._model))
+        child = await self._store.create(SessionStarted(DELEGATED, self._model))
         if rules:
             await self._store.add(
                 child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()]
             )
-        said = InputAdmitted((Text(prompt),), PLATFORM, author=by)
+        said = InputAdmitted((Text(prompt),), DELEGATED, author=by)
         await self._store.admit(Admission(input=said, session=child))
         return child
 

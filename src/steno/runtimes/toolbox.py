@@ -12,7 +12,8 @@ from msgspec import Struct
 from steno.engine.request import Request
 from steno.journal.facts import ContextSet, SessionStarted
 from steno.journal.history import Settled
-from steno.journal.parts import Hash, Outcome
+from steno.journal.listing import DELEGATED
+from steno.journal.parts import Hash, Outcome, to_text
 from steno.race import first_of
 from steno.runtimes.delegated import ChildSessions
 from steno.runtimes.protocol import Runtime
@@ -20,13 +21,14 @@ from steno.session.lease import HeldSession
 from steno.session.load import Sessions
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
-from steno.tools.delegate import PLATFORM, Delegate
-from steno.tools.output import KeepingTool, excerpt, excerpted, outputs_of, to_text
+from steno.tools.delegate import Delegate
+from steno.tools.output import KeepingTool, excerpt, excerpted, outputs_of
 from steno.tools.protocol import Tool, Workspace
 from steno.tools.read_output import ReadOutput
 from steno.tools.search import SearchSessions
 
 if TYPE_CHECKING:
+    from steno.search.keeper import Search
     from steno.tools.mcp import ServerSettings
     from steno.tools.mcp_tools import Keep, Servers
 
@@ -54,8 +56,11 @@ class ToolboxSettings(Struct, frozen=True, kw_only=True):
 class Toolbox:
     """Shared by all sessions of a process; servers of tools run once for each folder."""
 
-    def __init__(self, sessions: Sessions, settings: ToolboxSettings) -> None:
+    def __init__(
+        self, sessions: Sessions, settings: ToolboxSettings, search: "Callable[[], Search]"
+    ) -> None:
         self._sessions = sessions
+        self._search = search
         self._store = sessions.store
         self._settings = settings
         self._servers: dict[Path, Servers] = {}
@@ -73,7 +78,7 @@ class Toolbox:
         theirs = await self._of_servers(workspace, before, keep) if self._settings.servers else {}
         own: list[Tool] = [ReadOutput(self._store, session, workspace.output_chars_max)]
         if self._settings.search:
-            own.append(SearchSessions(self._store, session))
+            own.append(SearchSessions(self._search, self._store, session))
         if self._settings.delegate and not await self._is_child(session):
             children = ChildSessions(
                 self._sessions, helpers, "" if before is None else before.own_model
@@ -100,7 +105,7 @@ class Toolbox:
 
     async def _is_child(self, session: str) -> bool:
         first = (await self._store.read(session, 0, 1))[0].fact
-        return isinstance(first, SessionStarted) and first.platform == PLATFORM
+        return isinstance(first, SessionStarted) and first.platform == DELEGATED
 
 
 class Excerpts:

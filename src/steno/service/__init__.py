@@ -9,6 +9,7 @@ store.
     service.deliveries  what is owed to places outside
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
+    service.searches    find what was said
     service.transfers   export to a file, import from one
     service.moving_in   import what other agents keep
 
@@ -17,7 +18,7 @@ Misused   what was asked means nothing; nothing was stored; say what would
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -48,7 +49,9 @@ from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Shares
 
 if TYPE_CHECKING:
+    from steno.search.keeper import Search
     from steno.service.moving_in import MovingIn
+    from steno.service.searches import Searches
     from steno.service.transfers import Transfers
 
 __all__ = [
@@ -90,6 +93,7 @@ class Service:
         deliveries: Deliveries,
         memories: Memories,
         ephemeral: bool = False,
+        search: "Callable[[], Search] | None" = None,
     ) -> None:
         self.ephemeral = ephemeral
         self.views = Views(sessions)
@@ -102,6 +106,15 @@ class Service:
         self._sessions = sessions
         self._store = sessions.store
         self._platform = platform
+        self._search = search
+
+    @property
+    def searches(self) -> "Searches":
+        from steno.service.searches import Searches  # few commands need it
+
+        if self._search is None:
+            raise Misused("there is no search here")
+        return Searches(self._search(), self._sessions)
 
     @property
     def transfers(self) -> "Transfers":

@@ -18,6 +18,7 @@ from steno.journal.facts import (
     SessionStarted,
     TurnEnded,
 )
+from steno.journal.listing import DELEGATED, parent_in
 from steno.journal.parts import Seq, text_of
 from steno.journal.transcript import Message, Transcript
 from steno.journal.turns import Turns
@@ -29,8 +30,6 @@ from steno.session.lease import HeldSession, hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
 from steno.store.protocol import Shares, list_all, read_all
-from steno.tools.delegate import PLATFORM as DELEGATED
-from steno.tools.delegate import parent_in
 
 
 class Edits:

@@ -21,7 +21,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import History
-from steno.journal.listing import ONE_OFF
+from steno.journal.listing import ONE_OFF, parent_in
 from steno.journal.parts import Content, File, Image, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript, outcome_text
@@ -52,7 +52,6 @@ from steno.store.protocol import (
     list_all,
     read_all,
 )
-from steno.tools.delegate import parent_in
 from steno.tools.output import unfold
 
 PREFIX_LEN_MIN = 4

@@ -166,11 +166,20 @@ class Snapshot(Protocol):
         was written, is `JournalCorrupt`. `row` is the session in which they are read."""
         ...
 
+    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+        """Facts by the id of their session and their seq, as far as they are there: a session's
+        own, none of its parents'."""
+        ...
+
     def drafts(
         self, row: SessionRow, seen: Mapping[Stream, int], started: Seq | None = None
     ) -> list[Piece]:
         """What the streams of a session hold beyond what was seen of each: one piece for each
         stream that has more. With `started`, the streams of that fact only."""
+        ...
+
+    def streaming(self) -> list[str]:
+        """The ids of the sessions that have drafts."""
         ...
 
     def key(self, source: str, key: str) -> KeyRow | None:
@@ -198,8 +207,9 @@ class Snapshot(Protocol):
         one of these tags."""
         ...
 
-    def changes(self, after: int, limit: int) -> list[ChangeRow]:
-        """The next changes after a place, with those that no session is told of."""
+    def changes(self, after: int, limit: int, facts: bool = True) -> list[ChangeRow]:
+        """The next changes after a place, with those that no session is told of; without `facts`,
+        only those that are no new fact."""
         ...
 
     def last_place(self) -> int:

@@ -8,7 +8,7 @@ others look first, and are run in the caller's thread.
 import contextlib
 import os
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import sha256
@@ -110,6 +110,9 @@ class Core:
         self.settings = settings
         self.queue = CommitQueue(Transaction(backend.writer()), self._committed)
         self._listeners: list[Callable[[Changes], None]] = []
+        self.copies: list[Callable[[], None]] = []
+        """What takes removed text out of copies that others keep beside the journal. Called before
+        a removal is acknowledged."""
         self._leases: set[tuple[str, int]] = set()
         self._closed = False
         self._pid = os.getpid()
@@ -276,9 +279,18 @@ class Core:
         with self.snapshot() as view:
             return queries.records(view, queries.session(view, session), after, limit, kinds)
 
+    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+        expect(Mapping, places=places)
+        with self.snapshot() as view:
+            return view.facts_at(places)
+
     def drafts(self, session: str) -> list[Draft]:
         with self.snapshot() as view:
             return queries.drafts(view, queries.session(view, session))
+
+    def streaming(self) -> list[str]:
+        with self.snapshot() as view:
+            return view.streaming()
 
     def glance(self, session: str) -> Glance:
         """Whether the owner is alive is asked after the snapshot. If it is not, what was seen
@@ -309,9 +321,11 @@ class Core:
         self._check_open()
         return self.backend.heads(sessions)
 
-    def changes(self, after: FeedMark | None = 0, limit: int = 1_000) -> ChangePage:
+    def changes(
+        self, after: FeedMark | None = 0, limit: int = 1_000, facts: bool = True
+    ) -> ChangePage:
         with self.snapshot() as view:
-            return queries.changes(view, self.backend.restored, after, limit)
+            return queries.changes(view, self.backend.restored, after, limit, facts)
 
     def find(self, name: str) -> str | None:
         expect(str, name=name)
@@ -423,6 +437,8 @@ class Core:
         try:
             self._sweep()
             self.backend.erase()
+            for clear in self.copies:
+                clear()
         except (StoreUnwritable, OutcomeUnknown, OSError) as error:
             raise OutcomeUnknown(
                 f"removed from the journal, but not from every file yet: {error}"

@@ -127,7 +127,9 @@ class Verbs:
     alive = threaded(Core.alive)
 
     read = threaded(Core.read)
+    facts_at = threaded(Core.facts_at)
     drafts = threaded(Core.drafts)
+    streaming = threaded(Core.streaming)
     glance = threaded(Core.glance)
     changes = threaded(Core.changes)
     find = threaded(Core.find)

@@ -140,6 +140,15 @@ class _Reader:
                 found.append(Record(seq, stored[0], codec.decode(stored[1])))
         return found
 
+    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+        found: dict[tuple[str, Seq], Record] = {}
+        for id, seqs in places.items():
+            n = self._place.ids.get(id, 0)
+            for seq in seqs:
+                if (stored := self._place.facts.get((n, seq))) is not None:
+                    found[id, seq] = Record(seq, stored[0], codec.decode(stored[1]))
+        return found
+
     def drafts(
         self, row: SessionRow, seen: Mapping[Stream, int], started: Seq | None = None
     ) -> list[Piece]:
@@ -149,6 +158,10 @@ class _Reader:
                 offset = seen.get(stream, 0)
                 found.append(Piece(stream, offset, text.after(offset)))
         return sorted((one for one in found if one.text), key=lambda one: one.stream)
+
+    def streaming(self) -> list[str]:
+        numbers = dict.fromkeys(n for n, _ in self._place.drafts)
+        return [row.id for n in numbers if (row := self._place.rows.get(n)) is not None]
 
     def key(self, source: str, key: str) -> KeyRow | None:
         n, seq, count = self._place.keys.get((source, key), (0, 0, 0))
@@ -186,11 +199,14 @@ class _Reader:
                 wanted.add(at[0])
         return [Behind(n, rows[n].id, last[n]) for n in wanted if n in rows]
 
-    def changes(self, after: int, limit: int) -> list[ChangeRow]:
+    def changes(self, after: int, limit: int, facts: bool = True) -> list[ChangeRow]:
         found: list[ChangeRow] = []
         for place in range(after + 1, self.last_place() + 1):
-            if place in self._place.changes and len(found) < limit:
-                found.append(self._change(place, *self._place.changes[place]))
+            if len(found) == limit:
+                break
+            n, kind, seq = self._place.changes.get(place, (0, "added", 0))
+            if n and (facts or kind != "added"):
+                found.append(self._change(place, n, kind, seq))
         return found
 
     def _change(self, place: int, n: int, kind: Literal["added"] | Noted, seq: Seq) -> ChangeRow:

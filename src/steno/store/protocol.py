@@ -6,7 +6,15 @@ it is stored (but for `OutcomeUnknown`, which says so); and it never holds up an
 """
 
 import types
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -335,8 +343,17 @@ class Store(Protocol):
         whose tag is one of them."""
         ...
 
+    async def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+        """Facts by session and seq, many at once. What is not there is left out, and so are the
+        facts that a fork shares: they are its parent's."""
+        ...
+
     async def drafts(self, session: str) -> list[Draft]:
         """What is being streamed, or was when its writer died."""
+        ...
+
+    async def streaming(self) -> list[str]:
+        """The sessions that have drafts."""
         ...
 
     async def glance(self, session: str) -> Glance:
@@ -351,14 +368,17 @@ class Store(Protocol):
         session that is deleted ends it with `UnknownSession`."""
         ...
 
-    async def changes(self, after: FeedMark | None = 0, limit: int = 1_000) -> ChangePage:
+    async def changes(
+        self, after: FeedMark | None = 0, limit: int = 1_000, facts: bool = True
+    ) -> ChangePage:
         """What changed in any session after a mark; without one, nothing but the mark of now.
 
         Every change that was committed is told once, in the order of the commits, to each who goes
         on from the last mark. A page may end in the middle of a commit. Text that is being streamed
         and leases are not in it. What is gone is not told again: facts of a deleted session are
         left out, and those whose text was removed come without it. A mark that this store has not
-        given yet is refused with `UnknownMark`: begin again at 0.
+        given yet is refused with `UnknownMark`: begin again at 0. Without `facts`, only what
+        changes a session without a new fact is told.
         """
         ...
 

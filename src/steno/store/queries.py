@@ -182,7 +182,9 @@ def _rest(whole: Draft, seen: int) -> list[Piece]:
 # --- changes of all sessions ----------------------------------------------------------------------
 
 
-def changes(view: Snapshot, restored: FeedMark, after: FeedMark | None, limit: int) -> ChangePage:
+def changes(
+    view: Snapshot, restored: FeedMark, after: FeedMark | None, limit: int, facts: bool = True
+) -> ChangePage:
     """A page of the feed. A mark is a place in the order of changes, above all marks that were
     given before the last restore.
 
@@ -200,7 +202,7 @@ def changes(view: Snapshot, restored: FeedMark, after: FeedMark | None, limit: i
         raise UnknownMark(f"this store has given no mark {after}; the last one is {top}")
     if after < restored:
         return ChangePage((StoreRestored(restored),), restored)
-    rows = view.changes(after - restored, limit)
+    rows = view.changes(after - restored, limit, facts)
     found = tuple(change for row in rows if (change := _change(restored, row)) is not None)
     return ChangePage(found, restored + rows[-1].place if len(rows) == limit else top)
 

@@ -15,11 +15,10 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from steno.journal.facts import InputAdmitted, ToolSpec
+from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text, ToolCall
 from steno.tools.protocol import BadArguments, Output, Prepared, decode_arguments
 
-PLATFORM = "delegate"
 PROMPT_CHARS_MAX = 100_000
 AT_ONCE_MAX = 4
 """Helpers of one session that work at the same time; more of them wait for their turn."""
@@ -52,24 +51,6 @@ class HelperReport(Struct, frozen=True):
     outcome: Literal["done", "interrupted", "failed"] | None
     cause: str
     text: str
-
-
-_BY_SESSION = "session:"
-
-
-def author(parent: str) -> str:
-    """Who says the first thing in a child's session."""
-    return f"{_BY_SESSION}{parent}"
-
-
-def parent_in(said: InputAdmitted) -> str | None:
-    """The session that delegated, if one did."""
-    by = said.author or ""
-    return (
-        by.removeprefix(_BY_SESSION)
-        if said.source == PLATFORM and by.startswith(_BY_SESSION)
-        else None
-    )
 
 
 def prompt_in(call: ToolCall) -> str | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from steno.engine.request import Request
 from steno.engine.tokens import OUTPUT_CHARS_MAX
 from steno.journal.history import Entry, Settled
-from steno.journal.parts import Content, File, Hash, Outcome, Refused, Text, outcome_parts
+from steno.journal.parts import Content, File, Hash, Outcome, Refused, Text, outcome_parts, to_text
 from steno.journal.transcript import Message
 from steno.tools.protocol import Output, Prepared, Tool
 
@@ -30,13 +30,6 @@ Keep = Callable[[bytes], Awaitable[Hash]]
 
 def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def to_text(payload: bytes) -> str:
-    try:
-        return payload.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:  # A file that a server calls text.
-        return payload.decode("utf-8", "replace")
 
 
 # --- storing --------------------------------------------------------------------------------------

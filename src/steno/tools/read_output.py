@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Protocol
 from msgspec import Meta, Struct
 
 from steno.journal.facts import Record, ToolSettled, ToolSpec
-from steno.journal.parts import Hash, Seq, outcome_parts
+from steno.journal.parts import Hash, Seq, outcome_parts, to_text
 from steno.store.protocol import read_all
-from steno.tools.output import is_output, to_text
+from steno.tools.output import is_output
 from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
 
 READ_CHARS_MAX = 20_000

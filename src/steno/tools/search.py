@@ -1,103 +1,78 @@
-"""The tool `search_sessions`: what was said before, by people and by the assistant, in this and
-other sessions.
+"""The tool that finds what was said before, in any session of the store, and reads around it.
 
-What must be true:
-
-- Only inputs and answers are looked at: never notes, summaries, reasoning or the output of tools. A
-  message that was hidden or redacted is not found.
-- Only sessions that the caller may see: a person at a terminal sees the terminal's sessions, a chat
-  sees itself. A helper sees and is seen as the session that delegated to it: delegating gives
-  access to nothing more.
-- The scan is bounded in time, sessions and results, and says what it left out.
+- It sees what people and the assistant said; with `in:tools` in the query also what tools gave
+  back. Summaries and reasoning are nobody's speech, and a message that a person hid or redacted is
+  not found.
+- A session sees the others that began where it did: see `search/scope`.
+- An answer is bounded. It says what was left out, and how to ask for what follows.
 """
 
+import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from steno.journal.facts import (
-    InputAdmitted,
-    MessageGiven,
-    MessageHidden,
-    Record,
-    SessionStarted,
-    StepSealed,
-    ToolSpec,
-)
-from steno.journal.parts import Seq, text_of
+from steno.journal.facts import Record, ToolSpec
+from steno.journal.parts import Seq
+from steno.journal.transcript import Message, Transcript
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Listed, list_all, read_all
-from steno.tools.delegate import PLATFORM as DELEGATED
-from steno.tools.delegate import parent_in
-from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
+from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
 
-LOCAL = frozenset(("cli", "chat"))
-"""Platforms of the one person who owns the store."""
+if TYPE_CHECKING:
+    from steno.search.keeper import Search
+    from steno.search.searching import Found, Hit
 
 TIME_LIMIT_S = 5.0
-SESSIONS_MAX = 5_000
 RESULTS_MAX = 50
-AROUND_CHARS = 150
-QUERY_CHARS_MAX = 500
+QUERY_CHARS_MAX = 2_000
+HIT_CHARS_MAX = 400
+"""A hit takes no more: so an answer fits what a model can be told at once."""
+AROUND_MESSAGES = 3
+AROUND_CHARS_MAX = 8_000
 _PAGE = 1_000
-_LIST_PAGE = 200
 
 SEARCH_SPEC = ToolSpec(
     name="search_sessions",
     description=(
-        "Find what was said in earlier sessions, and in this one, by the user or by you. Looks "
-        "for the text as it is, "
-        "in any case. The latest sessions come first. The last line in brackets says what was "
-        "left out."
+        "Find what was said in earlier sessions, and in this one, by the user or by you. Words are "
+        'found anywhere, in any case and script, and all have to be there; "in quotes" they stand '
+        "side by side; -word excludes; OR; role:user; before:2026-01-31; after:7d; in:tools also "
+        "looks at what tools gave back. The best of each session comes first. To read around a "
+        "result, give its session and message instead of a query. The last line in brackets says "
+        "what was left out, and the `next` to ask for what follows."
     ),
     schema=(
         '{"type":"object","properties":{'
         '"query":{"type":"string","minLength":1,"description":"The text to look for."},'
         '"limit":{"type":"integer","minimum":1,"maximum":50,'
-        '"description":"How many messages at most; 20 if absent."}'
-        '},"required":["query"],"additionalProperties":false}'
+        '"description":"How many messages at most; 20 if absent."},'
+        '"next":{"type":"string","description":"From the last line of an earlier answer to the '
+        'same query."},'
+        '"all":{"type":"boolean","description":"Every match, not the best one of each session."},'
+        '"session":{"type":"string","description":"Read in this session."},'
+        '"message":{"type":"integer","minimum":1,"description":"Read around this message of it."}'
+        '},"additionalProperties":false}'
     ),
     repeat="safe",
 )
 
 
-class SearchedStore(Protocol):
-    """What a search needs of a store."""
+class ReadStore(Protocol):
+    """What reading around a message needs of a store."""
 
     async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
-    async def list(self, limit: int = 50, before: int | None = None) -> list[Listed]: ...
 
 
 class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)] | None = None
     limit: Annotated[int, Meta(ge=1, le=RESULTS_MAX)] = 20
-
-
-class Origin(Struct, frozen=True):
-    session: str
-    platform: str
-
-
-class Hit(Struct, frozen=True):
-    session: str
-    title: str
-    seq: Seq
-    at_ms: int
-    role: Literal["user", "assistant"]
-    text: str
-
-
-class Scan(Struct):
-    """`unseen` counts matches that were not kept, `foreign` sessions that are not the caller's to
-    see. `ended` says why the scan stopped before the end, if it did."""
-
-    hits: list[Hit] = []
-    sessions: int = 0
-    unseen: int = 0
-    foreign: int = 0
-    ended: str = ""
+    next: Annotated[str, Meta(max_length=100)] | None = None
+    all: bool = False
+    session: str | None = None
+    message: Annotated[int, Meta(ge=1)] | None = None
 
 
 class SearchSessions:
@@ -105,128 +80,110 @@ class SearchSessions:
     approval: Literal["none", "ask"] = "none"
 
     def __init__(
-        self, store: SearchedStore, session: str, time_limit_s: float = TIME_LIMIT_S
+        self,
+        search: "Callable[[], Search]",
+        store: ReadStore,
+        session: str,
+        time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
+        self._search = search
         self._store = store
         self._session = session
         self._time_limit_s = time_limit_s
 
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, SearchArguments)
-        return Reading(lambda: self._search(asked))
+        if asked.query is None and (asked.session is None or asked.message is None):
+            raise BadArguments("give a `query`, or a `session` and a `message` to read around")
+        return Reading(lambda: self._answer(asked))
 
-    async def _search(self, asked: SearchArguments) -> str:
-        if not asked.query.strip():
+    async def _answer(self, asked: SearchArguments) -> str:
+        if asked.session is not None and asked.message is not None:
+            return await self._around(asked.session, asked.message)
+        if asked.query is None or not asked.query.strip():
             raise Unusable("`query` is empty")
-        return worded(await self.scan(asked.query, asked.limit), asked.query, self._session)
+        found = await asyncio.to_thread(self._find, asked, asked.query)
+        return worded(found, asked.query, self._session)
 
-    async def scan(self, query: str, limit: int) -> Scan:
-        found, wanted = Scan(), query.casefold()
-        deadline = time.monotonic() + self._time_limit_s
-        own = await self._origin(self._session)
-        async for listed in list_all(self._store, _LIST_PAGE):
-            if not await self._may_see(own, listed):
-                found.foreign += 1
-            elif time.monotonic() > deadline:
-                found.ended = (
-                    f"older sessions were not looked at: {self._time_limit_s:g} s were over"
-                )
-                break
-            elif found.sessions == SESSIONS_MAX:
-                found.ended = f"sessions before the latest {SESSIONS_MAX} were not looked at"
-                break
-            else:
-                await self._look(listed, wanted, limit, found)
-        return found
+    def _find(self, asked: SearchArguments, query: str) -> "Found":
+        from steno.search.query import parse  # few sessions search
+        from steno.search.searching import Asked
 
-    async def _look(self, listed: Listed, wanted: str, limit: int, found: Scan) -> None:
-        """Take in what one session has of it."""
-        try:
-            hits = await self._hits(listed, wanted)
-        except UnknownSession:  # deleted since it was listed
-            return
-        found.sessions += 1
-        room = limit - len(found.hits)
-        found.hits += hits[:room]
-        found.unseen += len(hits[room:])
-
-    async def _hits(self, listed: Listed, wanted: str) -> list[Hit]:
-        """The matches in a session, the latest first."""
-        hits: list[Hit] = []
-        hidden: set[Seq] = set()
-        async for record in read_all(self._store, listed.id):
-            fact = record.fact
-            if isinstance(fact, MessageHidden):
-                (hidden.add if fact.hidden else hidden.discard)(fact.target)
-            elif isinstance(fact, MessageGiven) and fact.role != "tool":
-                hits += _hit(listed, record, record.seq, fact.role, text_of(fact.parts), wanted)
-            elif isinstance(fact, InputAdmitted):
-                hits += _hit(listed, record, record.seq, "user", text_of(fact.parts), wanted)
-            elif isinstance(fact, StepSealed):
-                said = text_of(fact.parts)
-                hits += _hit(listed, record, fact.step, "assistant", said, wanted)
-        return [hit for hit in reversed(hits) if hit.seq not in hidden]
-
-    async def _may_see(self, own: Origin, listed: Listed) -> bool:
-        if listed.id == self._session:
-            return True
-        origin = Origin(listed.id, listed.row.platform)
-        if origin.platform == DELEGATED:
-            origin = await self._origin(listed.id)
-        return origin.session == own.session or {own.platform, origin.platform} <= LOCAL
-
-    async def _origin(self, session: str) -> Origin:
-        """Where a session began; of a helper's, where the session that delegated to it did."""
-        begun = await self._began(session)
-        if begun.platform != DELEGATED:
-            return begun
-        facts = [record.fact for record in await self._store.read(session, 0, _PAGE)]
-        parents = (parent_in(fact) for fact in facts if isinstance(fact, InputAdmitted))
-        parent = next(parents, None)
-        return begun if parent is None else await self._began(parent)
-
-    async def _began(self, session: str) -> Origin:
-        try:
-            first = (await self._store.read(session, 0, 1))[0].fact
-        except UnknownSession:  # deleted since
-            return Origin(session, "")
-        return Origin(session, first.platform if isinstance(first, SessionStarted) else "")
-
-
-def _hit(
-    listed: Listed,
-    record: Record,
-    seq: Seq,
-    role: Literal["user", "assistant"],
-    text: str,
-    wanted: str,
-) -> list[Hit]:
-    at = text.casefold().find(wanted)
-    if at < 0:
-        return []
-    # Folding can make a text longer; then the place is only about right.
-    start, end = max(at - AROUND_CHARS, 0), at + len(wanted) + AROUND_CHARS
-    shown = f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
-    return [Hit(listed.id, listed.row.title, seq, record.at_ms, role, " ".join(shown.split()))]
-
-
-def worded(found: Scan, query: str, own: str) -> str:
-    lines = []
-    for hit in found.hits:
-        day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).strftime("%Y-%m-%d")
-        here = ", this session" if hit.session == own else ""
-        lines.append(
-            f"{hit.session} message {hit.seq} ({day}, {hit.role}{here}) {hit.title!r}\n  {hit.text}"
+        now_ms = time.time_ns() // 1_000_000
+        search = self._search()
+        return search.find(
+            Asked(
+                query=parse(query, now_ms),
+                limit=asked.limit,
+                all=asked.all,
+                before=asked.next,
+                scope=search.scope_of(self._session),
+                time_limit_s=self._time_limit_s,
+                now_ms=now_ms,
+            )
         )
-    count = (
-        f"{len(found.hits)} of {len(found.hits) + found.unseen}"
-        if found.unseen
-        else str(len(found.hits))
+
+    async def _around(self, session: str, seq: Seq) -> str:
+        """The messages around one, as far as the session that asks may see them."""
+        sees = await asyncio.to_thread(self._sees, session)
+        messages = await self._messages(session) if sees else []
+        places = [at for at, one in enumerate(messages) if one.seq == seq]
+        if not places:
+            raise Unusable(f"there is no message {seq} in a session {session!r} that you can read")
+        first = max(places[0] - AROUND_MESSAGES, 0)
+        near = messages[first : places[0] + AROUND_MESSAGES + 1]
+        room = AROUND_CHARS_MAX // len(near)
+        lines = [f"{one.seq} {one.role}: {_cut(one.text, room)}" for one in near if not one.hidden]
+        left = len(messages) - len(near)
+        return "\n".join([*lines, f"[{len(lines)} messages of {session}; {left} others in it]"])
+
+    def _sees(self, session: str) -> bool:
+        search = self._search()
+        return search.scope_of(self._session).sees(session, search.origin_of(session))
+
+    async def _messages(self, session: str) -> list[Message]:
+        transcript, after = Transcript(), 0
+        try:
+            while records := await self._store.read(session, after, _PAGE):
+                for record in records:
+                    transcript.apply(record)
+                after = records[-1].seq
+        except UnknownSession:
+            return []
+        return transcript.messages
+
+
+def worded(found: "Found", query: str, own: str) -> str:
+    lines = [_line(hit, own) for hit in found.hits]
+    count = str(len(found.hits))
+    if found.matches > len(found.hits):
+        count += f" of {found.matches}{' or more' if found.more else ''}"
+    about = [f"{count} messages with {query!r} in {found.sessions} sessions", *found.notes]
+    left = found.left_out
+    if left.same_session:
+        about.append(f"{left.same_session} more in the same sessions: ask with all")
+    if left.hidden:
+        about.append(f"{left.hidden} hidden messages are left out")
+    if left.others:
+        about.append(f"{left.others} sessions of other platforms are not searched from here")
+    if left.unscanned:
+        about.append("the time was over before everything was looked at")
+    if left.damaged:
+        about.append(f"{left.damaged} messages are damaged and could not be read")
+    if found.next is not None:
+        about.append(f'next: "{found.next}"')
+    return "\n".join([*lines, f"[{'; '.join(about)}]"])
+
+
+def _line(hit: "Hit", own: str) -> str:
+    day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+    here = ", this session" if hit.session == own else ""
+    return (
+        f"{hit.session} message {hit.seq} ({day}, {hit.role}{here}) {hit.title!r}\n"
+        f"  {_cut(hit.text, HIT_CHARS_MAX)}"
     )
-    about = [f"{count} messages with {query!r} in {found.sessions} sessions"]
-    if found.foreign:
-        about.append(f"{found.foreign} sessions of other platforms are not searched from here")
-    if found.ended:
-        about.append(found.ended)
-    lines.append(f"[{'; '.join(about)}]")
-    return "\n".join(lines)
+
+
+def _cut(text: str, room: int) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= room else plain[: room - 1] + "…"

@@ -104,10 +104,12 @@ class Reader:
         found = self.all("behind_with", _json(kinds)) if kinds else self.all("behind")
         return [Behind(*row) for row in found]
 
-    def changes(self, after: int, limit: int) -> list[ChangeRow]:
-        facts = [to_added(row) for row in self.all("facts_after", after, limit)]
+    def changes(self, after: int, limit: int, facts: bool = True) -> list[ChangeRow]:
         noted = [to_change(row) for row in self.all("changes_after", after, limit)]
-        return sorted((*facts, *noted), key=lambda row: row.place)[:limit]
+        if not facts:
+            return noted
+        added = [to_added(row) for row in self.all("facts_after", after, limit)]
+        return sorted((*added, *noted), key=lambda row: row.place)[:limit]
 
     def last_place(self) -> int:
         [(last, _)] = self.all("tops")
@@ -134,6 +136,14 @@ class Reader:
         found = to_records(row.id, n, rows, after + 1)
         if len(found) < min(upto - after, limit):
             raise JournalCorrupt(f"session {row.id!r}: fact {after + 1 + len(found)} is missing")
+        return found
+
+    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+        wanted = _json([(codec.escape(id), seqs) for id, seqs in places.items()])
+        found: dict[tuple[str, Seq], Record] = {}
+        for id, n, *row in self.all("facts_at", wanted):
+            [record] = to_records(id, n, [(row[0], row[1], row[2], row[3])])
+            found[codec.unescape(id), record.seq] = record
         return found
 
     def drafts(
@@ -163,6 +173,9 @@ class Reader:
         return found
 
     # --- keys and payloads
+
+    def streaming(self) -> list[str]:
+        return [codec.unescape(id) for (id,) in self.all("streaming")]
 
     def key(self, source: str, key: str) -> KeyRow | None:
         row = self.one("key", codec.escape(source), codec.escape(key))

@@ -138,6 +138,14 @@ select seq, at_ms, crc, cast(body as blob) from facts where session = ?1 and seq
     and substr(body, 10, instr(substr(body, 10, 40), '"') - 1) in (select value from json_each(?4))
 order by seq limit ?5
 
+-- name: streaming
+select id from sessions where n in (select distinct session from drafts) order by n
+
+-- name: facts_at
+select s.id, f.session, f.seq, f.at_ms, f.crc, cast(f.body as blob)
+from json_each(?) a cross join sessions s on s.id = a.value ->> 0
+    cross join json_each(a.value -> 1) b cross join facts f on f.session = s.n and f.seq = b.value
+
 -- name: replace_fact
 update facts set crc = ?, body = ? where session = ? and seq = ?
 

@@ -1,0 +1,146 @@
+"""steno search: find what was said, and open it."""
+
+import argparse
+import asyncio
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from steno.cli.output import when
+from steno.cli.stdio import Lines, note, show
+from steno.frontend.sanitize import sanitize
+from steno.search.indexer import Progress
+from steno.search.searching import Found, Hit
+from steno.service import Misused, Service
+from steno.service.objects import to_json
+from steno.service.searches import Wanted, found_object
+
+DONE, FAILED = 0, 1
+_FILL_S = 0.3
+"""How long the index is filled after an answer, where nothing else fills it."""
+_SPEAKERS = {"user": "you", "call": "tool call", "distillate": "kept", "item": "kept item"}
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+async def search(options: argparse.Namespace, service: Service) -> int:
+    if options.build:
+        return await _build(service)
+    text = " ".join(options.query)
+    if not text.strip():
+        raise Misused("say what to look for: steno search QUERY")
+    wanted = Wanted(
+        text=text,
+        limit=options.limit,
+        all=options.all,
+        order="newest" if options.newest else "best",
+        before=options.before,
+        as_text=options.literal,
+    )
+    found = await service.searches.find(wanted)
+    if options.json:
+        show(to_json(_object(found)))
+    else:
+        marked = sys.stdout.isatty()
+        for number, hit in enumerate(found.hits, start=1):
+            show(_worded(number, hit, marked))
+        show(_closing(found))
+    picked = None
+    if found.hits and not options.json and sys.stdin.isatty() and sys.stdout.isatty():
+        picked = await _pick(found.hits)
+    if picked is None:
+        await asyncio.to_thread(service.searches.index.fill_for, _FILL_S)
+        return DONE if found.hits else FAILED
+    await service.close()
+    return _open(picked)
+
+
+def _open(hit: Hit) -> int:
+    """Become the chat of a session."""
+    words = [sys.executable, "-m", "steno", "--resume", hit.session]
+    os.execv(sys.executable, words)  # noqa: S606 - our own program
+
+
+def _object(found: Found) -> dict[str, Any]:
+    """The answer as JSON, with the command that opens each hit."""
+    told = found_object(found)
+    for hit in told["hits"]:
+        hit["open"] = f"steno --resume {hit['session']}"
+    return told
+
+
+def _worded(number: int, hit: Hit, marked: bool) -> str:
+    who = _SPEAKERS.get(hit.role, hit.role)
+    streaming = ", being written" if hit.streaming else ""
+    title = sanitize(hit.title) or "untitled"
+    return (
+        f"{number:>3}  {hit.session} {hit.seq}  {when(hit.at_ms)}  {who}{streaming}  {title}\n"
+        f"     {_marked(hit) if marked else sanitize(hit.text)}"
+    )
+
+
+def _marked(hit: Hit) -> str:
+    pieces, at = list[str](), 0
+    for start, end in hit.marks:
+        pieces += [sanitize(hit.text[at:start]), _BOLD]
+        pieces += [sanitize(hit.text[start:end]), _PLAIN]
+        at = end
+    return "".join([*pieces, sanitize(hit.text[at:])])
+
+
+def _closing(found: Found) -> str:
+    """The last line: how many, what was left out and why, and how to go on."""
+    if not found.matches:
+        said = ["No matches"]
+    else:
+        many = f"{found.matches}{' or more' if found.more else ''}"
+        said = [f"{len(found.hits)} of {many} matches in {found.sessions} sessions"]
+    left = found.left_out
+    if left.same_session:
+        said.append(f"{left.same_session} more in the same sessions: --all shows them")
+    if left.hidden:
+        said.append(f"{left.hidden} hidden messages left out")
+    if left.damaged:
+        said.append(f"{left.damaged} damaged messages could not be read: steno verify")
+    if left.unscanned:
+        said.append("time was over before everything was read")
+    if found.indexed < 0.9:
+        said.append(f"index {found.indexed:.0%} built: steno search --build makes this faster")
+    said += found.notes
+    if found.next is not None:
+        said.append(f"--before {found.next} shows more")
+    return f"[{'; '.join(said)}]"
+
+
+async def _pick(hits: tuple[Hit, ...]) -> Hit | None:
+    """Which hit to open; None for none of them."""
+    typed = await Lines().answer("Enter opens 1, a number opens that, q leaves: ")
+    if typed is None or typed.strip().lower() in ("q", "n"):
+        return None
+    wanted = typed.strip() or "1"
+    if wanted.isdigit() and 1 <= int(wanted) <= len(hits):
+        return hits[int(wanted) - 1]
+    note(f"[there is no {wanted}]")
+    return None
+
+
+async def _build(service: Service) -> int:
+    """Fill the index, with progress; Ctrl-C stops, and the next time goes on."""
+    stop, last = threading.Event(), 0.0
+
+    def tell(progress: Progress) -> None:
+        nonlocal last
+        if sys.stderr.isatty() and time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            note(f"\rindex {progress.share:.0%} built", end="")
+
+    try:
+        built = await asyncio.to_thread(service.searches.index.build, tell, stop.is_set)
+    except asyncio.CancelledError:
+        stop.set()
+        raise
+    if sys.stderr.isatty():
+        note("")
+    show(f"index {built.share:.0%} built: {built.texts} texts")
+    return DONE

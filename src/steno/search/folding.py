@@ -1,0 +1,183 @@
+"""Text as it is compared: without case, widths, accents and marks that cannot be seen.
+
+Each code point is folded by itself, so a piece of a text folds to a piece of the folded text. Text
+that is not composed (an accent as a code point of its own, a half-width kana with its voicing mark)
+has a second form in which it is composed first. A query matches a text if its first form is in the
+text's first form, or its second in the text's second.
+
+    Straße  ->  strasse      Ёлка ->  елка       Zoë -> zoe
+    Zoe◌̈   ->  zoe◌̈, zoe    ｶﾞ   ->  カ◌゙, ガ
+"""
+
+import re
+import unicodedata
+
+VERSION = f"1/{unicodedata.unidata_version}"
+"""Of the rules, and of the letters that this Python knows: an index folded otherwise is made
+anew."""
+
+_DROPPED = {
+    0x00AD,
+    0x0640,
+    0x0670,
+    0x061C,
+    0x180E,
+    0x2060,
+    0xFEFF,
+    *range(0x064B, 0x0660),
+    *range(0x06D6, 0x06DD),
+    *range(0x06DF, 0x06E5),
+    0x06E7,
+    0x06E8,
+    *range(0x06EA, 0x06EE),
+    *range(0x0591, 0x05BE),
+    0x05BF,
+    0x05C1,
+    0x05C2,
+    0x05C4,
+    0x05C5,
+    0x05C7,
+    *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F),
+    *range(0x2061, 0x2070),
+    *range(0xFE00, 0xFE10),
+    *range(0xE0100, 0xE01F0),
+}
+"""Soft hyphen, zero-width and bidi marks, variation selectors; tatweel, harakat and niqqud."""
+
+_ALIKE = {"ı": "i", "ё": "е"}  # noqa: RUF001 - the letters themselves
+_SECOND_FORM = re.compile("[\uff9e\uff9f]")
+_ACCENTS = re.compile("(?<=[a-z\u0370-\u03ff\u1f00-\u1fff])[\u0300-\u036f]+")
+
+
+def _folded(letter: str) -> str:
+    """One code point, folded."""
+    point = ord(letter)
+    if point in _DROPPED:
+        return ""
+    if 0xD800 <= point < 0xE000 or point in (0xFFFE, 0xFFFF):
+        return "\ufffd"
+    if letter.isspace():
+        return " "
+    if not point:
+        return "\x01"
+    plain = unicodedata.normalize("NFKC", letter)
+    plain = "".join(map(_without_accents, plain)).casefold()
+    plain = "".join(map(_without_accents, plain))
+    return "".join(_ALIKE.get(one, one) for one in plain)
+
+
+def _without_accents(letter: str) -> str:
+    """Letters of Latin and Greek lose their marks; in other scripts a mark makes another letter."""
+    if letter.isascii():
+        return letter
+    name = unicodedata.name(letter, "")
+    if not name.startswith(("LATIN", "GREEK")):
+        return letter
+    apart = unicodedata.normalize("NFKD", letter)
+    return "".join(one for one in apart if unicodedata.category(one) != "Mn")
+
+
+STABLE = (
+    "\x01-\x7f"
+    "\u0391-\u03a1\u03a3-\u03a9\u03b1-\u03c9"
+    "\u0410-\u0450\u0452-\u045f"
+    "\u05d0-\u05ea"
+    "\u0621-\u063a\u0641-\u064a"
+    "\u0904-\u0939\u093c-\u094d"
+    "\u0e01-\u0e32\u0e34-\u0e3a\u0e40-\u0e4e"
+    "\u2010\u2012-\u2016\u2018-\u201f\u2020-\u2022"
+    "\u2190-\u21ff\u2200-\u222b\u2500-\u27bf"
+    "\u3001-\u301f\u3041-\u3096\u30a1-\u30fe"
+    "\u4e00-\u9fff\uac00-\ud7a3"
+    "\U0001f300-\U0001f6ff\U0001f900-\U0001f9ff\U00020000-\U0002a6df"
+)
+"""Ranges of letters that only lose their case: most of most texts. The others are looked up."""
+_ODD = re.compile(f"[^{STABLE}]")
+
+
+class _Table(dict[str, str]):
+    """Filled as letters are met: a text needs few of them."""
+
+    def __missing__(self, letter: str) -> str:
+        self[letter] = folded = _folded(letter)
+        return folded
+
+
+_table = _Table()
+
+
+def _looked_up(odd: re.Match[str]) -> str:
+    return _table[odd[0]]
+
+
+def fold(text: str) -> str:
+    """The first form. Runs of white space are one blank."""
+    if text.isascii():
+        plain = text.lower().replace("\0", "\x01")
+    else:
+        plain = _ODD.sub(_looked_up, text).casefold()
+    blank = " ".join(plain.split())
+    if not plain or blank == plain:
+        return plain
+    before = " " if plain[0].isspace() else ""
+    after = " " if blank and plain[-1].isspace() else ""
+    return before + blank + after
+
+
+def forms(text: str) -> tuple[str, str]:
+    """Both forms; they are the same unless the text is not composed."""
+    first = fold(text)
+    if text.isascii() or is_composed(text):
+        return first, first
+    return first, _second(text) or first
+
+
+def is_composed(text: str) -> bool:
+    return unicodedata.is_normalized("NFC", text) and _SECOND_FORM.search(text) is None
+
+
+def _second(text: str) -> str:
+    safe = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _ACCENTS.sub("", fold(unicodedata.normalize("NFKC", safe)))
+
+
+class Mapped:
+    """A folded text that knows where each of its letters stands in the text."""
+
+    def __init__(self, text: str, second: bool = False) -> None:
+        letters: list[str] = []
+        places: list[tuple[int, int]] = []
+        blank = False
+        for start, end in _clusters(text) if second else ((i, i + 1) for i in range(len(text))):
+            piece = text[start:end]
+            plain = _second(piece) if second else _table[piece]
+            for letter in plain:
+                space = letter.isspace()
+                if space and blank:
+                    places[-1] = (places[-1][0], end)
+                    continue
+                blank = space
+                letters.append(" " if space else letter)
+                places.append((start, end))
+        self.folded = "".join(letters)
+        self._places = places
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where a stretch of the folded text stands in the text."""
+        return self._places[start][0], self._places[end - 1][1]
+
+
+def _clusters(text: str) -> list[tuple[int, int]]:
+    """Stretches that compose by themselves: a letter with the marks and jamo that follow it."""
+    starts: list[int] = []
+    for at, letter in enumerate(text):
+        joins = (
+            unicodedata.combining(letter)
+            or "\u1160" <= letter <= "\u11ff"
+            or letter in "\uff9e\uff9f"
+            or "\udc00" <= letter <= "\udfff"
+        )
+        if not starts or not joins:
+            starts.append(at)
+    return list(zip(starts, [*starts[1:], len(text)], strict=True))

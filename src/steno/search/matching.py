@@ -1,0 +1,188 @@
+"""A query against one text: whether it matches, where, and how well."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from msgspec import Struct
+
+from steno.search.documents import Role
+from steno.search.folding import Mapped, forms
+from steno.search.query import Query, Term
+
+AROUND_CHARS = 120
+SPANS_MAX = 20
+_WINDOW = 4_000
+_LONG = 20_000
+_DAY_MS = 86_400_000
+_ROLE_WEIGHT: dict[Role, float] = {
+    "title": 1.5,
+    "user": 1.0,
+    "assistant": 0.8,
+    "distillate": 0.8,
+    "call": 0.5,
+    "tool": 0.5,
+    "item": 0.8,
+}
+
+
+class Folded(Struct):
+    """A text in all its forms."""
+
+    raw: str
+    first: str
+    second: str
+
+
+def folded(text: str) -> Folded:
+    return Folded(text, *forms(text))
+
+
+def matches(query: Query, text: Folded) -> bool:
+    return all(any(has(term, text) for term in clause) for clause in query.clauses) and not any(
+        has(term, text) for term in query.without
+    )
+
+
+def has(term: Term, text: Folded) -> bool:
+    if term.kind == "text" and term.first:
+        return term.first in text.first or term.second in text.second
+    return _find(term, text, 0) is not None
+
+
+def _find(term: Term, text: Folded, after: int) -> tuple[int, int, str] | None:
+    """The next place from `after` on, in which form."""
+    if term.kind == "regex":
+        found = None if term.pattern is None or after else term.pattern.find(text.raw)
+        return None if found is None else (*found, "raw")
+    if not term.first:  # nothing is left of it when it is folded
+        at = text.raw.find(term.text, after)
+        return None if at < 0 else (at, at + len(term.text), "raw")
+    for form, piece, whole in (
+        ("first", term.first, text.first),
+        ("second", term.second, text.second),
+    ):
+        if term.kind == "text":
+            at = whole.find(piece, after)
+            if at >= 0:
+                return at, at + len(piece), form
+        elif (match := _word(term.kind, piece).search(whole, after)) is not None:
+            return match.start(), match.end(), form
+        if text.first == text.second and term.first == term.second:
+            break
+    return None
+
+
+@lru_cache(256)
+def _word(kind: str, piece: str) -> re.Pattern[str]:
+    end = r"(?!\w)" if kind == "whole" else ""
+    return re.compile(rf"(?<!\w){re.escape(piece)}{end}")
+
+
+# --- how well -------------------------------------------------------------------------------------
+
+
+def score(query: Query, text: Folded, role: Role, age_ms: int) -> float:
+    """Relevance from the text alone: how often, whole words, who said it, how long ago."""
+    length = 0.25 + 0.75 * len(text.first) / 500
+    values = [max(_weight(term, text, length) for term in clause) for clause in query.clauses]
+    mean = sum(values) / len(values) if values else 1.0
+    recent = 0.35 + 0.65 / (1 + max(age_ms, 0) / (60 * _DAY_MS))
+    return mean * _ROLE_WEIGHT[role] * recent
+
+
+def _weight(term: Term, text: Folded, length: float) -> float:
+    if not has(term, text):
+        return 0.0
+    if term.kind != "text" or not term.first:
+        return 1 / (1 + 1.2 * length)
+    count = text.first.count(term.first) or text.second.count(term.second)
+    whole = _word("whole", term.first).search(text.first) is not None
+    return count / (count + 1.2 * length) * (1.0 if whole else 0.45)
+
+
+# --- where ----------------------------------------------------------------------------------------
+
+
+class Snippet(Struct, frozen=True):
+    """A stretch of a text with `marks`, which are places in `text`; `places` are the same in the
+    stored text."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+    places: tuple[tuple[int, int], ...] = ()
+
+
+def snippet(query: Query, text: str, around: int = AROUND_CHARS) -> Snippet:
+    """The stretch around the first match of the first term that is there, in the letters that are
+    stored. White space in it is made plain."""
+    terms = [term for clause in query.clauses for term in clause]
+    found = sorted({place for term in terms for place in _places(term, text)})
+    merged = _merged(found)[:SPANS_MAX]
+    begin = max(merged[0][0] - around, 0) if merged else 0
+    end = min(merged[0][1] + around if merged else 2 * around, len(text))
+    shown = [(max(a, begin), min(b, end)) for a, b in merged if a < end and b > begin]
+    return _plain(text, begin, end, shown, tuple(merged))
+
+
+def _places(term: Term, text: str) -> list[tuple[int, int]]:
+    """Exact places of a term in a text as it is stored."""
+    if len(text) <= _LONG:
+        return _in_window(term, text, 0)
+    overlap = 4 * len(term.text) + 64
+    for start in range(0, len(text), _WINDOW):
+        window = text[start : start + _WINDOW + overlap]
+        if found := _in_window(term, window, start):
+            return found
+    return []
+
+
+def _in_window(term: Term, text: str, offset: int) -> list[tuple[int, int]]:
+    whole, found, after = folded(text), list[tuple[int, int]](), 0
+    maps: dict[str, Mapped] = {}
+    while len(found) < SPANS_MAX and (place := _find(term, whole, after)) is not None:
+        start, end, form = place
+        if form != "raw":
+            if form not in maps:
+                maps[form] = Mapped(text, second=form == "second")
+            if maps[form].folded != getattr(whole, form):
+                return [(offset, offset + len(text))]  # a letter that composes in an odd way
+            start, end = maps[form].place(start, end)
+        found.append((offset + start, offset + end))
+        after = place[1]
+        if form == "raw" and term.kind == "regex":
+            break
+    return found
+
+
+def _merged(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in found:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _plain(
+    text: str,
+    begin: int,
+    end: int,
+    shown: list[tuple[int, int]],
+    places: tuple[tuple[int, int], ...],
+) -> Snippet:
+    """The stretch on one line, with marks that are places in it."""
+    letters: list[str] = ["…"] if begin else []
+    at: dict[int, int] = {}
+    for i in range(begin, end):
+        at[i] = len(letters)
+        if not text[i].isspace():
+            letters.append(text[i])
+        elif letters and letters[-1] != " ":
+            letters.append(" ")
+    at[end] = len(letters)
+    if end < len(text):
+        letters.append("…")
+    marks = tuple((at[a], at[b]) for a, b in shown)
+    return Snippet("".join(letters), marks, places)
