@@ -223,6 +223,20 @@ def test_a_compressed_rollout_of_codex_is_read(world: World) -> None:
     assert (first["outcome"], again["outcome"]) == ("new", "same")
 
 
+def test_old_talks_are_listed_by_their_time_behind_what_was_said_here(world: World) -> None:
+    world.steno("run", "said here")
+    paths = []
+    for n, day in enumerate(("18", "16", "17", "17")):
+        text = json.dumps(foreign.claude_code()).replace("2026-11-18", f"2026-11-{day}")
+        rows = json.loads(
+            text.replace(foreign.SESSION, f"s{n}").replace("Files here", f"{day} {n}")
+        )
+        paths.append(foreign.jsonl(world.work / f"s{n}.jsonl", rows))
+    moved(world, *paths)
+    titles = [row["title"] for row in world.sessions()]
+    assert titles == ["said here", "18 0", "17 2", "17 3", "16 1"]
+
+
 def test_a_dry_run_stores_nothing(world: World) -> None:
     file = foreign.jsonl(world.work / "s.jsonl", foreign.claude_code())
     told = world.steno("import", "--dry-run", str(file))

@@ -342,3 +342,21 @@ async def test_a_session_keeps_what_it_was_told_elsewhere(place: Place) -> None:
         await store.delete("of another store")
         with pytest.raises(NotAllowed, match="gone"):
             await store.append(lease, [told], 3)
+
+
+async def test_what_came_is_listed_by_its_time_behind_what_began_here(place: Place) -> None:
+    """However many facts came with it, and when the rows of lists are brought up to date, too."""
+    async with place.open() as store:
+        for id, at_ms in (("old", 1_000), ("new", 9_000), ("also old", 1_000)):
+            await store.bring(id, 0, [Record(1, at_ms, STARTED), Record(2, at_ms, said("x"))])
+        here = await store.create(SessionStarted("test"))
+        order = [here, "new", "old", "also old"]
+        assert [one.id for one in await store.list()] == order
+        for _ in range(6):  # rows are brought up to date after some hundred facts
+            await store.add(here, [SessionRenamed("again")] * 100)
+        assert [one.id for one in await store.list()] == order
+        marks = [one.mark for one in await store.list()]
+        assert [one.id for one in await store.list(before=marks[1])] == order[2:]
+        await store.add("old", [SessionRenamed("gone on with")])
+        assert (await store.list())[0].id == "old"
+        assert not (await store.verify()).damage

@@ -341,9 +341,10 @@ class Writer(Snapshot, Protocol):
         """Who brings it, and how many keys it has."""
         ...
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq) -> SessionRow:
-        """What was stored under the number is a session now, as if just made; its list row is
-        saved after this."""
+    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
+        """What was stored under the number is a session now, as if just made, at this place in
+        lists, or at the nearest below it that no other session has; its list row is saved after
+        this."""
         ...
 
     def fail_import(self, n: int) -> None:

@@ -42,6 +42,8 @@ from steno.store.verbs import RESERVED_SOURCE, Moment, bound, put
 
 STEP_FACTS = 500
 STEP_BYTES = 1 << 20
+PLACES_BELOW = 1 << 53
+PLACES_PER_MS = 1 << 10
 
 
 class Batch(Struct):
@@ -228,8 +230,16 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival) -> None:
             f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing "
             "was stored"
         )
-    tx.arrived(tx.writer.end_import(n, arrival.id, name, arrival.head), arrival.listing)
+    row = tx.writer.end_import(n, arrival.id, name, arrival.head, _place(arrival.listing))
+    tx.arrived(row, arrival.listing)
     tx.writer.note(n, "imported", arrival.head)
+
+
+def _place(listing: ListingRow) -> int:
+    """Where it stands in lists until something is added to it here: behind the sessions of this
+    store, whose places are above 0, and among those that came by the time it was last changed. A
+    number that JavaScript holds exactly."""
+    return min(listing.updated_ms * PLACES_PER_MS - PLACES_BELOW, -1)
 
 
 def extend(

@@ -194,6 +194,9 @@ class _Reader:
         last: dict[int, int] = {}
         wanted: set[int] = set()
         for place, at in self._place.fresh.items():
+            arrived = self._place.imports.get(at[0])
+            if arrived is not None and at[1] <= arrived.head:
+                continue
             last[at[0]] = place
             if _is_of(facts[at][1], kinds):
                 wanted.add(at[0])
@@ -430,11 +433,13 @@ class _Writer(_Reader):
         keys = sum(key[0] == n for key in self._place.keys.values())
         return None if found is None else found.owner, keys
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq) -> SessionRow:
+    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
         arrived = replace(self._place.imports[n], owner=None, head=head)
         self._put(self._place.imports, n, arrived)
-        touched = max((place for place, at in self._place.fresh.items() if at[0] == n), default=0)
-        return self._made(new_row(n, id, name, None, 0, touched, head))
+        taken = {row.touched for row in self._rows(None)}
+        while place in taken:
+            place -= 1
+        return self._made(new_row(n, id, name, None, 0, place, head))
 
     def fail_import(self, n: int) -> None:
         found = self._place.imports.get(n)

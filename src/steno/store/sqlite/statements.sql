@@ -84,11 +84,13 @@ where i.owner is null and not exists (select 1 from changes c where c.session = 
 
 -- name: behind
 select s.n, s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
-where f.id > (select upto from lists) group by f.session
+where f.id > (select upto from lists)
+    and f.seq > coalesce((select i.head from imports i where i.n = s.n), 0) group by f.session
 
 -- name: behind_with
 select s.n, s.id, max(f.id) from facts f not indexed cross join sessions s on s.n = f.session
 where f.id > (select upto from lists) and f.body ->> 'type' in (select value from json_each(?))
+    and f.seq > coalesce((select i.head from imports i where i.n = s.n), 0)
 group by f.session
 
 -- name: lists_upto
@@ -264,10 +266,12 @@ select i.head from imports i join sessions s on s.n = i.n where s.id = ?
 -- name: import_done
 update imports set owner = null, head = ? where n = ?
 
+-- name: place_taken
+select 1 from sessions where touched = ?
+
 -- name: place_session
 insert into sessions (n, id, name, parent, base, token, owner, expires_ms, touched, listing, listed, crc)
-values (?1, ?2, ?3, null, 0, 0, null, 0, (select id from facts where session = ?1 order by seq desc limit 1), '', 0, 0)
-returning touched
+values (?, ?, ?, null, 0, 0, null, 0, ?, '', 0, 0)
 
 -- name: import_failed
 update imports set owner = '' where n = ? and owner is not null

@@ -261,12 +261,14 @@ class SqliteWriter(Reader):
         owner, keys = self.one("import_of", n) or (None, 0)
         return owner, keys
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq) -> SessionRow:
+    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
         self._flush_facts()
         bound = None if name is None else codec.escape(name)
-        [(touched,)] = self.all("place_session", n, id, bound)
+        while self.one("place_taken", place) is not None:
+            place -= 1
+        self.run("place_session", n, id, bound, place)
         self.run("import_done", head, n)
-        return new_row(n, id, name, None, 0, touched, head)
+        return new_row(n, id, name, None, 0, place, head)
 
     def fail_import(self, n: int) -> None:
         self.run("import_failed", n)
