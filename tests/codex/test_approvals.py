@@ -111,6 +111,7 @@ def test_rules_decide_without_asking(world: CodexWorld) -> None:
     )
 
 
+@pytest.mark.torture
 def test_rules_of_the_session_decide_also_about_what_only_reads(world: CodexWorld) -> None:
     """Codex asks about `ls` too, so a rule reaches every command."""
     world.run("look", "--allow", "shell:ls")
@@ -228,6 +229,7 @@ def test_a_stop_while_it_waits_ends_the_turn(world: CodexWorld) -> None:
     assert world.run("and") == "And so on.\n"
 
 
+@pytest.mark.torture
 def test_a_question_beside_a_command_that_died_with_codex_was_not_declined(
     world: CodexWorld,
 ) -> None:
@@ -307,6 +309,7 @@ def test_a_tool_of_ours_that_was_approved_while_nobody_ran_the_session_is_run(
     assert (world.work / "count.txt").read_text() == "run\n"
 
 
+@pytest.mark.torture
 @pytest.mark.promise(37)
 def test_two_calls_that_are_alike_and_were_approved_after_a_kill_are_both_run(
     world: CodexWorld,
@@ -337,6 +340,7 @@ LEAVES = call(
 
 @pytest.mark.promise(37, 46)
 @pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.suite("True")
 def test_the_reason_that_codex_gives_stands_with_the_question(
     world: CodexWorld, gate: bool
 ) -> None:

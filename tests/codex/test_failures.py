@@ -96,7 +96,7 @@ def test_a_codex_that_does_not_start_fails_the_turn(
     [turn] = world.show(world.only_session())["turns"]
     assert (turn["outcome"], turn["cause"]) == ("failed", "codex")
     world.wait_codex_gone()
-    del world.environment["STENO_CODEX_PATH"]
+    del world.environment["STENO_CODEX_PATH"], world.environment["STENO_CODEX_START_S"]
     assert world.steno("retry", world.only_session()) == "Hello there.\n"
 
 

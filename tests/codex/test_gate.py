@@ -65,6 +65,7 @@ def asked(world: CodexWorld) -> Program:
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("where", ["home", "project"])
+@pytest.mark.suite("project")
 def test_a_rule_that_denies_counts_for_what_codex_allows(world: CodexWorld, where: str) -> None:
     if where == "project":
         allow_in_project(world)
@@ -197,7 +198,7 @@ def test_a_login_alone_does_not_need_hooks(world: CodexWorld, hooks: str) -> Non
     ("gate", "prompt"),
     [(gate, prompt) for gate in (False, True) for prompt in ("touch", "patch")],
 )
-@pytest.mark.suite("False-patch", "True-touch")
+@pytest.mark.suite("True-touch")
 def test_a_hook_of_codex_does_not_answer_in_our_place(
     world: CodexWorld, gate: bool, prompt: str
 ) -> None:

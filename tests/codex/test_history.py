@@ -92,7 +92,7 @@ def test_a_fork_that_cuts_a_turn_off_says_its_prompt_once(world: CodexWorld) -> 
 
 
 @pytest.mark.parametrize("edit", ["undo", "hide", "redact"])
-@pytest.mark.suite("undo", "redact")
+@pytest.mark.suite("redact")
 def test_an_edit_reaches_codex(world: CodexWorld, edit: str) -> None:
     world.run("hello")
     world.run("and")

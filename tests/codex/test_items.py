@@ -95,6 +95,7 @@ def test_what_codex_types_into_a_command_is_stored(world: CodexWorld) -> None:
 
 
 @pytest.mark.parametrize("model", ["fake-model", SCRIPTING])
+@pytest.mark.suite("gpt-6.1-sol")
 def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, model: str) -> None:
     with told(world, [message("Done.")], model=model) as provider:
         world.run("go")
@@ -108,6 +109,7 @@ def test_codex_has_no_agents_whose_work_nobody_would_see(world: CodexWorld, mode
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.suite("True")
 def test_a_model_that_writes_scripts_is_asked_about_each_call_of_them(
     world: CodexWorld, gated: bool
 ) -> None:

@@ -119,6 +119,7 @@ def test_inputs_that_codex_lost_are_said_again_together_with_the_next_one(
     assert len(world.threads()) == 1
 
 
+@pytest.mark.torture
 @pytest.mark.promise(21, 22)
 def test_an_input_that_the_model_is_told_and_codex_does_not_list_is_not_said_again(
     world: CodexWorld,
@@ -148,7 +149,7 @@ def test_what_was_said_again_is_not_said_a_third_time(world: CodexWorld) -> None
 
 @pytest.mark.promise(32)
 @pytest.mark.parametrize(("said", "left"), [(2, "hello"), (2, ""), (1, "")])
-@pytest.mark.suite("2-hello", "1-")
+@pytest.mark.suite("2-hello")
 def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
     world: CodexWorld, said: int, left: str
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_thread_that_lost_what_was_answered_is_said_so_and_not_gone_on_with(
     assert len(world.threads()) == 2
 
 
+@pytest.mark.torture
 @pytest.mark.promise(32)
 def test_an_input_that_codex_does_not_list_and_answered_later_is_not_taken_for_lost(
     world: CodexWorld,
@@ -186,6 +188,7 @@ def test_an_input_that_codex_does_not_list_and_answered_later_is_not_taken_for_l
     assert len(world.threads()) == 1
 
 
+@pytest.mark.torture
 @pytest.mark.promise(21, 22)
 def test_more_than_codex_takes_in_one_message_is_told_in_a_new_thread(world: CodexWorld) -> None:
     attached: list[str] = []
@@ -291,6 +294,7 @@ def test_what_was_shown_of_an_answer_is_told_with_the_input_that_cuts_it_off(
         assert told.index(note) < told.index("and one")
 
 
+@pytest.mark.torture
 def test_a_command_that_codex_left_running_is_told_to_have_ended_with_its_process(
     world: CodexWorld,
 ) -> None:

@@ -118,6 +118,7 @@ def test_an_unknown_item_is_stored_with_its_json_and_shown_as_such(world: World)
 
 
 @pytest.mark.parametrize("ended", ["stopped", "failed", "dies"])
+@pytest.mark.suite("dies")
 def test_an_unknown_item_that_was_not_completed_is_stored_as_it_began(
     world: World, ended: str
 ) -> None:
@@ -257,6 +258,7 @@ def test_a_turn_that_fails_of_the_sandbox_says_what_to_do(world: World) -> None:
         ({}, "server_error", "an error of its own"),
     ],
 )
+@pytest.mark.suite("info0-refused-refuse", "contextWindowExceeded-too_long-steno compact")
 def test_a_provider_that_answers_is_not_said_to_be_out_of_reach(
     world: World, info: Any, cause: str, told: str
 ) -> None:
@@ -493,6 +495,7 @@ def test_a_tool_of_ours_that_codex_asks_for_twice_is_run_once_and_both_get_its_o
         ({"turn": None}, "failed"),
     ],
 )
+@pytest.mark.suite("end0-done")
 def test_an_end_that_does_not_say_of_which_turn_ends_the_one_that_runs(
     world: World, end: Any, outcome: str
 ) -> None:

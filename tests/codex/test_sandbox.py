@@ -108,7 +108,7 @@ def start(world: CodexWorld) -> Program:
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("how", ["called", "scripted", "read-only"])
-@pytest.mark.suite("called", "read-only")
+@pytest.mark.suite("called")
 def test_a_command_that_the_sandbox_stops_runs_once(
     world: CodexWorld, outside: Path, how: str
 ) -> None:
@@ -130,6 +130,7 @@ def test_a_command_that_the_sandbox_stops_runs_once(
     assert (stored.count("tool.started"), stored.count("tool.settled")) == (1, 1)
 
 
+@pytest.mark.torture
 @pytest.mark.promise(37)
 def test_who_approves_a_command_that_the_sandbox_stops_sees_it_fail_before_the_turn_ends(
     world: CodexWorld, outside: Path
@@ -153,7 +154,7 @@ def test_who_approves_a_command_that_the_sandbox_stops_sees_it_fail_before_the_t
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("how", ["called", "scripted", "commanded"])
 @pytest.mark.parametrize("decision", ["approve", "deny", "rule"])
-@pytest.mark.suite("approve-called", "deny-scripted", "rule-commanded")
+@pytest.mark.suite("approve-called", "deny-scripted")
 def test_a_patch_in_the_folder_is_asked_about_once(
     world: CodexWorld, how: str, decision: str
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_patch_in_the_folder_is_asked_about_once(
         )
 
 
+@pytest.mark.torture
 @pytest.mark.promise(4)
 def test_a_patch_meets_the_rules_for_the_folder_that_its_command_runs_in(world: CodexWorld) -> None:
     (world.work / "kept").mkdir()
@@ -210,6 +212,7 @@ def test_a_patch_meets_the_rules_for_the_folder_that_its_command_runs_in(world: 
     assert (state, "denies it" in text) == ("failed", True)
 
 
+@pytest.mark.torture
 @pytest.mark.promise(4)
 def test_a_patch_that_moves_a_file_meets_the_rules_for_where_it_goes(world: CodexWorld) -> None:
     (world.work / "old").write_text("a\n")
@@ -282,7 +285,7 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("how", ["another mark", "an assignment", "scripted"])
-@pytest.mark.suite("another mark", "scripted")
+@pytest.mark.suite("another mark")
 def test_a_command_that_codex_takes_for_a_patch_does_not_get_round_a_rule_for_files(
     world: CodexWorld, how: str
 ) -> None:
@@ -346,7 +349,7 @@ def test_a_patch_outside_the_folder_is_another_question(world: CodexWorld, outsi
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("reason", ["to look", ""])
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-@pytest.mark.suite("approve-to look", "deny-")
+@pytest.mark.suite("approve-to look")
 def test_to_leave_the_sandbox_is_another_question(
     world: CodexWorld, outside: Path, reason: str, decision: str
 ) -> None:
@@ -407,6 +410,7 @@ def test_what_is_typed_into_a_command_outside_the_sandbox_is_another_question(
     )
 
 
+@pytest.mark.torture
 def test_a_rule_that_allows_a_shell_does_not_allow_what_is_typed_into_it_outside_the_sandbox(
     world: CodexWorld,
 ) -> None:
@@ -437,6 +441,7 @@ def test_of_two_calls_with_one_id_at_once_one_yes_runs_one(world: CodexWorld, se
     assert kinds(world).count("tool.started") == 1
 
 
+@pytest.mark.torture
 @pytest.mark.promise(4, 37)
 def test_a_second_call_with_its_id_does_not_hide_that_a_command_is_to_leave(
     world: CodexWorld, outside: Path
@@ -457,6 +462,7 @@ def test_a_second_call_with_its_id_does_not_hide_that_a_command_is_to_leave(
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.torture
 @pytest.mark.promise(37)
 def test_a_tool_of_a_server_that_codex_has_is_asked_about_once(world: CodexWorld) -> None:
     with told(world, *COUNTED, more=own_server()), start(world) as program:
@@ -486,9 +492,9 @@ def test_a_link_does_not_lead_a_patch_out_of_the_folder(world: CodexWorld, outsi
     )
 
 
+@pytest.mark.torture
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("how", ["called", "scripted"])
-@pytest.mark.suite("scripted")
 def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
     world: CodexWorld, outside: Path, how: str
 ) -> None:
@@ -513,9 +519,9 @@ def test_a_command_that_codex_takes_for_dangerous_is_run_once_and_inside(
     assert (state, "Read-only file system" in text) == ("failed", True)
 
 
+@pytest.mark.torture
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("leaves", [False, True])
-@pytest.mark.suite("True")
 def test_why_a_rules_file_of_codex_wants_to_be_asked_is_told_with_where_it_runs(
     world: CodexWorld, outside: Path, leaves: bool
 ) -> None:
@@ -550,7 +556,7 @@ def prompting(world: CodexWorld) -> None:
 @pytest.mark.parametrize(
     ("leaves", "redacted"), [(False, False), (True, False), (False, True), (True, True)]
 )
-@pytest.mark.suite("False-False", "True-True")
+@pytest.mark.suite("True-True")
 def test_an_approval_to_stay_inside_does_not_cover_leaving_after_a_kill(
     world: CodexWorld, leaves: bool, redacted: bool
 ) -> None:
@@ -614,6 +620,7 @@ def test_a_question_is_pending_across_a_kill(world: CodexWorld, what: str) -> No
 
 @pytest.mark.promise(4, 37)
 @pytest.mark.parametrize("approved", ["to run", "to leave"])
+@pytest.mark.suite("to leave")
 def test_what_was_approved_before_a_kill_covers_what_was_asked(
     world: CodexWorld, outside: Path, approved: str
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_writer_that_lost_the_session_stores_nothing_more(world: CodexWorld) -
     assert world.sessions() == []
 
 
+@pytest.mark.torture
 @pytest.mark.promise(18)
 def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is_logged(
     world: CodexWorld,
@@ -179,6 +180,7 @@ def test_a_writer_that_was_robbed_while_it_slept_adds_nothing_and_the_attempt_is
     assert len(world.threads()) == 1
 
 
+@pytest.mark.torture
 def test_a_stopped_codex_is_not_waited_for_for_ever(world: CodexWorld) -> None:
     """Codex hangs (here: it is halted). A stop ends the turn in time, with what was shown."""
     world.environment["STENO_CODEX_INTERRUPT_S"] = "1"

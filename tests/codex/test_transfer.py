@@ -61,6 +61,7 @@ def test_a_session_goes_on_with_its_thread_in_another_home_on_the_same_machine(
     assert there.threads() == world.threads()
 
 
+@pytest.mark.torture
 @pytest.mark.promise(1, 32)
 def test_a_thread_that_a_copy_of_the_session_went_on_with_is_not_taken_for_ours(
     world: CodexWorld,

@@ -67,6 +67,7 @@ def test_a_file_change_is_a_call_with_its_diff(world: CodexWorld) -> None:
     assert changed["text"] == f"add {world.work / 'new.txt'}"
 
 
+@pytest.mark.torture
 def test_commands_side_by_side_have_an_outcome_each(world: CodexWorld) -> None:
     world.run("both", "--yes")
     messages = world.messages(world.only_session())
@@ -207,6 +208,7 @@ def test_a_prompt_that_utf8_cannot_hold_is_stored_as_it_is_and_answered(world: C
     assert len(world.threads()) == 1
 
 
+@pytest.mark.torture
 def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(
     world: CodexWorld,
 ) -> None:
@@ -219,6 +221,7 @@ def test_with_a_login_of_codex_and_no_key_nobody_speaks_of_the_demo_model(
     assert "demo" not in greeting
 
 
+@pytest.mark.torture
 def test_the_plain_chat_names_the_model_that_the_session_has(world: CodexWorld) -> None:
     world.run("hello", "--model", "scripted:echo")
     session = world.only_session()

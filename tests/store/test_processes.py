@@ -323,7 +323,7 @@ def check_life(
 
 @pytest.mark.promise(5, 48)
 def test_eight_processes_with_random_kills_lose_nothing_acknowledged(path: Path) -> None:
-    rage(path, 10)
+    rage(path, 5)
 
 
 @pytest.mark.torture
