@@ -254,4 +254,5 @@ class Program:
         def load() -> None:
             import steno.delivery.webhook  # noqa: F401
 
-        return Sending(outbox, load, bool(config.channels))
+        chats = frozenset(name for name, one in config.channels.items() if one.is_chat)
+        return Sending(outbox, load, len(chats) < len(config.channels), chats)

@@ -89,9 +89,20 @@ VENDORS
 # time_limit_s = 120.0
 
 # [channels.NAME]            # a place that is told how a turn ended: steno run --deliver NAME
+# kind = "webhook"           # or a chat in which people talk to steno: "telegram", "hook"
 # url = ""                   # where to: https, or http on this machine
 # token_env = ""             # the variable with the token to send along, if it wants one
+# token_file = ""            # or the file that holds it, readable by you alone
 # expires_s = 86400          # what cannot be delivered for so long is given up
+# owners = []                # in a chat: ids of people who may approve, link and pair,
+# allow = []                 # of others who may talk. With a list, strangers are not answered,
+# groups = []                # of groups in which it answers when it is addressed,
+# bots = []                  # and of other programs that may talk
+# pairing = true             # whether strangers may ask for a code
+# stream = "edit"            # an answer is shown while it is written; "final": when it is done
+# group_stream = "final"     # the same in groups
+# model = ""                 # what answers in its chats; empty: the default
+# options = {}               # what the kind needs beside that
 
 [memory]
 # enabled = true             # false: nothing is distilled, and new sessions are told nothing of
@@ -221,20 +232,40 @@ ServerName = Annotated[
 
 
 class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A place outside that can be told something. Its address and its token may be secrets: no
-    message shows them."""
+    """A place outside that can be told something: a webhook, or an account in a chat of this
+    `kind`. Its address and its token may be secrets: no message shows them.
 
-    url: str
+    In a chat, `owners` and `allow` are ids of people, `groups` of chats, `bots` of other programs
+    that may talk. `stream`: whether an answer is shown while it is written. `options` are the
+    kind's own.
+    """
+
+    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$", max_length=32)] = "webhook"
+    url: str = ""
     token_env: str = ""
+    token_file: str = ""
     expires_s: Annotated[int, Meta(ge=1, le=31_536_000)] = 86_400
+    owners: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    bots: tuple[str, ...] = ()
+    pairing: bool = True
+    stream: Literal["edit", "final"] = "edit"
+    group_stream: Literal["edit", "final"] = "final"
+    model: str = ""
+    options: dict[str, str | int | float | bool | list[str]] = {}
 
     def __post_init__(self) -> None:
-        if _address(self.url) is None:
+        if self.kind == "webhook" and _address(self.url) is None:
             raise ValueError(
                 "a channel needs a url with https, or with http to this machine (127.0.0.1, [::1] "
                 "or localhost), "
                 "and without a user or a password"
             )
+
+    @property
+    def is_chat(self) -> bool:
+        return self.kind != "webhook"
 
     @property
     def address(self) -> str:
@@ -523,12 +554,25 @@ def codex_environment(
 def channel_token(
     channel: ChannelConfig, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """What to send along; "" if the channel wants none, None if its variable holds nothing that can
-    be sent."""
-    if not channel.token_env:
+    """What to send along; "" if the channel wants none, None if its variable or file holds nothing
+    that can be sent, or others may read the file."""
+    if channel.token_file:
+        token = _secret_in(Path(channel.token_file).expanduser())
+    elif channel.token_env:
+        token = environment.get(channel.token_env, "")
+    else:
         return ""
-    token = environment.get(channel.token_env, "")
     return token if token and token.isascii() and token.isprintable() and " " not in token else None
+
+
+def _secret_in(file: Path) -> str:
+    """What a file holds that its owner alone may read; "" of any other."""
+    try:
+        if file.stat().st_mode & 0o077 or file.stat().st_size > 10_000:
+            return ""
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def default_model(config: Config) -> str:

@@ -26,9 +26,9 @@ def the_one(*sequence: f.AnyFact) -> OwedDelivery:
 
 
 def test_it_is_owed_with_the_input_taken_by_a_turn_and_due_with_its_end() -> None:
-    assert the_one(*ACCEPTED) == OwedDelivery(2, 60, since_ms=3_000)
-    assert the_one(*TAKEN) == OwedDelivery(2, 60, since_ms=3_000, taken=4)
-    assert the_one(*ENDED) == OwedDelivery(2, 60, since_ms=5_000, taken=4, turn=4)
+    assert the_one(*ACCEPTED) == OwedDelivery(2, 60, channel="phone", since_ms=3_000)
+    assert the_one(*TAKEN) == OwedDelivery(2, 60, channel="phone", since_ms=3_000, taken=4)
+    assert the_one(*ENDED) == OwedDelivery(2, 60, channel="phone", since_ms=5_000, taken=4, turn=4)
     assert row(*ENDED).owes()
 
 

@@ -34,6 +34,7 @@ UNTAGGED = {
     "SpentSoFar": "spent",
     "PlanStep": "plan step",
     "Label": "label",
+    "AwaitedFile": "awaited file",
     "Item": "item",
     "ItemAt": "item's place",
 }

@@ -17,6 +17,11 @@ def debts(config: Config, where: Place, names: Sequence[str]) -> tuple[DeliveryO
             raise ConfigError(
                 f"there is no channel {name!r} in {where.config}: {known}; nothing was stored"
             )
+        if config.channels[name].is_chat:
+            raise ConfigError(
+                f"the channel {name!r} is a chat: what is said there is answered there; "
+                "nothing was stored"
+            )
         if channel_token(config.channels[name]) is None:
             raise ConfigError(
                 f"the channel {name!r} wants a token, and {config.channels[name].token_env} holds "
@@ -34,7 +39,7 @@ def channel(config: Config, name: str) -> Channel | None:
     """None if it is not configured here, or its token is not: then another process may reach it."""
     found = config.channels.get(name)
     token = None if found is None else channel_token(found)
-    if found is None or token is None:
+    if found is None or token is None or found.is_chat:
         return None
     from steno.delivery.webhook import Webhook
 

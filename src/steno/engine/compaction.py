@@ -16,6 +16,7 @@ from steno.journal.history import (
     Answered,
     Closed,
     Entry,
+    Noted,
     Said,
     Settled,
     Standing,
@@ -213,7 +214,8 @@ def _cut(chars: int) -> str:
 def _told(entry: Entry) -> str:
     match entry:
         case Said():
-            return f"user: {_text(entry.parts)}"
+            who = f"user {entry.author}" if entry.author else "user"
+            return f"{who}: {_text(entry.parts)}"
         case Answered():
             end = "" if entry.ended == "complete" else " [broke off]"
             return f"assistant: {_text(entry.parts)}{end}"
@@ -221,6 +223,8 @@ def _told(entry: Entry) -> str:
             return f"outcome of {entry.call}: {_outcome(entry.outcome)}"
         case Closed():
             return f"[the turn ended as {entry.outcome}: {entry.cause}]"
+        case Noted():
+            return f"[{entry.what} in the chat: {entry.text}]"
         case Summarised():
             return ""
         case unreachable:

@@ -8,6 +8,7 @@ from steno.journal.history import (
     Answered,
     Closed,
     History,
+    Noted,
     Said,
     Settled,
     Standing,
@@ -51,10 +52,15 @@ def of_entry(entry: Standing) -> int:
             return PER_ENTRY + estimate(entry.summary)
         case Closed():
             return PER_ENTRY + estimate(entry.cause)
+        case Noted():
+            return PER_ENTRY + estimate(entry.text)
         case Settled():
             reason = entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
             return PER_ENTRY + estimate(reason) + sum(map(_of_output, outcome_parts(entry.outcome)))
-        case Said() | Answered():
+        case Said():
+            beside = estimate(entry.author) + estimate(entry.quoted)
+            return PER_ENTRY + beside + sum(map(_of_part, entry.parts))
+        case Answered():
             return PER_ENTRY + sum(map(_of_part, entry.parts))
 
 

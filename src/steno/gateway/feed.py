@@ -33,7 +33,7 @@ from steno.journal.facts import (
     Record,
     TurnEnded,
 )
-from steno.journal.listing import ONE_OFF
+from steno.journal.listing import QUIET
 from steno.journal.transcript import Transcript
 from steno.service import Service
 from steno.service.objects import Objects, approval_object, listed_object
@@ -129,7 +129,7 @@ async def _list_told(service: Service, page: ChangePage) -> list[dict[str, Any]]
 async def _stands(service: Service, session: str, asked: bool) -> list[dict[str, Any]]:
     one = await service.views.summary(session)
     told: list[dict[str, Any]] = []
-    if one.listed.row.platform != ONE_OFF:
+    if one.listed.row.platform not in QUIET:
         told.append({"type": "session", "session": listed_object(one) | {"running": one.runs}})
     if asked:
         waiting = [approval_object(each) for each in await service.approvals.pending(session)]

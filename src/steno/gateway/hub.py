@@ -73,6 +73,9 @@ class Hub:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
+    def runs(self, session: str) -> bool:
+        return session in self._tasks
+
     def running(self) -> int:
         return len(self._tasks)
 

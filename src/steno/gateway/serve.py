@@ -26,6 +26,7 @@ import msgspec
 from steno.compose import Setup
 from steno.config import ConfigError
 from steno.gateway.api import ROUTES as API
+from steno.gateway.channels.worker import Channels
 from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
 from steno.gateway.metrics import Metrics
@@ -52,8 +53,11 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Gateway:
     """What handlers get: the hub, and what the service knows about itself."""
 
-    def __init__(self, hub: Hub, tokens: Tokens, metrics: Metrics, starts: Starts) -> None:
+    def __init__(
+        self, hub: Hub, channels: Channels, tokens: Tokens, metrics: Metrics, starts: Starts
+    ) -> None:
         self.hub = hub
+        self.channels = channels
         self.starts = starts
         self.tokens = tokens
         self.metrics = metrics
@@ -188,7 +192,8 @@ async def serve(
         hub = Hub(program, config, setup.where.home)
         counted = Metrics()
         starts = Starts(setup.where.home)
-        gateway = Gateway(hub, tokens, counted, starts)
+        channels = Channels.of(setup.config, setup.where, hub)
+        gateway = Gateway(hub, channels, tokens, counted, starts)
         server = Server(
             routes(),
             gateway,
@@ -209,6 +214,7 @@ async def serve(
         service.searches.keep_up()
         async with service.visits.looking(), service.deliveries.tending():
             tending = asyncio.create_task(hub.tend())
+            channels.start(gateway.may_act)
             gateway.ready = True
             url = f"http://{_host(addresses)}:{port}"
             _write_whole(setup.where.home / ADDRESS_FILE, url)
@@ -216,6 +222,7 @@ async def serve(
             _notify("READY=1")
             await stopping.wait()
             _notify("STOPPING=1")
+            await channels.close()  # another process takes the accounts over at once
             draining = asyncio.create_task(hub.drain(config.drain_s))
             await hub.draining.wait()
             await server.end_streams()

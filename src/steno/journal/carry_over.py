@@ -36,6 +36,8 @@ class Carry(Struct):
     _rewinds: set[Seq] = set()
     _ended: tuple[Seq, ...] = ()
     _hooks: dict[Seq, list[Seq]] = {}
+    _notes: tuple[Seq, ...] = ()
+    _attached: dict[Seq, list[Seq]] = {}
 
     def apply(self, record: f.Record) -> None:
         seq, fact, before = record.seq, record.fact, self._state.turn
@@ -46,11 +48,16 @@ class Carry(Struct):
         match fact:
             case f.TurnStarted() | f.StepStarted():
                 taken = f.taken_by(fact)
+                self._notes = () if isinstance(fact, f.TurnStarted) else self._notes
                 if taken and turn is not None:
                     self._said_in = turn.seq
                     self._turns[turn.seq] += taken
             case f.StepSealed() | f.ToolFact() | f.TurnEnded():
                 pass  # carried with their turn
+            case f.AttachmentSettled():
+                self._attached.setdefault(fact.input, []).append(seq)
+            case f.InputEdited() | f.InputDeleted() | f.Posted():
+                self._notes = (*self._notes, seq)  # the next turn tells of them
             case f.InputFact() | f.SessionAttended() | f.DeliveryFact() | f.HelperFact():
                 pass  # what is open of these, the state knows
             case f.SessionStarted():
@@ -93,6 +100,8 @@ class Carry(Struct):
                 pass  # neither the state nor the history looks at them
             case f.ItemFact():
                 pass  # neither the state nor the history looks at them
+            case f.AccountFact():
+                pass  # nothing is said in the journal of an account
             case f.MessageRedacted():
                 pass  # the text is gone from the fact itself
             case unreachable:
@@ -110,12 +119,15 @@ class Carry(Struct):
             *state.pending,
             *state.deliveries,
             *state.helpers,
+            *self._notes,
         }
         kept.update(state.attending)
         for hook in state.hooks:
             kept.update(self._hooks[hook])
         for seqs in self._turns.values():
             kept.update(seqs)
+        for input, seqs in self._attached.items():
+            kept.update(seqs if input in kept else ())
         kept.update(seq for seq in self._rewinds if seq > self._said_in)
         kept.update(at for target, at in self._hidden.items() if target in kept)
         return tuple(sorted(kept))

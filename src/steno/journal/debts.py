@@ -88,7 +88,11 @@ class OwedDelivery(Struct, omit_defaults=True):
     there is none. Until the first try, a turn that takes the input again or continues that one
     takes its place; from then on it stays, so that one key always stands for one text. `since_ms`
     is when it became owed, or due. `by` is the owner of the try under way, if it is alive; `cause`
-    is why the last try failed."""
+    is why the last try failed.
+
+    In a chat the text has parts, a message for each: `placed` are those that are there, `trying`
+    those that may be, `attempts` how often each was tried. They decide no turn: what a message
+    shows can be changed until the delivery is settled."""
 
     input: Seq
     expires_s: int
@@ -99,11 +103,17 @@ class OwedDelivery(Struct, omit_defaults=True):
     tried_ms: int = 0
     by: str = ""
     cause: str = ""
+    channel: str = ""
+    show: str = "answer"
+    placed: dict[int, str] = {}
+    trying: tuple[int, ...] = ()
+    attempts: dict[int, int] = {}
 
 
 DeliveryNews = (
     f.DeliveryOwed
     | f.DeliveryAttempted
+    | f.DeliveryPlaced
     | f.DeliverySettled
     | f.InputWithdrawn
     | f.TurnStarted
@@ -124,17 +134,29 @@ class OwedDeliveries(Struct, omit_defaults=True):
         """Take one fact in; whether anything changed."""
         match fact:
             case f.DeliveryOwed():
-                self.open[seq] = OwedDelivery(fact.target, fact.expires_s, at_ms)
+                self.open[seq] = OwedDelivery(
+                    fact.target, fact.expires_s, at_ms, channel=fact.channel, show=fact.show
+                )
                 return True
             case f.DeliveryAttempted():
                 if (one := self.open.get(fact.owed)) is None:
                     return False
+                if fact.part is not None:
+                    return _try_part(one, fact.part, fact.by, at_ms)
                 one.by, one.tries, one.tried_ms = fact.by, one.tries + 1, at_ms
                 one.cause, one.turn = "", one.turn if fact.turn is None else fact.turn
+                return True
+            case f.DeliveryPlaced():
+                if (one := self.open.get(fact.owed)) is None:
+                    return False
+                one.placed[fact.part], one.by = fact.message, ""
+                one.trying = tuple(part for part in one.trying if part != fact.part)
                 return True
             case f.DeliverySettled(owed=owed, outcome=outcome):
                 if (one := self.open.get(owed)) is None:
                     return False
+                if isinstance(outcome, f.DeliveryRefused) and not outcome.unknown:
+                    one.trying = ()
                 one.by, one.cause = "", "" if isinstance(outcome, f.Delivered) else outcome.cause
                 if not isinstance(outcome, f.DeliveryRefused) or outcome.final:
                     self._close(owed, seq)
@@ -170,3 +192,10 @@ class OwedDeliveries(Struct, omit_defaults=True):
     def _close(self, owed: Seq, settled: Seq) -> None:
         del self.open[owed]
         self.settled = [*self.settled, (owed, settled)][-SETTLED_MAX:]
+
+
+def _try_part(one: OwedDelivery, part: int, by: str, at_ms: int) -> bool:
+    one.by, one.tried_ms = by, at_ms
+    one.trying = (*(other for other in one.trying if other != part), part)
+    one.attempts[part] = one.attempts.get(part, 0) + 1
+    return True

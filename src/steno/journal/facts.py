@@ -16,6 +16,7 @@ Rules that hold for every fact:
   group names the group. So a new fact of no group, or one that a fold may care about, is a type
   error in each fold until that fold says what it means there.
 
+Facts about deliveries, plugins and accounts are declared in `fact_kinds`.
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """
 
@@ -23,16 +24,35 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from steno.journal.fact_kinds.account import AccountFact as AccountFact
+from steno.journal.fact_kinds.account import AccountRead as AccountRead
+from steno.journal.fact_kinds.account import AnyAccountFact as AnyAccountFact
+from steno.journal.fact_kinds.account import ChatBound as ChatBound
+from steno.journal.fact_kinds.account import CodeGiven as CodeGiven
+from steno.journal.fact_kinds.account import CodeMissed as CodeMissed
+from steno.journal.fact_kinds.account import CommandDone as CommandDone
+from steno.journal.fact_kinds.account import CommandGiven as CommandGiven
+from steno.journal.fact_kinds.account import PersonPaired as PersonPaired
+from steno.journal.fact_kinds.account import PersonRemoved as PersonRemoved
+from steno.journal.fact_kinds.account import QuestionPut as QuestionPut
+from steno.journal.fact_kinds.account import Rank as Rank
+from steno.journal.fact_kinds.account import SenderRefused as SenderRefused
+from steno.journal.fact_kinds.base import Fact as Fact
+from steno.journal.fact_kinds.base import OutsideFact as OutsideFact
+from steno.journal.fact_kinds.outside import Delivered as Delivered
+from steno.journal.fact_kinds.outside import DeliveryAttempted as DeliveryAttempted
+from steno.journal.fact_kinds.outside import DeliveryExpired as DeliveryExpired
+from steno.journal.fact_kinds.outside import DeliveryFact as DeliveryFact
+from steno.journal.fact_kinds.outside import DeliveryOwed as DeliveryOwed
+from steno.journal.fact_kinds.outside import DeliveryPlaced as DeliveryPlaced
+from steno.journal.fact_kinds.outside import DeliveryRefused as DeliveryRefused
+from steno.journal.fact_kinds.outside import DeliverySettled as DeliverySettled
+from steno.journal.fact_kinds.outside import HookAttempted as HookAttempted
+from steno.journal.fact_kinds.outside import HookDone as HookDone
+from steno.journal.fact_kinds.outside import HookFact as HookFact
+from steno.journal.fact_kinds.outside import HookOwed as HookOwed
+from steno.journal.fact_kinds.outside import Posted as Posted
 from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
-
-
-class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Base of all facts: strict when read, compact when written."""
-
-
-class OutsideFact(Fact, frozen=True):
-    """What the session has to do with the world outside it: visits, plugins, deliveries."""
-
 
 # --- the session ----------------------------------------------------------------------------------
 
@@ -95,9 +115,22 @@ class Label(Fact, frozen=True):
     value: str
 
 
+class AwaitedFile(Fact, frozen=True):
+    """A file that came with an input and is fetched later; `id` is the platform's."""
+
+    id: str
+    name: str = ""
+    media_type: str = ""
+    size: int | None = None
+
+
 class InputAdmitted(InputFact, frozen=True, tag="input.admitted"):
     """An input arrived. It is pending until a turn or a step takes it. `instructions` shape the
-    requests from then on, until others come; None leaves them as they are, "" takes them away."""
+    requests from then on, until others come; None leaves them as they are, "" takes them away.
+
+    `author` is who spoke, `chat` where, and `quoted` what they answered to or passed on: words of
+    others, told to a model as such. `awaits` are files that are fetched before it is answered.
+    """
 
     parts: tuple[Content, ...]
     source: str
@@ -106,6 +139,9 @@ class InputAdmitted(InputFact, frozen=True, tag="input.admitted"):
     mode: Literal["queue", "steer"] = "queue"
     instructions: str | None = None
     labels: tuple[Label, ...] = ()
+    chat: str = ""
+    quoted: str = ""
+    awaits: tuple[AwaitedFile, ...] = ()
 
 
 class InputWithdrawn(InputFact, frozen=True, tag="input.withdrawn"):
@@ -124,6 +160,32 @@ class MessageGiven(InputFact, frozen=True, tag="message.given"):
     role: Literal["user", "assistant", "tool"]
     parts: tuple[Content, ...]
     call: str | None = None
+
+
+class AttachmentSettled(InputFact, frozen=True, tag="attachment.settled"):
+    """A file that an input awaited is here, as a part; or it could not be fetched, because of
+    `cause`."""
+
+    input: Seq
+    file: str
+    parts: tuple[Content, ...] = ()
+    cause: str = ""
+
+
+class InputEdited(InputFact, frozen=True, tag="input.edited"):
+    """Who said the input at `input` changed it in their chat afterwards. What was said stays; a
+    model is told of the change with the next request."""
+
+    input: Seq
+    text: str
+    by: str = ""
+
+
+class InputDeleted(InputFact, frozen=True, tag="input.deleted"):
+    """Who said the input at `input` deleted it in their chat. It stays here."""
+
+    input: Seq
+    by: str = ""
 
 
 class Takes(Fact, frozen=True, tag="takes"):
@@ -539,98 +601,14 @@ class RewindWithdrawn(EditFact, frozen=True, tag="rewind.withdrawn"):
     rewind: Seq
 
 
-# --- the outside world ----------------------------------------------------------------------------
-
-
-class DeliveryFact(OutsideFact, frozen=True):
-    """An answer on its way to a channel."""
-
-
-class DeliveryOwed(DeliveryFact, frozen=True, tag="delivery.owed"):
-    """What the input at `target` is answered must reach `address` on `channel`; `key` is the id we
-    give it there. `expires_s` after the answer ended, or after this if there is none, it is not
-    tried any more."""
-
-    target: Seq
-    channel: str
-    address: str
-    key: str
-    expires_s: int = 86_400
-
-
-class DeliveryAttempted(DeliveryFact, frozen=True, tag="delivery.attempted"):
-    """The owner `by` is about to send what `turn` came to. The first attempt decides which turn
-    that is."""
-
-    owed: Seq
-    by: str = ""
-    turn: Seq | None = None
-
-
-class Delivered(Fact, frozen=True, tag="delivered"):
-    receipt: str = ""
-
-
-class DeliveryRefused(Fact, frozen=True, tag="delivery_failed"):
-    """The channel said no, or did not answer. `unknown` when it may have arrived all the same."""
-
-    cause: str
-    unknown: bool = False
-    final: bool = False
-
-
-class DeliveryExpired(Fact, frozen=True, tag="expired"):
-    cause: str = ""
-
-
-class DeliverySettled(DeliveryFact, frozen=True, tag="delivery.settled"):
-    """How an attempt went. A failure that is not final leaves the delivery owed."""
-
-    owed: Seq
-    outcome: Delivered | DeliveryRefused | DeliveryExpired
-
-
-class HookFact(OutsideFact, frozen=True):
-    """What plugins are called with."""
-
-
-class HookOwed(HookFact, frozen=True, tag="hook.owed"):
-    """Plugins must be called. `key` stays the same for every try; `arguments` is JSON text.
-
-    `by` is the owner whose process calls each of `plugins` once. With `attended` it is owed only if
-    the end of that visit, stored with it, was the end of the session.
-    """
-
-    hook: str
-    key: str
-    arguments: str = "{}"
-    plugins: tuple[str, ...] = ()
-    attended: Seq | None = None
-    by: str = ""
-
-
-class HookAttempted(HookFact, frozen=True, tag="hook.attempted"):
-    """The owner `by` takes the call over from one that is dead, for the plugins without a
-    `hook.done`."""
-
-    owed: Seq
-    by: str
-
-
-class HookDone(HookFact, frozen=True, tag="hook.done"):
-    """A plugin was called, or will not be; `error` is what it raised, or why it was not called.
-    Without `plugin`: all of them."""
-
-    owed: Seq
-    plugin: str = ""
-    error: str = ""
-
-
 FreeFact = (
     SessionRenamed
     | SessionAttended
     | SessionEnded
     | InputWithdrawn
+    | AttachmentSettled
+    | InputEdited
+    | InputDeleted
     | InterruptAsked
     | ApprovalDecided
     | RuleSet
@@ -639,11 +617,14 @@ FreeFact = (
     | MemoryRemoved
     | DeliveryOwed
     | DeliveryAttempted
+    | DeliveryPlaced
     | DeliverySettled
+    | Posted
     | HookOwed
     | HookAttempted
     | HookDone
     | ItemsWithdrawn
+    | AnyAccountFact
 )
 """May be added by every process, at any time, with no lease."""
 
@@ -696,12 +677,12 @@ def taken_by(fact: AnyFact) -> tuple[Seq, ...]:
     return fact.takes if isinstance(fact, StepStarted) else ()
 
 
-_WITH_PARTS = frozenset((InputAdmitted, MessageGiven, StepSealed, ToolSettled))
+_WITH_PARTS = frozenset((InputAdmitted, AttachmentSettled, MessageGiven, StepSealed, ToolSettled))
 
 
 def parts_of(fact: AnyFact) -> tuple[Content, ...]:
     """Every content part inside a fact."""
-    if isinstance(fact, (InputAdmitted, MessageGiven)):
+    if isinstance(fact, (InputAdmitted, AttachmentSettled, MessageGiven)):
         return fact.parts
     if isinstance(fact, StepSealed):
         return fact.parts + (fact.shown or ())

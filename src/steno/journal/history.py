@@ -9,9 +9,10 @@ restored from their facts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import assert_never
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from steno.journal import facts as f
 from steno.journal.parts import (
@@ -29,9 +30,12 @@ from steno.journal.parts import (
 HIDDEN = Returned((Text("[hidden by the user]"),))
 
 
-class Said(Struct, frozen=True, gc=False, tag="said"):
+class Said(Struct, frozen=True, gc=False, tag="said", omit_defaults=True):
     seq: Seq
     parts: tuple[Content, ...]
+    author: str = ""
+    quoted: str = ""
+    awaits: tuple[f.AwaitedFile, ...] = ()
 
 
 class Answered(Struct, frozen=True, gc=False, tag="answered"):
@@ -54,13 +58,22 @@ class Closed(Struct, frozen=True, gc=False, tag="closed"):
     cause: str
 
 
+class Noted(Struct, frozen=True, gc=False, tag="noted"):
+    """Something that nobody said to the model: an input was changed or deleted in its chat, or a
+    report was posted there. It is told with the next turn."""
+
+    seq: Seq
+    what: Literal["edited", "deleted", "posted"]
+    text: str
+
+
 class Summarised(Struct, frozen=True, gc=False, tag="summarised"):
     seq: Seq
     upto: Seq
     summary: str
 
 
-Entry = Said | Answered | Settled | Closed | Summarised
+Entry = Said | Answered | Settled | Closed | Noted | Summarised
 
 
 class Weighed(Struct, frozen=True, gc=False, tag="weighed"):
@@ -251,14 +264,25 @@ class History(Struct):
     _gone: _NotTold = field(default_factory=_NotTold)
     _summaries: _Summaries = field(default_factory=_Summaries)
     _texts: _TextKept = field(default_factory=_TextKept)
+    _notes: list[Noted] = []
+    _attached: set[Seq] = set()
 
     def apply(self, record: f.Record) -> None:
         seq, fact = record.seq, record.fact
         match fact:
             case f.InputAdmitted():
-                self._inputs[seq] = Said(seq, fact.parts)
+                self._inputs[seq] = _said(seq, fact)
             case f.MessageGiven():
                 self._give(seq, fact)
+            case f.AttachmentSettled():
+                self._attach(fact)
+            case f.InputEdited():
+                self._notes.append(Noted(seq, "edited", fact.text))
+            case f.InputDeleted():
+                self._notes.append(Noted(seq, "deleted", ""))
+            case f.Posted():
+                if fact.by.startswith("job:"):
+                    self._notes.append(Noted(seq, "posted", fact.text))
             case f.TurnStarted():
                 self._start_turn(seq, fact)
             case f.StepStarted():
@@ -364,7 +388,7 @@ class History(Struct):
         entry, hidden = slot.entry, self._gone.hidden
         if isinstance(entry, Summarised):
             return None
-        if not hidden or isinstance(entry, Closed):
+        if not hidden or isinstance(entry, Closed | Noted):
             return entry
         if kind_of(entry) is not Settled:
             return None if entry.seq in hidden else entry
@@ -374,6 +398,15 @@ class History(Struct):
 
     def _is_open(self) -> bool:
         return self._turn.origin is not None and self._turn.outcome is None
+
+    def _attach(self, fact: f.AttachmentSettled) -> None:
+        """It comes before the turn that takes its input; what comes later, a model is not told."""
+        said = self._inputs.get(fact.input)
+        if isinstance(said, Said):
+            left = tuple(one for one in said.awaits if one.id != fact.file or not fact.parts)
+            parts = (*fact.parts, *said.parts)
+            self._inputs[fact.input] = replace(said, parts=parts, awaits=left)
+            self._attached.add(fact.input)
 
     def _give(self, seq: Seq, fact: f.MessageGiven) -> None:
         """It counts whatever becomes of the turns that follow."""
@@ -390,6 +423,9 @@ class History(Struct):
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
             self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
+        for note in self._notes:
+            self._slots.append(_Slot(seq, note, _TurnTold(answered=True)))
+        self._notes = []
         self._turn = self._turns[seq] = _TurnTold(fact.origin)
         if isinstance(fact.origin, f.Takes):
             self._take(seq, fact.origin.input)
@@ -409,7 +445,8 @@ class History(Struct):
     def _take(self, at: Seq, taken: Seq) -> None:
         said = self._inputs.get(taken)
         if said is not None:
-            self._add(at, said, fact=taken)
+            # What one fact alone does not have cannot be let go.
+            self._add(at, said, fact=0 if taken in self._attached else taken)
 
     def _add(self, at: Seq, entry: Standing, step: Seq | None = None, fact: Seq = 0) -> None:
         self._slots.append(_Slot(at, entry, self._turn, step, fact=fact))
@@ -489,6 +526,12 @@ class History(Struct):
                 assert_never(unreachable)
 
 
+def _said(seq: Seq, fact: f.InputAdmitted) -> Said:
+    """Who spoke is told of what came from a chat: there, several may."""
+    author = fact.author or "" if fact.chat else ""
+    return Said(seq, fact.parts, author, fact.quoted, fact.awaits)
+
+
 def _sayable(fact: f.StepSealed) -> tuple[Content, ...]:
     """Calls of an answer that broke off or was cut never ran, so no provider may see them
     unpaired."""
@@ -515,7 +558,7 @@ def kind_of(entry: Standing) -> type[Struct]:
 def restored(weighed: Weighed, fact: f.AnyFact) -> Entry:
     """The entry again, from the fact that has its text."""
     if isinstance(fact, f.InputAdmitted):
-        return Said(weighed.seq, fact.parts)
+        return _said(weighed.seq, fact)
     if isinstance(fact, f.MessageGiven):
         return given(weighed.seq, fact)
     if isinstance(fact, f.StepSealed):
@@ -533,7 +576,7 @@ def _calls(entry: Standing) -> tuple[str, ...]:
             return (entry.call,)
         case Weighed():
             return entry.calls
-        case Said() | Closed() | Summarised():
+        case Said() | Closed() | Noted() | Summarised():
             return ()
 
 
@@ -543,5 +586,5 @@ def _chars(entry: Standing) -> int:
             return chars_of(entry.parts)
         case Settled():
             return chars_of(outcome_parts(entry.outcome))
-        case Closed() | Summarised() | Weighed():
+        case Closed() | Noted() | Summarised() | Weighed():
             return 0

@@ -18,6 +18,11 @@ HELPERS = frozenset((DELEGATED,))
 ONE_OFF = "http-once"
 """The platform of sessions that are for one request of a client which keeps the conversation
 itself. Lists leave them out unless they are asked for, and nothing is distilled of them."""
+ACCOUNT = "account"
+"""The platform of the session that a channel's account has. Nothing is said in it, so no list has
+it."""
+QUIET = frozenset((ONE_OFF, ACCOUNT))
+"""Platforms of sessions that lists leave out."""
 
 
 class ListingRow(Struct, omit_defaults=True):
@@ -77,10 +82,8 @@ class ListingRow(Struct, omit_defaults=True):
             case f.StepSealed():
                 self.messages += 1
                 self.unseen = False
-                used = fact.usage
-                known = used is not None and used.input is not None
-                self.context = (used.input or 0) + (used.output or 0) if used and known else None
-            case f.StepLost() | f.ToolSettled():
+                self.context = _length(fact.usage)
+            case f.StepLost() | f.ToolSettled() | f.Posted():
                 self.messages += 1
                 self.unseen |= isinstance(fact, f.ToolSettled)
             case f.TurnEnded():
@@ -94,6 +97,8 @@ class ListingRow(Struct, omit_defaults=True):
                 return self._wait_no_longer((fact.input,))
             case f.SessionStarted():
                 self._start(record, fact)
+            case f.ItemFact():
+                pass
             case f.SessionRenamed():
                 self.title, self.named, self.titled = fact.title, True, seq
             case f.SessionAttended():
@@ -115,14 +120,14 @@ class ListingRow(Struct, omit_defaults=True):
                 return self.usage is not None
             case f.HelperStarted() | f.MemoryFact() | f.MessageHidden() | f.Rewound():
                 return self.memory.apply(seq, fact)
-            case f.ItemFact():
-                pass
-            case f.ToolStarted() | f.OutputLate() | f.InterruptAsked() | f.GoalSet():
+            case f.ToolStarted() | f.OutputLate() | f.InputFact() | f.AccountFact():
+                return False
+            case f.InterruptAsked() | f.GoalSet() | f.ApprovalDecided() | f.RuleSet():
                 return False
             case f.ApprovalAsked():
                 self.asked = seq
                 return True
-            case f.ApprovalFact() | f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn():
+            case f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn():
                 return False
             case unreachable:
                 assert_never(unreachable)
@@ -180,6 +185,13 @@ class ListingRow(Struct, omit_defaults=True):
         """Whether enough was said since the last distillate that another one should be made,
         unasked."""
         return self.platform not in HELPERS | {ONE_OFF} and self.memory.due()
+
+
+def _length(used: f.Usage | None) -> int | None:
+    """How long a request was with its answer, as far as the provider said."""
+    if used is None or used.input is None:
+        return None
+    return used.input + (used.output or 0)
 
 
 def _without(run: tuple[Seq, Seq], input: Seq) -> list[tuple[Seq, Seq]]:

@@ -39,9 +39,16 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
     match fact:
         case f.InputAdmitted():
             instructions = fact.instructions and GONE
-            return replace(fact, parts=_without(fact.parts), instructions=instructions, labels=())
+            quoted = fact.quoted and GONE
+            emptied = replace(fact, parts=_without(fact.parts), quoted=quoted, labels=())
+            emptied = replace(emptied, awaits=())
+            return replace(emptied, instructions=instructions)
         case f.MessageGiven():
             return replace(fact, parts=_without(fact.parts))
+        case f.AttachmentSettled():
+            return replace(fact, parts=_without(fact.parts)) if fact.parts else None
+        case f.InputEdited() | f.Posted():
+            return replace(fact, text=GONE)
         case f.StepSealed():
             shown = None if fact.shown is None else _without(fact.shown)
             return replace(fact, parts=_without(fact.parts), shown=shown)
@@ -79,9 +86,11 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(fact, json=f'"{GONE}"', payloads=())
         case f.ItemsWithdrawn():
             return None
-        case f.SessionStarted() | f.InputWithdrawn() | f.TurnStarted() | f.InterruptAsked():
+        case f.SessionStarted() | f.InputWithdrawn() | f.InputDeleted() | f.TurnStarted():
             return None
-        case f.StepStarted() | f.UsageReported() | f.ToolStarted() | f.HelperStarted():
+        case f.InterruptAsked() | f.StepStarted() | f.UsageReported() | f.ToolStarted():
+            return None
+        case f.HelperStarted():
             return None
         case f.MemoryRemoved() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
             return None

@@ -274,7 +274,11 @@ class State(Struct):
                 self.ended = fact if self.owed.apply(seq, fact) else self.ended
             case f.HookFact():
                 self.owed.apply(seq, fact)
-            case f.DeliveryAttempted() | f.MemoryFact() | f.ThreadCompacted() | f.PlanUpdated():
+            case f.DeliveryAttempted() | f.DeliveryPlaced() | f.Posted() | f.AccountFact():
+                pass
+            case f.AttachmentSettled() | f.InputEdited() | f.InputDeleted() | f.MemoryFact():
+                pass
+            case f.ThreadCompacted() | f.PlanUpdated():
                 pass
             case f.ItemFact() | f.MessageGiven():
                 pass

@@ -30,7 +30,7 @@ from steno.journal.parts import (
     outcome_parts,
 )
 
-Role = Literal["user", "assistant", "tool"]
+Role = Literal["user", "assistant", "tool", "notice"]
 MessageState = Literal[
     "pending",
     "streaming",
@@ -46,7 +46,8 @@ MessageState = Literal[
 
 
 class Message(Struct):
-    """`seq` is its address, `end` the last fact that is part of it."""
+    """`seq` is its address, `end` the last fact that is part of it. `changed`: its author edited or
+    deleted it in their chat since; `edited` is what it says there now."""
 
     seq: Seq
     end: Seq
@@ -57,10 +58,13 @@ class Message(Struct):
     turn: Seq | None = None
     tool_call_id: str | None = None
     hidden: bool = False
+    author: str | None = None
+    changed: Literal["", "edited", "deleted"] = ""
+    edited: str = ""
 
     @property
     def text(self) -> str:
-        return "".join(_shown(part) for part in self.parts)
+        return "".join(shown_text(part) for part in self.parts)
 
     @property
     def attachments(self) -> tuple[Image | File, ...]:
@@ -100,6 +104,7 @@ class Transcript(Struct):
         match fact:
             case f.InputAdmitted():
                 said = Message(record.seq, record.seq, record.at_ms, "user", fact.parts, "pending")
+                said.author = fact.author
                 self._inputs[record.seq] = said
                 self.messages.append(said)
                 self.title = self.title if self.title or self._named else title_of(fact.parts)
@@ -131,6 +136,12 @@ class Transcript(Struct):
                 self._start_session()
             case f.InputWithdrawn():
                 self._withdraw(fact.input)
+            case f.InputEdited() | f.InputDeleted():
+                self._change(fact)
+            case f.AttachmentSettled():
+                self._attach(fact)
+            case f.Posted():
+                self._say(record, record.seq, "notice", (Text(fact.text),), "complete")
             case f.SessionRenamed():
                 self.title, self._named = fact.title, True
             case f.PlanUpdated():
@@ -188,6 +199,19 @@ class Transcript(Struct):
             said.state = "withdrawn"
             self.messages = [message for message in self.messages if message is not said]
             self._place(said)
+
+    def _attach(self, fact: f.AttachmentSettled) -> None:
+        said = self._inputs.get(fact.input)
+        if said is not None:
+            said.parts = (*fact.parts, *said.parts)
+
+    def _change(self, fact: f.InputEdited | f.InputDeleted) -> None:
+        """What was said stays as it was; that it was changed in its chat is shown beside it."""
+        said = self._inputs.get(fact.input)
+        if said is not None:
+            edited = isinstance(fact, f.InputEdited)
+            said.changed = "edited" if edited else "deleted"
+            said.edited = fact.text if isinstance(fact, f.InputEdited) else ""
 
     def _to_front(self, said: Message) -> None:
         """An input that waits no longer stands before those that still do."""
@@ -273,7 +297,7 @@ def _settled_state(outcome: Outcome) -> MessageState:
             return "interrupted"
 
 
-def _shown(part: Content) -> str:
+def shown_text(part: Content) -> str:
     match part:
         case Text():
             return part.text

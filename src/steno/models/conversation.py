@@ -20,7 +20,7 @@ from typing import Literal, assert_never
 from msgspec import Struct
 
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
+from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
 from steno.journal.parts import (
     Content,
     File,
@@ -169,7 +169,8 @@ class _Telling:
                 part = entry.parts[0]
                 if type(part) is Text and part.text.strip():
                     if isinstance(entry, Said):
-                        messages.append(Plain("user", part.text))
+                        beside = wording.beside(entry)
+                        messages.append(Plain("user", f"{beside}{part.text}"))
                         continue
                     if entry.ended == "complete":
                         messages.append(Plain("assistant", part.text))
@@ -178,10 +179,12 @@ class _Telling:
         messages.extend(self._missing())
         return messages
 
-    def _message(self, entry: Said | Answered | Closed | Summarised) -> Iterator[Message]:
+    def _message(self, entry: Said | Answered | Closed | Noted | Summarised) -> Iterator[Message]:
         match entry:
             case Said():
-                yield _from_user(self._said(entry.parts) or (Words(wording.EMPTY_MESSAGE),))
+                beside = wording.beside(entry)
+                shown = self._said(entry.parts) or (Words(wording.EMPTY_MESSAGE),)
+                yield _from_user((Words(beside.rstrip()), *shown) if beside else shown)
             case Answered():
                 blocks = self._answered(entry)
                 self._open = [block for block in blocks if isinstance(block, Call)]
@@ -189,6 +192,8 @@ class _Telling:
                     yield _from_model(blocks)
             case Closed():
                 yield Plain("assistant", wording.closing(entry))
+            case Noted():
+                yield Plain("user", wording.noted(entry))
             case Summarised():
                 yield Plain("user", f"{wording.SUMMARY}\n{entry.summary}".rstrip())
             case unreachable:

@@ -20,7 +20,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
+from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
 from steno.journal.parts import File, Hash, outcome_parts, text_of
 from steno.models.answer import finished
 from steno.models.conversation import (
@@ -200,6 +200,8 @@ def _cost(entry: Entry) -> int:
             text = entry.summary
         case Closed():
             text = entry.cause
+        case Noted():
+            text = entry.text
         case unreachable:
             assert_never(unreachable)
     return _tokens(text) + ENTRY_TOKENS

@@ -4,10 +4,11 @@ They are derived from facts and never stored. A word changed here changes the by
 request.
 """
 
+import json
 from typing import assert_never
 
 from steno.journal.facts import StepEnding
-from steno.journal.history import Closed
+from steno.journal.history import Closed, Noted, Said
 from steno.journal.parts import (
     GONE,
     Failed,
@@ -49,6 +50,44 @@ def ending(ended: StepEnding) -> str:
             return "[This answer broke off before it was finished.]"
         case "interrupted":
             return "[This answer was stopped before it was finished.]"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def beside(said: Said) -> str:
+    """What stands before a message that came from a chat: who wrote it, and what it refers to.
+    Both are words of others, so they are told as data that cannot end its own frame."""
+    lines = [f"[Message from {as_data(said.author, 200)}]"] if said.author else []
+    if said.quoted:
+        lines.append(f"[It refers to: {as_data(said.quoted, 2_000)}]")
+    lines += [f"[It came with {as_data(one.name, 200)}, not fetched]" for one in said.awaits]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def as_data(text: str, chars_max: int) -> str:
+    """Text of others as one JSON string: no line of its own, no control character, and nothing
+    that a chat template reads as a mark of its own."""
+    kept = "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
+    cut = kept if len(kept) <= chars_max else f"{kept[:chars_max]}…"
+    escaped = json.dumps(cut, ensure_ascii=False)
+    return (
+        escaped.replace("<|", "<\u200b|")
+        .replace("|>", "|\u200b>")
+        .replace("[", "(")
+        .replace("]", ")")
+    )
+
+
+def noted(note: Noted) -> str:
+    """Something that happened in a chat, told at the next turn."""
+    text = as_data(note.text, 4_000)
+    match note.what:
+        case "edited":
+            return f"[An earlier message was edited in the chat. It says there now: {text}]"
+        case "deleted":
+            return "[An earlier message was deleted in the chat by its author.]"
+        case "posted":
+            return f"[Posted in the chat by a job since, not by you: {text}]"
         case unreachable:
             assert_never(unreachable)
 

@@ -6,6 +6,7 @@ store.
     service.approvals   decide about calls
     service.edits       undo, rewind, hide, redact, fork, rename, compact
     service.visits      come and leave: ends, and what they owe to plugins
+    service.chats       people in chats, and what those are to show
     service.deliveries  what is owed to places outside
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
@@ -36,6 +37,7 @@ from steno.journal.parts import Seq, Text
 from steno.runtimes.protocol import Runtime
 from steno.service.approvals import Approvals
 from steno.service.attachments import Attachment, check_together
+from steno.service.chats import Chats
 from steno.service.deliveries import Deliveries, Delivery
 from steno.service.edits import Edits
 from steno.service.memory import Memories
@@ -102,6 +104,7 @@ class Service:
         self.memories = memories
         self.turns = Live(sessions, runtime)
         self.approvals = Approvals(sessions.store, self.views)
+        self.chats = Chats(sessions, self.views, visits)
         self.edits = Edits(sessions, runtime, platform)
         self._sessions = sessions
         self._store = sessions.store

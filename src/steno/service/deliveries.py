@@ -26,6 +26,7 @@ from steno.journal.facts import (
     DeliverySettled,
     Record,
 )
+from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.transcript import Transcript
 from steno.journal.turns import Turns
@@ -48,7 +49,7 @@ SENDING_MAX = 8
 PAGE = 100
 TEXT_CHARS_MAX = 1_000_000
 
-State = Literal["owed", "sending", "delivered", "refused", "expired", "withdrawn"]
+State = Literal["owed", "sending", "delivered", "refused", "unknown", "expired", "withdrawn"]
 
 
 class Delivery(Struct, frozen=True):
@@ -70,11 +71,13 @@ class Delivery(Struct, frozen=True):
 
 class Sending(Struct, frozen=True):
     """How deliveries go out. `outbox` is made, and what it sends with is loaded by `load`, when
-    there is something to deliver and not before. `channels`: some are configured here."""
+    there is something to deliver and not before. `channels`: some are configured here. `chats` are
+    those that are looked after by whoever holds their account."""
 
     outbox: "Callable[[Body], Outbox]"
     load: Callable[[], None]
     channels: bool
+    chats: frozenset[str] = frozenset()
 
 
 class Deliveries:
@@ -122,9 +125,14 @@ class Deliveries:
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self._sending.load))
         return self._loading
 
+    def _open_in(self, row: ListingRow) -> dict[Seq, OwedDelivery]:
+        """What is owed and is no chat's."""
+        chats = self._sending.chats
+        return {seq: one for seq, one in row.deliveries.open.items() if one.channel not in chats}
+
     async def _owes(self, session: str) -> bool:
         with contextlib.suppress(StoreError):
-            return bool((await self._store.glance(session)).row.deliveries.open)
+            return bool(self._open_in((await self._store.glance(session)).row))
         return False
 
     async def _in_time(self, sessions: list[str], within_s: float) -> float | None:
@@ -149,10 +157,14 @@ class Deliveries:
         ]
         return _soonest(waits)
 
-    async def _owing(self) -> AsyncIterator[list[Listed]]:
+    async def _owing(self, chats: bool = False) -> AsyncIterator[list[Listed]]:
         after = 0
         while page := await self._store.list(PAGE, after=after, where="owes"):
-            yield [one for one in page if one.row.deliveries.open]
+            yield [
+                one
+                for one in page
+                if (one.row.deliveries.open if chats else self._open_in(one.row))
+            ]
             after = page[-1].mark
 
     async def _each(self, sessions: Iterable[str]) -> float | None:
@@ -171,7 +183,7 @@ class Deliveries:
             glance = await self._store.glance(session)
             debts = [
                 await self._debt(session, glance, *owed)
-                for owed in glance.row.deliveries.open.items()
+                for owed in self._open_in(glance.row).items()
             ]
             if debts and self._sending.channels:
                 await asyncio.shield(self.get_ready())
@@ -230,7 +242,7 @@ class Deliveries:
         """Those that are owed, and of the latest sessions those that were settled last; the latest
         first."""
         found: list[Delivery] = []
-        owing = [one async for page in self._owing() for one in page]
+        owing = [one async for page in self._owing(chats=True) for one in page]
         for one in owing + await self._store.list(limit):
             with contextlib.suppress(UnknownSession):  # deleted since
                 found += await self._of(one)
@@ -266,8 +278,9 @@ class Deliveries:
                 return _delivery(session, owed, "delivered", record.at_ms)
             case DeliveryExpired(cause=cause):
                 return _delivery(session, owed, "expired", record.at_ms, cause)
-            case DeliveryRefused(cause=cause):
-                return _delivery(session, owed, "refused", record.at_ms, cause)
+            case DeliveryRefused(cause=cause, unknown=unknown):
+                state: State = "unknown" if unknown else "refused"
+                return _delivery(session, owed, state, record.at_ms, cause)
 
 
 def answer(transcript: Transcript, turns: Turns, turn: Seq, taken: Seq) -> str:

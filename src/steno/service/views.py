@@ -21,7 +21,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import History
-from steno.journal.listing import ONE_OFF, parent_in
+from steno.journal.listing import ACCOUNT, QUIET, parent_in
 from steno.journal.parts import Content, File, Image, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript, outcome_text
@@ -269,7 +269,7 @@ class Views:
             page = await self._store.list(PAGE, before)
             for listed in page:
                 before = listed.mark
-                if keep(listed):
+                if listed.row.platform != ACCOUNT and keep(listed):
                     with contextlib.suppress(UnknownSession):  # deleted since
                         found.append(await self._as_it_stands(listed))
                 if len(found) == limit:
@@ -282,7 +282,7 @@ class Views:
         """The latest sessions whose title has this text in it, in small or large letters."""
         wanted, found = text.casefold(), []
         async for listed in list_all(self._store):
-            if listed.row.platform != ONE_OFF and wanted in listed.row.title.casefold():
+            if listed.row.platform not in QUIET and wanted in listed.row.title.casefold():
                 with contextlib.suppress(UnknownSession):  # deleted since
                     found.append(await self._as_it_stands(listed))
             if len(found) == limit:
@@ -312,7 +312,7 @@ class Views:
         found: list[Listed] = []
         size = limit
         while len(found) < limit and (page := await self._store.list(size, before)):
-            found += [one for one in page if all or one.row.platform != ONE_OFF]
+            found += [one for one in page if one.row.platform not in ((ACCOUNT,) if all else QUIET)]
             before, size = page[-1].mark, max(size, PAGE)
         return found[:limit]
 

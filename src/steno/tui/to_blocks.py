@@ -266,6 +266,9 @@ class Folded(Struct):
                     found.append(card := self._card(message, call, undone))
                     if card.state == "running":
                         self._live[Stream(card.seq, "output")] = len(found) - 1
+            case "notice":
+                key = f"posted {message.seq}"
+                found.append(Notice(key, message.text, seq=message.seq, undone=undone))
             case "assistant" | "tool":  # nothing came; or it stands in the card of its call
                 pass
             case unreachable:

@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from steno.engine.request import Request
 from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
-from steno.journal.history import Answered, Closed, Entry, Said, Settled, Summarised
+from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
 from steno.journal.parts import (
     File,
     Hash,
@@ -508,7 +508,7 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
                 lines.append(_lost_call(entry))
             case Closed():
                 lines.append(wording.closing(entry))
-            case Said() | Settled() | Summarised():
+            case Said() | Settled() | Noted() | Summarised():
                 pass
             case unreachable:
                 assert_never(unreachable)

@@ -1,0 +1,1 @@
+"""One file for each platform, behind the protocol of `steno.gateway.channels.protocol`."""

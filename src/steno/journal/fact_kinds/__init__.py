@@ -1,0 +1,1 @@
+"""Facts that are declared apart: the base of all, and those of accounts."""

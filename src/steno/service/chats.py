@@ -1,0 +1,377 @@
+"""Sessions that people talk to in chats, and the accounts through which they do.
+
+An account has a session of its own, named `account/ID`: its facts say who may talk, which chat
+belongs to which session, and what was asked where. Whoever holds its lease receives and sends as
+that account, so one process does. Nothing is said in it, and lists leave it out.
+
+What must appear in a chat is a delivery of the chat's session. What it shows is read from the
+journal each time, so a message can be filled, filled again after a kill, and is never kept twice.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steno.engine.people import Account
+from steno.journal.debts import OwedDelivery
+from steno.journal.drafts import Draft
+from steno.journal.facts import (
+    Continues,
+    Delivered,
+    DeliveryAttempted,
+    DeliveryExpired,
+    DeliveryOwed,
+    DeliveryPlaced,
+    DeliveryRefused,
+    DeliverySettled,
+    FreeFact,
+    InputAdmitted,
+    Posted,
+    Record,
+    SessionStarted,
+    StepSealed,
+    StepStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from steno.journal.listing import ACCOUNT
+from steno.journal.parts import Seq, Text
+from steno.journal.transcript import shown_text
+from steno.service.attachments import Attachment
+from steno.service.views import Approval, Views
+from steno.service.visits import Visits
+from steno.session.load import Sessions
+from steno.store.errors import KeyReused, SessionBusy, UnknownSession
+from steno.store.protocol import (
+    PAGE,
+    Admission,
+    Admitted,
+    Change,
+    FeedMark,
+    Lease,
+    read_all,
+)
+
+KEY_CHARS_MAX = 200
+
+
+def account_name(account: str) -> str:
+    return f"{ACCOUNT}/{account}"
+
+
+class Debt(Struct, frozen=True):
+    """A delivery to a chat, as it stands: where it is owed, what it says, and how far it is."""
+
+    session: str
+    seq: Seq
+    owed: DeliveryOwed
+    one: OwedDelivery
+
+
+class Showing(Struct, frozen=True):
+    """What a chat is to show of a debt now. `final`: nothing will change any more. `ended` is how
+    the turn ended, of an answer; `asks` is the call, of a question that waits."""
+
+    text: str
+    final: bool
+    ended: TurnEnded | None = None
+    asks: Approval | None = None
+    decided: str = ""
+    began: bool = False
+
+
+class Arrival(Struct, frozen=True):
+    """What was said in a chat. `id` is the platform's, unique in the account."""
+
+    account: str
+    platform: str
+    id: str
+    chat: str
+    text: str
+    author: str
+    session: str
+    quoted: str = ""
+    mode: Literal["queue", "steer"] = "queue"
+
+
+class Chats:
+    def __init__(self, sessions: Sessions, views: Views, visits: Visits) -> None:
+        self._store = sessions.store
+        self._sessions = sessions
+        self._views = views
+        self._visits = visits
+
+    # --- the account's own journal
+
+    async def account(self, account: str) -> str:
+        """The session of an account, made if absent."""
+        return await self._store.ensure(SessionStarted(ACCOUNT, "", account_name(account)))
+
+    async def find_account(self, account: str) -> str | None:
+        return await self._store.find(account_name(account))
+
+    async def accounts(self) -> AsyncIterator[tuple[str, str]]:
+        """Every account that was ever used here, and its session."""
+        page = await self._store.list(PAGE, after=0)
+        while page:
+            for listed in page:
+                if listed.row.platform == ACCOUNT and listed.row.name is not None:
+                    yield listed.row.name.removeprefix(f"{ACCOUNT}/"), listed.id
+            page = await self._store.list(PAGE, after=page[-1].mark)
+
+    async def take_account(self, session: str) -> Lease | None:
+        """The right to receive and send as an account; None while another process has it."""
+        try:
+            return await self._store.acquire(session)
+        except SessionBusy:
+            return None
+
+    async def keep_account(self, lease: Lease) -> Lease:
+        return await self._store.renew(lease)
+
+    async def leave_account(self, lease: Lease) -> None:
+        while True:
+            head = (await self._store.glance(lease.session)).head
+            if (await self._store.release(lease, head)).released:
+                return
+
+    async def catch_up(self, session: str, account: Account) -> None:
+        async for record in read_all(self._store, session, account.head):
+            account.apply(record)
+
+    async def note(
+        self, session: str, facts: Sequence[FreeFact], key: str | None = None
+    ) -> tuple[Seq, bool]:
+        """Add facts, once under a key; where, and whether they are new."""
+        head = (await self._store.glance(session)).head if key is not None else 0
+        try:
+            added = await self._store.add(session, facts, key)
+        except KeyReused:
+            return 0, False
+        return added.first, key is None or added.first > head
+
+    # --- sessions of chats
+
+    async def begin(self, platform: str, model: str, name: str) -> str:
+        """The session of this name, made if absent: a chat's first one is named after it."""
+        return await self._store.ensure(SessionStarted(platform, model, name[:KEY_CHARS_MAX]))
+
+    async def admit(
+        self, arrival: Arrival, owes: tuple[DeliveryOwed, ...], files: Sequence[Attachment] = ()
+    ) -> Admitted | None:
+        """Store what was said; None if the same id came before with other words, which change
+        nothing."""
+        parts = (*(one.part for one in files), Text(arrival.text))
+        said = InputAdmitted(
+            parts,
+            arrival.account,
+            arrival.id,
+            arrival.author,
+            arrival.mode,
+            chat=arrival.chat,
+            quoted=arrival.quoted,
+        )
+        visit = await self._visits.opening(arrival.session)
+        payloads = tuple({one.part.hash: one.data for one in files}.values())
+        try:
+            admitted = await self._store.admit(
+                Admission(
+                    input=said, session=arrival.session, payloads=payloads, visit=visit, owes=owes
+                )
+            )
+        except KeyReused:
+            return None
+        self._visits.began(admitted.session, admitted.visit)
+        return admitted
+
+    async def input_at(self, session: str, seq: Seq) -> InputAdmitted | None:
+        found = await self._store.read(session, seq - 1, 1)
+        fact = found[0].fact if found else None
+        return fact if isinstance(fact, InputAdmitted) else None
+
+    async def find_input(self, session: str, source: str, key: str) -> Seq | None:
+        """The input that came under a key."""
+        after = 0
+        while page := await self._store.read(session, after, 1_000, ("input.admitted",)):
+            for record in page:
+                fact = record.fact
+                if isinstance(fact, InputAdmitted) and (fact.source, fact.key) == (source, key):
+                    return record.seq
+            after = page[-1].seq
+        return None
+
+    async def post(
+        self, session: str, text: str, by: str, owed: DeliveryOwed, key: str
+    ) -> Seq | None:
+        """Text that a chat is to show, and that it is owed there, in one commit; None if that was
+        stored before."""
+        head = (await self._store.glance(session)).head
+        facts: list[FreeFact] = [Posted(text, by)]
+        first, new = await self.note(session, facts, f"{key}:text")
+        if not first:
+            found = [one for one in await self._store.keys(session) if one.key == f"{key}:text"]
+            if not found:
+                return None
+            first = found[0].seq
+        await self.owe(session, [replace(owed, target=first)], key)
+        return first if new or first > head else None
+
+    async def owe(self, session: str, owed: Sequence[DeliveryOwed], key: str) -> bool:
+        """Owe something to chats, once under a key; whether that is new."""
+        return (await self.note(session, list(owed), key))[1]
+
+    # --- what is owed to chats
+
+    async def debts(self, channels: frozenset[str]) -> AsyncIterator[Debt]:
+        """Everything that is owed on these channels."""
+        page = await self._store.list(PAGE, after=0, where="owes")
+        while page:
+            for listed in page:
+                for seq, one in listed.row.deliveries.open.items():
+                    if one.channel in channels and (debt := await self._debt(listed.id, seq, one)):
+                        yield debt
+            page = await self._store.list(PAGE, after=page[-1].mark, where="owes")
+
+    async def debt(self, session: str, seq: Seq) -> Debt | None:
+        """One debt as it stands; None if it is settled."""
+        try:
+            one = (await self._store.glance(session)).row.deliveries.open.get(seq)
+        except UnknownSession:
+            return None
+        return None if one is None else await self._debt(session, seq, one)
+
+    async def _debt(self, session: str, seq: Seq, one: OwedDelivery) -> Debt | None:
+        [record] = await self._store.read(session, seq - 1, 1)
+        return (
+            Debt(session, seq, record.fact, one) if isinstance(record.fact, DeliveryOwed) else None
+        )
+
+    async def attempt(self, debt: Debt, part: int) -> bool:
+        """Record that a message for a part is about to be made; False if another process did."""
+        number = debt.one.attempts.get(part, 0) + 1
+        fact = DeliveryAttempted(debt.seq, self._store.owner, None, part)
+        key = f"delivery:{debt.seq}:{part}:{number}"
+        return (await self.note(debt.session, [fact], key))[1]
+
+    async def placed(self, debt: Debt, part: int, message: str) -> None:
+        fact = DeliveryPlaced(debt.seq, part, message)
+        await self.note(debt.session, [fact], f"placed:{debt.seq}:{part}:{message}"[:KEY_CHARS_MAX])
+
+    async def failed(self, debt: Debt, cause: str, unknown: bool, final: bool) -> None:
+        outcome = DeliveryRefused(cause, unknown, final)
+        key = f"settled:{debt.seq}" if final else None
+        await self.note(debt.session, [DeliverySettled(debt.seq, outcome)], key)
+
+    async def expired(self, debt: Debt, cause: str) -> None:
+        settled = DeliverySettled(debt.seq, DeliveryExpired(cause))
+        await self.note(debt.session, [settled], f"settled:{debt.seq}")
+
+    async def delivered(self, debt: Debt, receipt: str) -> None:
+        settled = DeliverySettled(debt.seq, Delivered(receipt))
+        await self.note(debt.session, [settled], f"settled:{debt.seq}")
+
+    # --- what to show
+
+    async def showing(self, debt: Debt) -> Showing:
+        match debt.owed.show:
+            case "answer":
+                return await self._answer(debt)
+            case "text":
+                return await self._text(debt)
+            case "question":
+                return await self._question(debt)
+
+    async def _answer(self, debt: Debt) -> Showing:
+        one = debt.one
+        if not one.taken:
+            return Showing("", False)
+        answer = Answer(one.taken)
+        glance = await self._store.glance(debt.session)
+        async for record in read_all(self._store, debt.session, one.taken - 1, glance.head):
+            answer.apply(record)
+        text = answer.text(glance.drafts)
+        return Showing(text, answer.ended is not None, answer.ended, began=True)
+
+    async def _text(self, debt: Debt) -> Showing:
+        [record] = await self._store.read(debt.session, debt.owed.target - 1, 1)
+        fact = record.fact
+        if isinstance(fact, InputAdmitted):
+            who = fact.author or fact.source
+            said = "".join(map(shown_text, fact.parts)) or "(attachment)"
+            return Showing(f"{who}:\n{said}", True)
+        return Showing(fact.text if isinstance(fact, Posted) else "", True)
+
+    async def _question(self, debt: Debt) -> Showing:
+        for one in await self._views.approvals(debt.session):
+            if one.seq == debt.owed.target:
+                return Showing("", one.decision is not None, asks=one, decided=one.decision or "")
+        decided = await self.decision(debt.session, debt.owed.target)
+        return Showing("", True, decided=decided or "over")
+
+    async def decision(self, session: str, asked: Seq) -> str | None:
+        """What was decided about a call, whoever did; None if nothing was."""
+        found = await self._store.read(session, asked, 1_000, ("approval.decided",))
+        said = (one.fact for one in found)
+        return next(
+            (one.decision for one in said if getattr(one, "asked", None) == asked),  # type: ignore[union-attr]
+            None,
+        )
+
+    async def asked(self, session: str, asked: Seq) -> Approval | None:
+        """A call that waits for a decision."""
+        waiting = await self._views.approvals(session)
+        return next((one for one in waiting if one.seq == asked and one.decision is None), None)
+
+    # --- what changes
+
+    async def now(self) -> FeedMark:
+        return (await self._store.changes(None)).mark
+
+    def changes(self, after: FeedMark) -> AsyncIterator[Change]:
+        return self._store.follow_changes(after)
+
+    async def put(self, session: str, body: bytes) -> str:
+        return await self._store.put(session, body)
+
+
+def new_key() -> str:
+    return os.urandom(12).hex()
+
+
+class Answer:
+    """What was said to an input: in the turn that took it, from there on, and in those that went on
+    with it. As `run` prints it: the texts one after the other, with nothing between."""
+
+    def __init__(self, taken: Seq) -> None:
+        self.ended: TurnEnded | None = None
+        self._taken = taken
+        self._within = False
+        self._turns: set[Seq] = set()
+        self._texts: dict[Seq, str] = {}
+
+    def apply(self, record: Record) -> None:
+        fact = record.fact
+        if record.seq == self._taken:
+            self._within = True
+        if isinstance(fact, TurnStarted):
+            goes_on = isinstance(fact.origin, Continues) and fact.origin.turn in self._turns
+            if record.seq == self._taken or goes_on:
+                self._turns.add(record.seq)
+                self._within, self.ended = True, None
+        elif isinstance(fact, TurnEnded) and self._within:
+            self._turns.add(fact.turn)
+            self._within, self.ended = False, fact
+        elif isinstance(fact, StepStarted) and self._within:
+            self._texts[record.seq] = ""
+        elif isinstance(fact, StepSealed) and fact.step in self._texts:
+            self._texts[fact.step] = "".join(map(shown_text, fact.parts))
+
+    def text(self, drafts: Sequence[Draft] = ()) -> str:
+        for draft in drafts:
+            stream = draft.stream
+            if stream.kind == "text" and stream.started in self._texts and not self.ended:
+                self._texts[stream.started] = draft.text
+        return "".join(self._texts.values())

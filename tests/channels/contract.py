@@ -1,0 +1,173 @@
+"""What holds for every channel. A `Subject` is a platform that people use: it says things as a
+person, and reads what stands in a chat. Each test of `test_contract.py` runs over each of them.
+
+To add a channel, write a `Subject` for it and name it in SUBJECTS.
+"""
+
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.channels.telegram_stub import TOKEN, Telegram
+from tests.program.world import World, wait_until
+
+OWNER, GUEST, STRANGER = "7", "8", "9"
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+class Subject(ABC):
+    """`name` is the channel's in the configuration. `edits`: messages can be changed there.
+    `client_ids`: a message that was sent again under its key is not there twice."""
+
+    name = "ch"
+    edits = True
+    client_ids = False
+    buttons = True
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What stands in the configuration of the channel."""
+
+    @abstractmethod
+    def say(self, text: str, person: str = OWNER) -> Any:
+        """A person writes in their direct chat; what was sent, for `again`."""
+
+    @abstractmethod
+    def again(self, said: Any) -> None:
+        """The platform gives out once more what was said."""
+
+    @abstractmethod
+    def texts(self, person: str = OWNER) -> list[str]:
+        """What stands in a person's direct chat from steno, in the order in which it came."""
+
+    def press(self, label: str, person: str = OWNER) -> None:
+        """Press the last button of this name in a person's chat."""
+        raise NotImplementedError
+
+    def prepare(self, world: World) -> None:  # noqa: B027 - most have nothing to prepare
+        """Set up what the program needs to find the channel."""
+
+    def configure(self, world: World, **more: Any) -> None:
+        world.environment["CH_SECRET"] = TOKEN
+        settings = {"token_env": "CH_SECRET", "owners": [OWNER]} | self.settings() | more
+        world.environment["STENO_CHANNELS"] = json.dumps({self.name: settings})
+        self.prepare(world)
+
+    def wait(self, text: str, person: str = OWNER) -> None:
+        wait_until(lambda: text in self.texts(person), f"{text!r}: {self.texts(person)}")
+
+    def wait_like(self, part: str, person: str = OWNER) -> str:
+        def found() -> list[str]:
+            return [one for one in self.texts(person) if part in one]
+
+        wait_until(lambda: bool(found()), f"{part!r}: {self.texts(person)}")
+        return found()[-1]
+
+
+class TelegramSubject(Subject):
+    def __init__(self, folder: Path) -> None:
+        self.stub = Telegram()
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "kind": "telegram",
+            "url": self.stub.url,
+            "options": {"poll_s": 2, "chat_per_s": 100, "edit_s": 0.1},
+        }
+
+    def say(self, text: str, person: str = OWNER) -> Any:
+        return self.stub.push({"message": self.stub.say(text, int(person), quiet=True)})
+
+    def again(self, said: Any) -> None:
+        self.stub.push(said, again=True)
+
+    def texts(self, person: str = OWNER) -> list[str]:
+        return self.stub.texts(int(person))
+
+    def press(self, label: str, person: str = OWNER) -> None:
+        messages = self.stub.chats[person]
+        at = max(id for id, one in messages.items() if "reply_markup" in one)
+        self.stub.tap(int(person), at, label)
+
+
+class FolderSubject(Subject):
+    """The template, as a plugin: found by its entry point."""
+
+    client_ids = True
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "platform"
+        (self.path / "inbox").mkdir(parents=True)
+        self._plugin = folder / "plugin"
+        self._said = 0
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "folder", "options": {"path": str(self.path)}}
+
+    def prepare(self, world: World) -> None:
+        info = self._plugin / "folder_channel-1.0.dist-info"
+        info.mkdir(parents=True, exist_ok=True)
+        (info / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: folder-channel\nVersion: 1.0\n"
+        )
+        (info / "entry_points.txt").write_text(
+            "[steno.channels]\nfolder = folder_channel:channel\n"
+        )
+        source = (EXAMPLES / "folder_channel.py").read_text()
+        (self._plugin / "folder_channel.py").write_text(source)
+        before = os.environ.get("PYTHONPATH", "")
+        world.environment["PYTHONPATH"] = f"{self._plugin}:{before}".rstrip(":")
+
+    def say(self, text: str, person: str = OWNER) -> Any:
+        self._said += 1
+        said = {"id": f"m{self._said}", "chat": person, "person": person, "text": text}
+        self.again(said)
+        return said
+
+    def again(self, said: Any) -> None:
+        name = f"{time.monotonic_ns():020d}"
+        beside = self.path / f"{name}.new"
+        beside.write_text(json.dumps(said))
+        beside.replace(self.path / "inbox" / f"{name}.json")
+
+    def texts(self, person: str = OWNER) -> list[str]:
+        return [told["text"] for told in self._messages(person)]
+
+    def press(self, label: str, person: str = OWNER) -> None:
+        token = [one["buttons"][label] for one in self._messages(person) if one["buttons"]][-1]
+        self._said += 1
+        self.again(
+            {
+                "kind": "tapped",
+                "id": f"t{self._said}",
+                "chat": person,
+                "person": person,
+                "token": token,
+            }
+        )
+
+    def _messages(self, person: str) -> list[dict[str, Any]]:
+        folder = self.path / "chats" / person
+        found = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+        return sorted(found, key=lambda one: one["made"])
+
+
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    "telegram": TelegramSubject,
+    "folder": FolderSubject,
+}
+
+
+@contextmanager
+def running(name: str, folder: Path) -> Iterator[Subject]:
+    subject = SUBJECTS[name](folder)
+    if isinstance(subject, TelegramSubject):
+        with subject.stub:
+            yield subject
+    else:
+        yield subject
