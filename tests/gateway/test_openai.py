@@ -31,12 +31,22 @@ class Place:
         self.server = server
         self.world = World(folder, server.url)
         self.gateway = Gateway(self.world, folder)
+        self._clients: list[OpenAI] = []
 
     def client(self, **options: Any) -> OpenAI:
         url = f"http://127.0.0.1:{options.pop('port', self.gateway.port)}/v1"
-        return OpenAI(
-            base_url=url, api_key=self.gateway.token, **{"max_retries": 0, "timeout": 30} | options
-        )
+        settings: dict[str, Any] = {"api_key": self.gateway.token, "max_retries": 0, "timeout": 30}
+        self._clients.append(OpenAI(base_url=url, **settings | options))
+        return self._clients[-1]
+
+    def hang_up(self) -> None:
+        """Close what the clients have open."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def close(self) -> None:
+        self.hang_up()
+        self.gateway.close()
 
     def script(self, *replies: Reply) -> None:
         self.server.requests.clear()
@@ -61,12 +71,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         try:
             yield place
         finally:
-            place.gateway.close()
+            place.close()
 
 
 @pytest.fixture
 def place(shared: Place) -> Iterator[Place]:
     yield shared
+    shared.hang_up()
     shared.server.go_on()
     shared.server.on_request = None
 
@@ -456,7 +467,7 @@ def test_after_a_kill_a_stream_is_read_on_at_every_place(
         assert (again["id"], again["status"]) == (retried["id"], "completed")
         assert len(server.requests) == 2
     finally:
-        place.gateway.close()
+        place.close()
 
 
 # --- chat -----------------------------------------------------------------------------------------
@@ -628,7 +639,7 @@ def test_what_cannot_be_done_is_refused_in_openai_s_shape(
 
 def test_errors_of_the_gate_have_the_shape_too(place: Place) -> None:
     with pytest.raises(openai.AuthenticationError) as raised:
-        OpenAI(base_url=place.client().base_url, api_key="st_wrong", max_retries=0).models.list()
+        place.client(api_key="st_wrong").models.list()
     assert raised.value.code == "invalid_api_key"
     with pytest.raises(openai.NotFoundError):
         place.client().models.retrieve("nobody:x")
@@ -641,7 +652,7 @@ def test_a_token_for_one_session_uses_that_session_alone(place: Place) -> None:
     session = place.gateway.make()
     words = ("gateway", "token", "add", "narrow", "--scope", "write", "--session", session)
     token = place.world.steno(*words).strip()
-    client = OpenAI(base_url=place.client().base_url, api_key=token, max_retries=0)
+    client = place.client(api_key=token)
     made = client.responses.create(model="steno", input="hi")
     assert session_of(made) == session
     with pytest.raises(openai.PermissionDeniedError):
