@@ -225,6 +225,12 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             return await transfer.bring(options, service)
         case "verify":
             return output.report(await service.verify(), options.json)
+        case "export" if options.all:
+            from steno.cli import transfer
+
+            return await transfer.export_all(options, service)
+        case "export" if options.id is None:
+            raise Misused("which session? steno export ID, or --all with a folder")
     id = await service.views.resolve(options.id)
     match options.verb:
         case "show":

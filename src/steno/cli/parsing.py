@@ -302,9 +302,10 @@ def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    export = with_id(
-        verbs.add_parser("export", help="write a session to a file, to be imported elsewhere")
+    export = verbs.add_parser(
+        "export", help="write a session to a file, to be imported elsewhere or to be read"
     )
+    export.add_argument("id", nargs="?", help="a session's id, or the beginning of it")
     export.add_argument(
         "file",
         nargs="?",
@@ -314,6 +315,17 @@ def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     )
     export.add_argument(
         "--markdown", action="store_true", help="for people to read; it cannot be imported"
+    )
+    export.add_argument(
+        "--html", action="store_true", help="one page that can be read anywhere; likewise"
+    )
+    export.add_argument(
+        "--without-secrets",
+        action="store_true",
+        help="with --html or --markdown: leave out what looks like a key or a password",
+    )
+    export.add_argument(
+        "--all", action="store_true", help="every session, each a file in the folder FILE"
     )
     export.add_argument("--force", action="store_true", help="write over a file that exists")
     bring = verbs.add_parser(

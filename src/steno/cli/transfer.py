@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,23 +15,27 @@ import msgspec
 from steno.cli import stdio
 from steno.cli.stdio import complain, show
 from steno.frontend.process import heeding
+from steno.gateway.page import saved
 from steno.service import Misused, Service
 from steno.service.moving_in import Moved
 from steno.store.errors import KeyReused
+from steno.store.protocol import Listed
 from steno.transfer import FileExists, Permits, TransferError
 from steno.transfer.agents.sources import files_at, paths_of
 from steno.transfer.export import written_whole
+from steno.transfer.secrets import without_secrets
 
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 WATCH_S = 5
+EXPORT_PAGE = 100
 EXPORT_BEGINS = b'{"type":"steno.export"'
 
 
 async def export(options: argparse.Namespace, service: Service, id: str) -> int:
     if service.ephemeral:
         raise Misused("an ephemeral session leaves nothing on disk, so it cannot be exported")
-    pieces = service.transfers.markdown(id) if options.markdown else service.transfers.export(id)
     try:
+        pieces = _pieces(options, service, id)
         if options.file == "-":
             async for piece in pieces:
                 stdio.pour(piece)
@@ -46,6 +50,72 @@ async def export(options: argparse.Namespace, service: Service, id: str) -> int:
         complain(f"{options.file} cannot be written: {error.strerror or error}; it is as it was")
         return FAILED
     return DONE
+
+
+async def export_all(options: argparse.Namespace, service: Service) -> int:
+    """Every session, a file each; HTML with a list of them."""
+    named = options.id if options.file == "-" else options.file
+    if named is None:
+        raise Misused("name a folder: steno export --all FOLDER")
+    folder, suffix = Path(named), _suffix(options)
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        rows: list[tuple[str, str, int, int]] = []
+        async for one in _every(service):
+            name = f"{one.id}{suffix}"
+            await _write(_pieces(options, service, one.id), folder / name, True)
+            rows.append((name, one.row.title or one.id, one.row.messages, one.row.updated_ms))
+        if options.html:
+            await _write(_encoded(saved.listing(rows)), folder / "index.html", True)
+    except TransferError as error:
+        complain(str(error))
+        return FAILED
+    except OSError as error:
+        complain(f"{folder} cannot be written: {error.strerror or error}")
+        return FAILED
+    show(f"{len(rows)} sessions are in {folder}")
+    return DONE
+
+
+async def _every(service: Service) -> AsyncIterator[Listed]:
+    before = None
+    while page := await service.views.sessions(EXPORT_PAGE, before):
+        for summary in page:
+            yield summary.listed
+        before = page[-1].listed.mark
+
+
+def _suffix(options: argparse.Namespace) -> str:
+    return ".html" if options.html else ".md" if options.markdown else ".steno"
+
+
+def _pieces(options: argparse.Namespace, service: Service, id: str) -> AsyncIterator[bytes]:
+    clean = without_secrets if options.without_secrets else str
+    if options.html:
+        return _html(service, id, clean)
+    if options.markdown:
+        return service.transfers.markdown(id, clean)
+    if options.without_secrets:
+        raise Misused("a file to be imported has everything; --without-secrets needs --html or "
+                      "--markdown, and steno redact removes a text for good")  # fmt: skip
+    return service.transfers.export(id)
+
+
+async def _html(service: Service, id: str, clean: Callable[[str], str]) -> AsyncIterator[bytes]:
+    _, shown = await service.views.shown(id)
+    pictures: dict[str, bytes] = {}
+    for message in shown.transcript.messages:
+        for n, part in enumerate(message.attachments):
+            if part.media_type in saved.PICTURES and part.size <= saved.PICTURE_BYTES_MAX:
+                _, pictures[part.hash] = await service.views.attachment(id, message.end, n)
+    undone = shown.turns.undone()
+    for piece in saved.document(id, shown.transcript, undone, pictures, clean):
+        yield piece.encode("utf-8", "backslashreplace")
+
+
+async def _encoded(pieces: Iterator[str]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece.encode("utf-8", "backslashreplace")
 
 
 async def _write(pieces: AsyncIterator[bytes], to: Path, overwrite: bool) -> None:

@@ -1,6 +1,6 @@
 """Sessions that leave for a file, and sessions that come from one."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -32,11 +32,13 @@ class Transfers:
         """The bytes of a file that can be imported."""
         return export(self._store, session)
 
-    async def markdown(self, session: str) -> AsyncIterator[bytes]:
-        """The bytes of a file for people."""
+    async def markdown(
+        self, session: str, clean: Callable[[str], str] = str
+    ) -> AsyncIterator[bytes]:
+        """The bytes of a file for people. `clean` takes out what should not be shared."""
         _, shown = await self._views.shown(session)
         for piece in to_markdown(session, shown.transcript, shown.turns.undone()):
-            yield piece.encode("utf-8", "backslashreplace")
+            yield clean(piece).encode("utf-8", "backslashreplace")
 
     async def bring(self, file: BinaryIO, trust: bool) -> Brought:
         """Store the session of a file, whole or not at all. Without `trust`, one that lets calls
