@@ -12,7 +12,7 @@ wait in it. So told twice is told once, and changes that follow each other are t
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec import Struct
 from steno.gateway.cursors import BadCursor, from_print, to_print
 from steno.gateway.hub import Hub
 from steno.gateway.routes import Answer, Call, Parameter, Problem, Route, Stream
-from steno.gateway.streams import RETRY_MS, Telling, Told, encode, with_pings
+from steno.gateway.streams import BYE, PING, RETRY_MS, Telling, Told, encode
 from steno.journal.facts import (
     ApprovalAsked,
     ApprovalDecided,
@@ -175,7 +175,7 @@ async def session_news(service: Service, session: str, cursor: Cursor) -> AsyncI
 
 async def joined(
     sources: Mapping[str, AsyncIterator[list[Told]]], ids: dict[str, str]
-) -> AsyncIterator[list[bytes]]:
+) -> AsyncGenerator[list[bytes], None]:
     """What comes from several sources, as it comes. `ids` is where the reader stands in each: a
     place counts from the moment in which what leads to it goes out."""
     coming = {asyncio.ensure_future(anext(source)): name for name, source in sources.items()}
@@ -200,7 +200,7 @@ def _encoded(one: Told, name: str, ids: dict[str, str]) -> bytes:
 
 
 async def events(hub: Hub, call: Call) -> Answer:
-    return Stream(_events(hub, call))
+    return Stream(_events(hub, call), ping=PING, bye=BYE)
 
 
 async def _events(hub: Hub, call: Call) -> AsyncIterator[bytes]:
@@ -215,9 +215,16 @@ async def _events(hub: Hub, call: Call) -> AsyncIterator[bytes]:
         ids["session"] = to_print(at.cursor)
         sources["session"] = session_news(service, session, at.cursor)
     yield f"retry: {RETRY_MS}\n\n".encode() + encode("hello", hello, BETWEEN.join(ids.values()))
-    async with contextlib.aclosing(with_pings(joined(sources, ids), hub.draining)) as pieces:  # type: ignore[type-var]
-        async for piece in pieces:
-            yield piece
+    async for piece in flat(joined(sources, ids)):
+        yield piece
+
+
+async def flat(coming: AsyncGenerator[list[bytes], None]) -> AsyncIterator[bytes]:
+    """Events that come together, as one piece."""
+    async with contextlib.aclosing(coming):
+        async for told in coming:
+            if told:
+                yield b"".join(told)
 
 
 ROUTES = (

@@ -12,8 +12,6 @@ and comes back when it is sealed is told the rest of it from the fact that seals
     message 42               id 42
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -148,34 +146,6 @@ class Telling:
         ]
         id = self.place.id()
         return [Told(one, id) for one in found]
-
-
-async def with_pings(
-    events: AsyncIterator[list[bytes]], ends: asyncio.Event
-) -> AsyncIterator[bytes]:
-    """What comes, with a ping where nothing does; when `ends` is set, a last word."""
-    ended = asyncio.ensure_future(ends.wait())
-    coming = asyncio.ensure_future(anext(events))
-    try:
-        while True:
-            await asyncio.wait({coming, ended}, timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                try:
-                    told = coming.result()
-                except StopAsyncIteration:
-                    return
-                coming = asyncio.ensure_future(anext(events))
-                if told:
-                    yield b"".join(told)
-            elif ended.done():
-                yield encode("bye", {"type": "bye", "reason": "restart"})
-                return
-            else:
-                yield encode("ping", {})
-    finally:
-        ended.cancel()
-        coming.cancel()
-        await asyncio.gather(ended, coming, return_exceptions=True)
 
 
 def is_end(event: Event, turn: int) -> bool:

@@ -11,20 +11,19 @@ how much of a block it had. What cannot be joined on to what it has, it fetches 
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 from steno.frontend.sanitize import ESCAPES, sanitize
 from steno.gateway.cursors import to_print
-from steno.gateway.feed import BETWEEN, At, joined, list_news, place
+from steno.gateway.feed import BETWEEN, At, flat, joined, list_news, place
 from steno.gateway.hub import Hub
 from steno.gateway.page.blocks import Scene, block, queue
 from steno.gateway.page.inbox import Inbox
 from steno.gateway.page.layout import row
 from steno.gateway.page.session import FACTS_MIN, controls, fold_page, scene_of, status_of
 from steno.gateway.routes import Call
-from steno.gateway.streams import RETRY_MS, Place, Told, encode, with_pings
+from steno.gateway.streams import RETRY_MS, Place, Told, encode
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.service import Service
@@ -206,12 +205,13 @@ async def page_events(
     coming = joined(sources, ids)
     if call.query.get("poll") == "true":
         coming = _until_still(coming)
-    async with contextlib.aclosing(with_pings(coming, hub.draining)) as pieces:  # type: ignore[type-var]
-        async for piece in pieces:
-            yield piece
+    async for piece in flat(coming):
+        yield piece
 
 
-async def _until_still(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
+async def _until_still(
+    events: AsyncGenerator[list[bytes], None],
+) -> AsyncGenerator[list[bytes], None]:
     """What there is, and an end when nothing more comes for a moment."""
     while True:
         coming = asyncio.ensure_future(anext(events))

@@ -33,6 +33,7 @@ from steno.gateway.page.session import (
 from steno.gateway.page.static import KEEP, VERSION, contents
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, Stream
 from steno.gateway.server import BAD_LINK, cookie
+from steno.gateway.streams import BYE, PING
 from steno.gateway.tokens import VISIT_S, BadToken, Scope, TokenError, Tokens
 from steno.journal.parts import File
 from steno.service import Service
@@ -186,7 +187,7 @@ async def _shelf(pages: Pages, call: Call, shelf: Shelf, title: str, body: Html)
 
 
 async def events(pages: Pages, call: Call) -> Answer:
-    return Stream(page_events(pages.hub, pages.inbox, call, _now_ms))
+    return Stream(page_events(pages.hub, pages.inbox, call, _now_ms), ping=PING, bye=BYE)
 
 
 async def static(pages: Pages, call: Call) -> Answer:
