@@ -108,13 +108,6 @@ class Transcript(Struct):
                 self._inputs[record.seq] = said
                 self.messages.append(said)
                 self.title = self.title if self.title or self._named else title_of(fact.parts)
-            case f.MessageGiven():
-                seq, role = record.seq, fact.role
-                self._place(
-                    Message(seq, seq, record.at_ms, role, fact.parts, "given", None, fact.call)
-                )
-                if role == "user" and not self.title and not self._named:
-                    self.title = title_of(fact.parts)
             case f.TurnStarted():
                 self._start_turn(record.seq, fact)
             case f.StepStarted():
@@ -132,6 +125,13 @@ class Transcript(Struct):
                 self._settle(record, fact)
             case f.TurnEnded():
                 self._end_turn(fact)
+            case f.MessageGiven():
+                seq, role = record.seq, fact.role
+                self._place(
+                    Message(seq, seq, record.at_ms, role, fact.parts, "given", None, fact.call)
+                )
+                if role == "user" and not self.title and not self._named:
+                    self.title = title_of(fact.parts)
             case f.SessionStarted():
                 self._start_session()
             case f.InputWithdrawn():

@@ -8,6 +8,9 @@ from steno.journal import facts as f
 
 _UNKNOWN = f.Usage()
 
+_free: set[type] = set()
+"""The kinds of facts that cost nothing, as far as any was met: most facts are of these."""
+
 
 class UsageTotal(Struct, omit_defaults=True):
     """Sums of what was reported. With `unreported` calls, each sum is a lower bound; it is None
@@ -22,11 +25,11 @@ class UsageTotal(Struct, omit_defaults=True):
 
     def apply(self, record: f.Record) -> None:
         fact = record.fact
+        if type(fact) in _free:
+            return
         match fact:
             case f.StepSealed():
                 self._count(fact.usage)
-            case f.InputFact() | f.TurnStarted() | f.TurnEnded() | f.StepStarted() | f.ToolFact():
-                pass
             case f.UsageReported():
                 self.unreported -= 1
                 self.calls -= 1
@@ -40,14 +43,28 @@ class UsageTotal(Struct, omit_defaults=True):
             case f.StepLost():
                 if fact.sent != "no":
                     self._count(None)
-            case f.SessionStarted() | f.SessionRenamed() | f.ContextFact() | f.ApprovalFact():
-                pass
-            case f.InterruptAsked() | f.HelperStarted() | f.ThreadFact() | f.MemoryFact():
-                pass
-            case f.OutsideFact() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
-                pass
-            case f.RewindWithdrawn() | f.ItemFact():
-                pass
+            case (
+                f.InputFact()
+                | f.TurnStarted()
+                | f.TurnEnded()
+                | f.StepStarted()
+                | f.ToolFact()
+                | f.SessionStarted()
+                | f.SessionRenamed()
+                | f.ContextFact()
+                | f.ApprovalFact()
+                | f.InterruptAsked()
+                | f.HelperStarted()
+                | f.ThreadFact()
+                | f.MemoryFact()
+                | f.OutsideFact()
+                | f.MessageHidden()
+                | f.MessageRedacted()
+                | f.Rewound()
+                | f.RewindWithdrawn()
+                | f.ItemFact()
+            ):
+                _free.add(type(fact))
             case unreachable:
                 assert_never(unreachable)
 
