@@ -1,5 +1,12 @@
 """Text without what looks like a secret: keys of known providers, tokens in headers, passwords in
-addresses and settings, private keys. What it finds by its shape alone; read what you share."""
+addresses and settings, private keys.
+
+    export API_KEY=abcdef123456          export API_KEY=[secret]
+    Authorization: Bearer abcdef123456   Authorization: Bearer [secret]
+    postgres://me:swordfish@host/db      postgres://me:[secret]@host/db
+
+It goes by the shape alone: a password in a sentence stays. Read what you share.
+"""
 
 import re
 
