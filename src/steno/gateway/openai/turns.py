@@ -29,6 +29,7 @@ from steno.journal.facts import InputAdmitted
 from steno.journal.parts import Redacted
 from steno.journal.turns import Turns
 from steno.model_choice import Terms
+from steno.models.specs import KINDS
 from steno.service import Framing, Service
 from steno.session.errors import NoSuch
 from steno.store.errors import ForksRemain, NotPending, SessionBusy, UnknownSession
@@ -54,6 +55,8 @@ class Keys:
     def __init__(self, service: Service, call: Call) -> None:
         self._service = service
         said = call.headers.get("idempotency-key")
+        if said is not None and not said.strip():
+            raise Problem(400, "bad_header", "Idempotency-Key is empty. Nothing was stored.")
         bound = [call.headers.get(name, "") for name in ("x-steno-session", "x-steno-key")]
         self.given = None if said is None else _digest("key", call.token.name, call.path, said)
         body = _digest("body", call.token.name, call.path, *bound, call.body.hex())
@@ -172,7 +175,8 @@ def model_of(hub: Hub, said: str | None) -> str | None:
     try:
         hub.program.agents(Terms(model=said)).check()
     except (ConfigError, ValueError) as error:
-        raise no_model(said, f" {error}") from error
+        known = said.partition(":")[0] in KINDS
+        raise no_model(said, f" {error}." if known else "") from error
     return said
 
 
@@ -180,8 +184,8 @@ def no_model(said: str, why: str = "") -> Problem:
     return Problem(
         404,
         "model_not_found",
-        f"There is no model {said[:200]!r} here.{why} GET /v1/models lists them; 'steno' is the "
-        "one that is configured. Nothing was stored.",
+        f"There is no model {said[:200]!r} here.{why} Use 'steno' for the one that is configured, "
+        "or a name that GET /v1/models lists, such as 'openai-chat:gpt-5'.",
         FINAL,
         "model",
     )
@@ -207,7 +211,11 @@ async def bound(hub: Hub, call: Call, model: str | None) -> str | None:
 async def following(hub: Hub, previous: str) -> str:
     """The session in which a response can be followed: its own, if it is the last there; else one
     that is forked after it."""
-    reply = await read(hub, previous)
+    try:
+        reply = await read(hub, previous)
+    except Problem as problem:
+        problem.param = "previous_response_id"
+        raise
     service, turns = hub.service(), Turns()
     loaded = await service.views.whole(reply.session, turns)
     later = [seq for seq in loaded.state.pending if seq > reply.input]
