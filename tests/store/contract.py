@@ -28,9 +28,11 @@ from steno.journal.parts import File, Seq, Text, ToolCall
 from steno.journal.state import State
 from steno.journal.transcript import Transcript
 from steno.store import memory
+from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Lease, Piece, Settings, Store
 from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.store import SqliteStore
+from tests import postgres
 
 
 class Clock:
@@ -120,6 +122,80 @@ class MemoryPlace:
         return Settings(now_ms=clock, lease_ms=lease_ms)
 
 
+def kill(url: str, store: PostgresStore | BlockingPostgresStore) -> None:
+    """As if its process had been killed, and its terms were over."""
+    store.backend.forget()
+    with closing(postgres.connect(url)) as connection:
+        connection.execute(
+            f"update {postgres.schema_of(url)}.owners set beat = beat - interval '1 hour' "
+            "where owner = %s".encode(),
+            (store.owner,),
+        )
+
+
+class PostgresPlace:
+    """A schema of the run's server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = postgres.server().new_store()
+
+    @asynccontextmanager
+    async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
+        store = await PostgresStore.open(self.url, settings)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def kill(self, store: Store) -> None:
+        assert isinstance(store, PostgresStore)
+        kill(self.url, store)
+
+    def holding(self, text: str) -> list[str]:
+        """The tables in which SQL finds some text."""
+        found = []
+        schema = postgres.schema_of(self.url)
+        with closing(postgres.connect(self.url)) as connection:
+            tables = connection.execute(
+                "select table_name from information_schema.tables where table_schema = %s "
+                "and table_type = 'BASE TABLE'",
+                (schema,),
+            ).fetchall()
+            for (table,) in tables:
+                asked = (
+                    f"select 1 from {schema}.{table} t where position(%s in t::text) > 0 limit 1"
+                )
+                if connection.execute(asked.encode(), (text,)).fetchone():
+                    found.append(str(table))
+        return found + [file.name for file in self.folder.rglob("*")]
+
+    def size(self) -> int:
+        """Of what is stored; rows and indexes come on top."""
+        schema = postgres.schema_of(self.url)
+        asked = (
+            f"select (select coalesce(sum(octet_length(body)), 0) from {schema}.facts) + "
+            f"(select coalesce(sum(octet_length(body)), 0) from {schema}.chunks)"
+        )
+        with closing(postgres.connect(self.url)) as connection:
+            row = connection.execute(asked.encode()).fetchone()
+        assert row is not None
+        return int(str(row[0]))
+
+    def rows(self) -> dict[str, int]:
+        tables = ("facts", "keys", "payloads", "drafts", "imports")
+        counts: dict[str, int] = {}
+        with closing(postgres.connect(self.url)) as connection:
+            for table in tables:
+                asked = f"select count(*) from {postgres.schema_of(self.url)}.{table}"
+                row = connection.execute(asked.encode()).fetchone()
+                counts[table] = int(str(row[0] if row else 0))
+        return {table: count for table, count in counts.items() if count}
+
+    def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
+        raise NotImplementedError("here the database's clock says who is alive")
+
+
 class Place(Protocol):
     folder: Path
 
@@ -140,7 +216,11 @@ class Place(Protocol):
         ...
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SqlitePlace, "memory": MemoryPlace}
+PLACES: dict[str, Callable[[Path], Place]] = {
+    "sqlite": SqlitePlace,
+    "memory": MemoryPlace,
+    "postgres": PostgresPlace,
+}
 
 
 # --- saying things --------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.protocol import Admission, Mark
+from steno.store.rows import columns_of, fact_crc, session_crc
 from steno.store.sqlite.database import SqliteSettings, checked_pages
 from steno.store.sqlite.locks import Locks
-from steno.store.sqlite.rows import columns_of, fact_crc, session_crc
 from steno.store.sqlite.store import BlockingStore
 from steno.store.verify import marks_hold
 

@@ -302,7 +302,11 @@ async def test_a_visitor_with_any_name_at_all_is_not_here(place: Place, by: str)
         assert await store.alive(store.owner)
 
 
-@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize(
+    ("place", "network"),
+    [("sqlite", False), ("sqlite", True), ("memory", False), ("memory", True), ("postgres", False)],
+    indirect=["place"],
+)
 async def test_what_a_dead_process_was_bringing_is_swept(place: Place, network: bool) -> None:
     """At once, or, where nobody can tell who is dead, after a day."""
     clock = Clock()

@@ -27,10 +27,10 @@ from steno.journal.parts import GONE, Text
 from steno.store import queries, verbs
 from steno.store.errors import NotAllowed
 from steno.store.protocol import Admission, Store
+from steno.store.rows import columns_of, session_crc
 from steno.store.sqlite import database
 from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.store import SqliteStore
 from tests.store.contract import Place, Running, SqlitePlace, read_all, said
 

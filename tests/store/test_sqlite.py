@@ -45,13 +45,13 @@ from steno.store.errors import (
     StoreUnwritable,
 )
 from steno.store.protocol import Admission, Cursor, Lease
+from steno.store.rows import columns_of, session_crc
 from steno.store.sqlite import database, migrate
 from steno.store.sqlite.backend import SqliteBackend
 from steno.store.sqlite.backup import restore
 from steno.store.sqlite.database import SqliteSettings, StoreInUse, UnsafePlace, checked_pages
 from steno.store.sqlite.migrate import Step
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.store import BlockingStore, SqliteStore
 from steno.store.transaction import Transaction
 from tests.store.worker import worker

@@ -39,9 +39,12 @@ from steno.store.errors import (
     UnknownSession,
 )
 from steno.store.facade import BlockingStore
+from steno.store.postgres.store import BlockingPostgresStore
 from steno.store.protocol import Admission, Carried, Lease
 from steno.store.sqlite import store as sqlite
 from steno.store.sqlite.database import SqliteSettings
+from tests import postgres
+from tests.store.contract import kill
 
 STORES_MAX = 3
 SESSIONS_MAX = 6
@@ -411,6 +414,19 @@ class MemoryMachine(StoreMachine):
         self.place.kill(store.owner)
 
 
+class PostgresMachine(StoreMachine):
+    def __init__(self) -> None:
+        self.url = postgres.server().new_store()
+        super().__init__()
+
+    def open_store(self) -> BlockingStore:
+        return BlockingPostgresStore(self.url)
+
+    def crash(self, store: BlockingStore) -> None:
+        assert isinstance(store, BlockingPostgresStore)
+        kill(self.url, store)
+
+
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 StoreMachine.TestCase.settings = settings(
@@ -419,11 +435,20 @@ StoreMachine.TestCase.settings = settings(
 TestAnyOrderOfVerbs = StoreMachine.TestCase
 MemoryMachine.TestCase.settings = StoreMachine.TestCase.settings
 TestAnyOrderOfVerbsInMemory = MemoryMachine.TestCase
+PostgresMachine.TestCase.settings = settings(
+    stateful_step_count=30, max_examples=6, suppress_health_check=SLOW
+)
+TestAnyOrderOfVerbsInPostgres = PostgresMachine.TestCase
 
 
 @pytest.mark.torture
 class TestAnyOrderOfVerbsForLong(StoreMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = settings(stateful_step_count=100, suppress_health_check=SLOW)
+
+
+@pytest.mark.torture
+class TestAnyOrderOfVerbsInPostgresForLong(PostgresMachine.TestCase):  # type: ignore[misc,valid-type]
+    settings = settings(stateful_step_count=60, max_examples=100, suppress_health_check=SLOW)
 
 
 @pytest.mark.torture

@@ -15,9 +15,11 @@ be there at `flush`, or when it is asked for.
 Everything a backend raises is an error of `store/errors.py`, or one that `Writer.explain` knows.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
+from pathlib import Path
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -33,6 +35,43 @@ from steno.store.protocol import Damage, Keyed, Left, Mark, Piece
 MARKS: tuple[Mark, ...] = ("owes", "unfinished", "due", "remembers")
 
 SEQ_MAX = (1 << 32) - 1
+
+_NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def sql_text(beside: str, name: str) -> str:
+    """A file of SQL that lies beside a module."""
+    return Path(beside).with_name(name).read_text(encoding="utf-8")
+
+
+def named_statements(text: str) -> dict[str, str]:
+    """The statements of a file, each under the name above it."""
+    return {name: body.strip() for name, body in _NAMED.findall(text)}
+
+
+class Needs(Struct, frozen=True):
+    """What a verb will ask for, as far as its arguments tell: a backend behind a network fetches
+    that with the beginning of the transaction. To need too little only costs time."""
+
+    session: str | None = None
+    key: tuple[str, str] | None = None
+    name: str | None = None
+    makes: bool = False
+    """It may make a session."""
+
+
+class LookFirst(Exception):
+    """Raised by a writer that was begun without a look: a verb asked for something that is not
+    known. It has written nothing yet, and is run again in a transaction that looks."""
+
+
+class TryAgain(Exception):
+    """Nothing was stored, since others were quicker: run the verbs again."""
+
+
+Begun = Literal["same", "changed", "trusted"]
+"""Whether what is remembered of sessions still holds: no other has written; others may have, so
+look at each before it is used; use it as it is, it is compared when it is written."""
 
 
 class SessionRow(Struct):
@@ -249,8 +288,9 @@ class Writer(Snapshot, Protocol):
 
     # --- the frame
 
-    def begin(self) -> bool:
-        """Begin a transaction; whether others may have written since the last one ended."""
+    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
+        """Begin a transaction. A writer to which a look costs much may begin without one, unless it
+        is told to `look`: then it raises `LookFirst` when it is asked for what it does not know."""
         ...
 
     def flush(self) -> None:
@@ -258,7 +298,8 @@ class Writer(Snapshot, Protocol):
         ...
 
     def commit(self) -> None:
-        """Make it durable. `OutcomeUnknown` if that cannot be told."""
+        """Make it durable. `OutcomeUnknown` if that cannot be told; `TryAgain` if others were
+        quicker, so that nothing was stored. So may `flush`."""
         ...
 
     def rollback(self) -> None:
@@ -362,11 +403,14 @@ class Watch(Protocol):
 class Backend(Protocol):
     """One open store."""
 
-    owner: str
-    """The name of this open store to others; never used twice."""
     restored: int
     """Above all places that were given before a backup took the place of the store; 0 if none
     did."""
+
+    @property
+    def owner(self) -> str:
+        """The name of this open store to others; never used twice."""
+        ...
 
     @property
     def watch(self) -> Watch: ...

@@ -28,12 +28,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from steno.store.errors import OutcomeUnknown, StoreClosed, StoreError
+from steno.store.backend import LookFirst, Needs, TryAgain
+from steno.store.errors import OutcomeUnknown, StoreClosed, StoreError, StoreLocked
 from steno.store.transaction import Changes, Transaction
 
 T = TypeVar("T")
 
 BATCH_MAX = 1_000
+TRIES_MAX = 8
+"""How often a batch is run again because others were quicker."""
+NOTHING = Needs()
 
 
 class Waiter(Protocol):
@@ -45,7 +49,7 @@ class Waiter(Protocol):
 class Ticket(Generic[T]):
     """A queued verb and, later, its answer."""
 
-    __slots__ = ("answer", "done", "error", "future", "size", "verb", "waiter")
+    __slots__ = ("answer", "done", "error", "future", "needs", "size", "verb", "waiter")
 
     def __init__(
         self,
@@ -53,8 +57,10 @@ class Ticket(Generic[T]):
         waiter: Waiter | None = None,
         size: int = 0,
         future: object = None,
+        needs: Needs = NOTHING,
     ) -> None:
         self.verb = verb
+        self.needs = needs
         self.waiter = waiter
         self.size = size
         self.future = future
@@ -82,9 +88,9 @@ class CommitQueue:
         self._pid = os.getpid()
         self._closed = False
 
-    def run(self, verb: Callable[[Transaction], T]) -> T:
+    def run(self, verb: Callable[[Transaction], T], needs: Needs = NOTHING) -> T:
         """Run a verb and return when it is durable."""
-        ticket = Ticket(verb)
+        ticket = Ticket(verb, needs=needs)
         self.check_open()
         self._queue.append(ticket)  # type: ignore[arg-type]
         while not ticket.done:
@@ -151,7 +157,11 @@ class CommitQueue:
                 if not self._queue[0].done:
                     batch.append(self._queue[0])
                 self._queue.popleft()
-            self._commit_batch(batch)
+            later = self._commit_batch(batch)
+            self._settled([ticket for ticket in batch if ticket not in later])
+            if later:
+                self._commit_batch(later, look=True)
+                self._settled(later)
         except BaseException:
             self._transaction.rollback()
             _fail(
@@ -163,15 +173,26 @@ class CommitQueue:
             raise
         finally:
             _answer(batch)
+
+    def _settled(self, batch: "list[Ticket[object]]") -> None:
+        _answer(batch)
         changes, self._transaction.changes = self._transaction.changes, {}
         if changes:
             self._on_commit(changes)
 
-    def _commit_batch(self, batch: "list[Ticket[object]]") -> None:
+    def _commit_batch(
+        self, batch: "list[Ticket[object]]", look: bool = False, tries: int = TRIES_MAX
+    ) -> "list[Ticket[object]]":
+        """Those that have to be run in a transaction that looks."""
         if not batch:
-            return
+            return []
         try:
-            self._transact(batch)
+            return self._transact(batch, look)
+        except TryAgain as error:
+            self._transaction.rollback()
+            if tries:
+                return self._commit_batch(batch, look=True, tries=tries - 1)
+            _fail(batch, StoreLocked(f"nothing was stored: others were quicker ({error})"))
         except StoreError as error:
             self._transaction.rollback()
             _fail(batch, error)
@@ -183,25 +204,38 @@ class CommitQueue:
                 self._one_by_one(batch)
             else:
                 _fail(batch, meant)
+        return []
 
     def _one_by_one(self, batch: "list[Ticket[object]]") -> None:
         changes: Changes = {}
         for ticket in batch:
             ticket.error = None
-            self._commit_batch([ticket])
+            self._commit_batch([ticket], look=True)
             changes |= dict.fromkeys(self._transaction.changes)
         self._transaction.changes = changes
 
-    def _transact(self, batch: "list[Ticket[object]]") -> None:
+    def _transact(self, batch: "list[Ticket[object]]", look: bool) -> "list[Ticket[object]]":
+        """What a session was asked to do stays in order: with the first verb that has to look, the
+        later ones of its session wait for that."""
         transaction = self._transaction
-        transaction.begin()
+        transaction.begin([ticket.needs for ticket in batch], look)
+        later: list[Ticket[object]] = []
+        waiting: set[str | None] = set()
         for ticket in batch:
+            if waiting and ticket.needs.session in waiting:
+                later.append(ticket)
+                continue
+            ticket.error = None
             try:
                 ticket.answer = ticket.verb(transaction)
+            except LookFirst:
+                later.append(ticket)
+                waiting.add(ticket.needs.session)
             except StoreError as error:
                 ticket.error = error
         transaction.flush()
         transaction.commit()
+        return later
 
 
 def _fail(batch: "list[Ticket[object]]", error: Exception) -> None:

@@ -29,8 +29,8 @@ from steno.journal.facts import (
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store import import_session, queries, redact_cascade, verbs, verify
-from steno.store.backend import Backend, ImportRow, SessionRow, Snapshot
-from steno.store.commit_queue import CommitQueue
+from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
+from steno.store.commit_queue import NOTHING, CommitQueue
 from steno.store.errors import (
     OutcomeUnknown,
     SessionBusy,
@@ -89,15 +89,17 @@ class Queued(Generic[T]):
     """Something to do in a transaction, how much memory it holds while it waits, and what to do
     once it is durable."""
 
-    __slots__ = ("after", "size", "verb")
+    __slots__ = ("after", "needs", "size", "verb")
 
     def __init__(
         self,
         verb: Callable[[Transaction], T],
         size: int = 0,
         after: Callable[[T], None] | None = None,
+        needs: Needs = NOTHING,
     ) -> None:
         self.verb = verb
+        self.needs = needs
         self.size = size + _QUEUED_BYTES
         self.after = after
 
@@ -135,21 +137,36 @@ class Core:
         visit = () if admission.visit is None else (admission.visit,)
         ready = written((*admission.given, *visit, admission.input))
         size = sum(len(body) for _, body, _ in ready) + sum(map(len, admission.payloads))
-        return Queued(lambda tx: verbs.admit(tx, admission, ready, self.moment()), size)
+        key, create = admission.input.key, admission.create
+        needs = Needs(
+            admission.session,
+            None if key is None else (admission.input.source, key),
+            None if create is None else create.name,
+            create is not None,
+        )
+        return Queued(
+            lambda tx: verbs.admit(tx, admission, ready, self.moment()), size, needs=needs
+        )
 
     def admitted(self, source: str, key: str) -> Queued[Admitted | None]:
         expect(str, source=source, key=key)
-        return Queued(lambda tx: verbs.admitted(tx, source, key))
+        return Queued(lambda tx: verbs.admitted(tx, source, key), needs=Needs(key=(source, key)))
 
     def create(self, started: SessionStarted, session: str | None = None) -> Queued[str]:
         check_started(started)
         if session is not None:
             check_new_id(session)
-        return Queued(lambda tx: verbs.create(tx, started, session, self.moment()))
+        return Queued(
+            lambda tx: verbs.create(tx, started, session, self.moment()),
+            needs=Needs(session, None, started.name, True),
+        )
 
     def ensure(self, started: SessionStarted) -> Queued[str]:
         check_started(started)
-        return Queued(lambda tx: verbs.ensure(tx, started, self.moment()))
+        return Queued(
+            lambda tx: verbs.ensure(tx, started, self.moment()),
+            needs=Needs(None, None, started.name, True),
+        )
 
     def fork(self, session: str, at: Seq, started: SessionStarted) -> str:
         expect(int, at=at)
@@ -160,7 +177,8 @@ class Core:
                 listing.apply(record)
             after = page[-1].seq
         return self.queue.run(
-            lambda tx: verbs.fork(tx, session, at, started, listing, self.moment())
+            lambda tx: verbs.fork(tx, session, at, started, listing, self.moment()),
+            Needs(session, makes=True),
         )
 
     def add(
@@ -171,7 +189,11 @@ class Core:
         check_facts(facts, FREE_FACTS, "needs the session's lease")
         ready = written(facts)
         size = sum(len(body) for _, body, _ in ready)
-        return Queued(lambda tx: verbs.add(tx, session, ready, key, self.moment()), size)
+        return Queued(
+            lambda tx: verbs.add(tx, session, ready, key, self.moment()),
+            size,
+            needs=Needs(session, None if key is None else (RESERVED_SOURCE + str(session), key)),
+        )
 
     # --- leases
 
@@ -198,7 +220,7 @@ class Core:
             return lease
 
         try:
-            return self.queue.run(verb)
+            return self.queue.run(verb, Needs(session))
         except BaseException:
             self._leases.discard((session, token + 1))
             raise
@@ -238,7 +260,8 @@ class Core:
     def renew(self, lease: Lease) -> Queued[Lease]:
         check_lease(lease)
         return Queued(
-            lambda tx: verbs.renew(tx, lease, self.backend.now_ms() + self.settings.lease_ms)
+            lambda tx: verbs.renew(tx, lease, self.backend.now_ms() + self.settings.lease_ms),
+            needs=Needs(lease.session),
         )
 
     def release(self, lease: Lease, head: Seq) -> Queued[Release]:
@@ -250,7 +273,9 @@ class Core:
             if answer.released:
                 self.abandon(lease)
 
-        return Queued(lambda tx: verbs.release(tx, lease, head), after=after)
+        return Queued(
+            lambda tx: verbs.release(tx, lease, head), after=after, needs=Needs(lease.session)
+        )
 
     def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Queued[Appended]:
         check_lease(lease)
@@ -259,14 +284,20 @@ class Core:
         check_facts(facts, TURN_FACTS, "is not a turn fact")
         ready = written(facts)
         size = sum(len(body) for _, body, _ in ready)
-        return Queued(lambda tx: verbs.append(tx, lease, ready, head, self.moment()), size)
+        return Queued(
+            lambda tx: verbs.append(tx, lease, ready, head, self.moment()),
+            size,
+            needs=Needs(lease.session),
+        )
 
     def draft(self, lease: Lease, stream: Stream, text: str) -> Queued[int]:
         check_lease(lease)
         check_stream(stream)
         if type(text) is not str:
             expect(str, text=text)
-        return Queued(lambda tx: verbs.draft(tx, lease, stream, text), len(text))
+        return Queued(
+            lambda tx: verbs.draft(tx, lease, stream, text), len(text), needs=Needs(lease.session)
+        )
 
     # --- reading
 
@@ -347,7 +378,9 @@ class Core:
         expect(str, session=session)
         check_payload(payload, self.settings.payload_bytes_max)
         hash = sha256(payload).hexdigest()
-        return Queued(lambda tx: verbs.put(tx, session, hash, payload), len(payload))
+        return Queued(
+            lambda tx: verbs.put(tx, session, hash, payload), len(payload), needs=Needs(session)
+        )
 
     def get(self, payload: Hash) -> bytes:
         expect(str, payload=payload)
@@ -385,7 +418,9 @@ class Core:
             expect(int, seq=record.seq, at_ms=record.at_ms)
         for body in payloads:
             check_payload(body, self.settings.payload_bytes_max)
-        self.queue.run(lambda tx: import_session.extend(tx, session, head, records, payloads))
+        self.queue.run(
+            lambda tx: import_session.extend(tx, session, head, records, payloads), Needs(session)
+        )
 
     # --- removing, checking, copying
 

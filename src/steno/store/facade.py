@@ -60,7 +60,7 @@ def queued(plan: Callable[Concatenate[Core, P], Queued[T]]) -> Verb[P, T]:
     def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         core = store.core
         change = plan(core, *args, **kwargs)
-        answer = core.queue.run(change.verb)
+        answer = core.queue.run(change.verb, change.needs)
         if change.after is not None:
             change.after(answer)
         return answer
@@ -247,7 +247,7 @@ class AsyncStore(Verbs):
             await self._room.wait()
         self._queued += change.size
         future: asyncio.Future[T] = self._loop.create_future()
-        self.core.queue.submit(Ticket(change.verb, self, change.size, future))
+        self.core.queue.submit(Ticket(change.verb, self, change.size, future, change.needs))
         return await future
 
     def answered(self, tickets: Sequence[Ticket[object]]) -> None:

@@ -17,7 +17,7 @@ from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, paylo
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store import queries
-from steno.store.backend import SEQ_MAX, Saved, SessionRow, Writer
+from steno.store.backend import SEQ_MAX, Needs, Saved, SessionRow, Writer
 from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession, warn
 from steno.store.protocol import Event, Lease, Piece
 from steno.store.values import STREAM_CHARS_MAX, encoded
@@ -64,14 +64,17 @@ class Transaction:
         self._dirty: dict[str, tuple[Session, int | None]] = {}
         """Rows to be stored, each with its new place in the order of changes, if it has one."""
         self._look = 0
+        self._trusts = False
 
     # --- the frame
 
-    def begin(self) -> None:
+    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> None:
         self.changes = {}
         if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
-        if self.writer.begin():
+        begun = self.writer.begin(needs, look)
+        self._trusts = begun == "trusted"
+        if begun == "changed":
             self._look += 1
 
     def flush(self) -> None:
@@ -98,7 +101,7 @@ class Transaction:
 
     def session(self, id: str) -> Session:
         found = self._sessions.get(id) if type(id) is str else None
-        if found is None or found.looked != self._look:
+        if found is None or (found.looked != self._look and not self._trusts):
             found = self._sessions[id] = self._looked_up(id, found)
         return found
 

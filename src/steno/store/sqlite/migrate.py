@@ -18,11 +18,11 @@ from steno.journal import codec
 from steno.journal.listing import ListingRow
 from steno.store import queries
 from steno.store.backend import marks_of
+from steno.store.rows import columns_of, session_crc
 from steno.store.sqlite import adopt, backup, database
 from steno.store.sqlite.database import SqliteSettings, translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.rows import columns_of, session_crc
 from steno.store.sqlite.sql import text
 
 

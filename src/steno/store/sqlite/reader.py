@@ -20,8 +20,8 @@ from steno.store import verify
 from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
+from steno.store.rows import as_kind, to_added, to_change, to_drafts, to_records, to_session
 from steno.store.sqlite.database import translated
-from steno.store.sqlite.rows import as_kind, to_added, to_change, to_drafts, to_records, to_session
 from steno.store.sqlite.sql import STATEMENTS
 
 if TYPE_CHECKING:

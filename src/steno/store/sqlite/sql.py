@@ -1,22 +1,21 @@
 """Loads the SQL files. A statement is looked up by its name; nothing else in the package holds
 SQL."""
 
-import re
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from steno.store.backend import named_statements, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from apsw import SQLiteValue
 
-_NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 _SIZES = (64, 16, 4, 1)
 
 
 def text(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return sql_text(__file__, name)
 
 
 _SESSION_ROW = """n, id, name, parent, base, token, owner, expires_ms, touched, listed,
@@ -25,8 +24,8 @@ _SESSION_ROW = """n, id, name, parent, base, token, owner, expires_ms, touched, 
 
 SCHEMA = text("schema.sql")
 STATEMENTS = {
-    name: body.strip().replace("{session_row}", _SESSION_ROW)
-    for name, body in _NAMED.findall(text("statements.sql"))
+    name: body.replace("{session_row}", _SESSION_ROW)
+    for name, body in named_statements(text("statements.sql")).items()
 }
 
 

@@ -14,12 +14,12 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
-from steno.store.backend import Behind, Noted, Saved, SessionRow, marks_of, new_row
+from steno.store.backend import Begun, Behind, Needs, Noted, Saved, SessionRow, marks_of, new_row
 from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreError
 from steno.store.protocol import Piece
+from steno.store.rows import change_crc, columns_of, draft_crc, fact_crc, session_crc
 from steno.store.sqlite.database import translate
 from steno.store.sqlite.reader import Reader
-from steno.store.sqlite.rows import change_crc, columns_of, draft_crc, fact_crc, session_crc
 from steno.store.sqlite.sql import ManyRows
 from steno.store.sqlite.write_lock import WriteLock
 
@@ -66,14 +66,14 @@ class SqliteWriter(Reader):
 
     # --- the frame
 
-    def begin(self) -> bool:
+    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
         self._lock.enter()
         self._cursor.execute("begin immediate")
         if self.connection.data_version() == self._version:
-            return False
+            return "same"
         [(top, upto)] = self.all("tops")
         self._top, self._upto = max(top, upto), upto
-        return True
+        return "changed"
 
     def flush(self) -> None:
         if self._facts:

@@ -24,10 +24,12 @@ from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
 from steno.store import facade
 from steno.store.backend import (
+    Begun,
     Behind,
     ChangeRow,
     ImportRow,
     KeyRow,
+    Needs,
     Noted,
     Saved,
     SessionRow,
@@ -260,11 +262,11 @@ class _Writer(_Reader):
 
     # --- the frame
 
-    def begin(self) -> bool:
+    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
         self._place.lock.acquire()
         self._inside = True
         _check_living(self._place, self._owner)
-        return self._place.counters["commits"] != self._seen
+        return "same" if self._place.counters["commits"] == self._seen else "changed"
 
     def flush(self) -> None: ...
 

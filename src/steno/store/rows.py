@@ -44,6 +44,11 @@ def columns_of(marks: frozenset[Mark]) -> tuple[int, int]:
     return _COLUMNS[marks]
 
 
+def marks_in(owes: int, memory: int) -> frozenset[Mark] | None:
+    """Marks from their columns; None if those say nothing that there is."""
+    return _MARKS.get((owes, memory))
+
+
 def session_crc(row: SessionRow) -> int:
     owes, memory = columns_of(row.marks)
     name = None if row.name is None else codec.escape(row.name)
@@ -59,7 +64,7 @@ def to_session(raw: tuple[Any, ...]) -> SessionRow:
     plain: list[Any] = list(raw[:11])
     crc, owes, memory, head = raw[11:]
     id, name, listed, list_row = raw[1], raw[2], raw[9], raw[10]
-    marks = _MARKS.get((owes, memory))
+    marks = marks_in(owes, memory)
     if marks is not None and isinstance(list_row, bytes):
         plain[2] = None if name is None else codec.unescape(name)
         plain += (marks, head)

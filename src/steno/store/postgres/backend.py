@@ -1,0 +1,156 @@
+"""The PostgreSQL backend of one open store: its connections, its worker's row, its wake-ups."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import psycopg
+
+from steno.journal import codec
+from steno.journal.parts import Seq
+from steno.store.errors import StoreError
+from steno.store.postgres import reader
+from steno.store.postgres.database import (
+    Address,
+    Connector,
+    PostgresSettings,
+    prepare,
+    translated,
+)
+from steno.store.postgres.owners import Owners, Worker
+from steno.store.postgres.reader import Reader
+from steno.store.postgres.wake import Wake
+from steno.store.postgres.writer import PostgresWriter
+from steno.store.protocol import Damage, Left
+
+_READING = "cannot read the store"
+_IDLE_MAX = 8
+
+
+class PostgresBackend:
+    """See `Backend` for what the verbs mean."""
+
+    def __init__(self, where: Address, settings: PostgresSettings, owner: str) -> None:
+        self.where = where
+        self.settings = settings
+        self.connector = Connector(where, settings, owner)
+        self.restored = prepare(self.connector)
+        self.owners = Owners(self.connector, owner)
+        self.watch = Wake(self.connector)
+        self._writer = PostgresWriter(self.owners, self.watch.committed)
+        self._readers: list[Reader] = []
+        self._lending = threading.Lock()
+        self._closed = False
+
+    @property
+    def owner(self) -> str:
+        return self.owners.owner
+
+    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+        if not self.settings.only_reads:
+            self._writer.register()
+
+    def writer(self) -> PostgresWriter:
+        return self._writer
+
+    # --- reading
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        lent = self._lend()
+        whole = False
+        try:
+            with translated(_READING):
+                yield lent
+                lent.end()
+            whole = True
+        except StoreError as error:
+            whole = not isinstance(error.__cause__, psycopg.Error) and self._ended(lent)
+            raise
+        finally:
+            self._give_back(lent, whole)
+
+    def _ended(self, lent: Reader) -> bool:
+        try:
+            lent.end()
+        except psycopg.Error:
+            return False
+        return True
+
+    def _lend(self) -> Reader:
+        with self._lending:
+            if self._readers:
+                return self._readers.pop()
+        return Reader(self.connector.connect(reads=True), self.connector.statements)
+
+    def _give_back(self, lent: Reader, whole: bool) -> None:
+        with self._lending:
+            if whole and not self._closed and len(self._readers) < _IDLE_MAX:
+                self._readers.append(lent)
+                return
+        lent.connection.close()
+
+    def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
+        with self.snapshot() as view:
+            found = view.at_once("heads_of", ([codec.escape(id) for id in ids],)).fetchall()
+        return {id: (head, token) for id, head, token in found}
+
+    def sessions(self) -> Iterator[str]:
+        with self.snapshot() as view:
+            yield from reader.sessions(view)
+
+    def damage(self) -> Iterator[Damage]:
+        with self.snapshot() as view:
+            yield from reader.damage(view)
+
+    # --- the rest
+
+    def alive(self, owner: str) -> bool | None:
+        return self.owners.alive(owner)
+
+    def workers(self) -> list[Worker]:
+        return self.owners.workers()
+
+    def leave(self, session: str, left: Left | None) -> None:
+        """Best effort: a database that cannot be written keeps no word either."""
+        with contextlib.suppress(StoreError), self.snapshot() as view:
+            if left is None:
+                view.at_once("drop_left", (codec.escape(session),))
+            else:
+                view.at_once("leave", (codec.escape(session), left.turn, left.cause))
+
+    def left(self, session: str) -> Left | None:
+        with self.snapshot() as view:
+            row = view.at_once("left", (codec.escape(session),)).fetchone()
+        return None if row is None else Left(*row)
+
+    def now_ms(self) -> int:
+        now_ms = self.settings.now_ms
+        return time.time_ns() // 1_000_000 if now_ms is None else now_ms()
+
+    def erase(self) -> None:
+        """What was removed cannot be read by SQL any more. What is left of it in dead rows goes
+        when the server vacuums them; its log and its backups have their own time."""
+
+    def stop(self) -> None:
+        self.watch.close()
+
+    def close(self) -> None:
+        self._let_go()
+        self.owners.close()
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self.watch.join()
+        self._writer.close()
+        with self._lending:
+            while self._readers:
+                self._readers.pop().connection.close()
+
+    def forget(self) -> None:
+        """As a kill of the process would: nothing is said, and all connections are gone."""
+        self.owners.forget()
+        self.watch.close()
+        self._let_go()

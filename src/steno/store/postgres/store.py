@@ -1,0 +1,48 @@
+"""Stores in PostgreSQL: `PostgresStore` for callers that await, `BlockingPostgresStore` for those
+that block."""
+
+from typing import cast
+
+from steno.store import facade
+from steno.store.core import Core, new_owner
+from steno.store.postgres.backend import PostgresBackend
+from steno.store.postgres.database import PostgresSettings, address
+from steno.store.postgres.owners import Worker
+from steno.store.protocol import Settings
+
+
+def _opened(where: str, settings: Settings | None) -> Core:
+    known = PostgresSettings.of(settings)
+    core = Core(PostgresBackend(address(where), known, new_owner()), known)
+    core.open()
+    return core
+
+
+class _Postgres:
+    """What only a store in PostgreSQL has."""
+
+    core: Core
+
+    @property
+    def backend(self) -> PostgresBackend:
+        return cast(PostgresBackend, self.core.backend)
+
+
+class BlockingPostgresStore(_Postgres, facade.BlockingStore):
+    def __init__(self, where: str, settings: Settings | None = None) -> None:
+        super().__init__(_opened(where, settings))
+
+    def workers(self) -> list[Worker]:
+        return self.backend.workers()
+
+
+class PostgresStore(_Postgres, facade.AsyncStore):
+    @classmethod
+    async def open(cls, where: str, settings: Settings | None = None) -> "PostgresStore":
+        from asyncio import to_thread
+
+        return cls(await to_thread(_opened, where, settings))
+
+    async def workers(self) -> list[Worker]:
+        """The open stores that have written, this one among them, and those that died of late."""
+        return await self.to_thread(self.backend.workers)

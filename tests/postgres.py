@@ -1,0 +1,166 @@
+"""One PostgreSQL server for a whole test run, on a socket in a temporary folder.
+
+The first test that needs it starts it; a process of its own, `python -m tests.postgres`, holds it
+and stops it when the run is over, however that ended. Each test has a schema of its own.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+BIN = Path("/usr/lib/postgresql/15/bin")
+USER = "postgres"
+START_S = 120
+
+_numbers = count(1)
+
+
+def _as_user(command: list[str]) -> list[str]:
+    """The server refuses to run as root."""
+    if os.geteuid() != 0:
+        return command
+    return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *command]
+
+
+class Server:
+    """A server in a folder. Without syncs, since no test cuts the power: a killed server keeps what
+    it wrote."""
+
+    def __init__(self, folder: Path, bin: Path = BIN) -> None:
+        self.folder, self.bin = folder, bin
+        self.data, self.log = folder / "data", folder / "log"
+
+    def make(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, USER, USER)
+        initdb = [str(self.bin / "initdb"), "-D", str(self.data), "-U", USER, "-A", "trust"]
+        self._run([*initdb, "--no-sync", "-E", "UTF8", "--locale=C"])
+
+    def start(self, *options: str) -> None:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "fsync": "off",
+            "max_connections": "300",
+            "shared_buffers": "64MB",
+        }
+        words = [f"-c {name}='{value}'" for name, value in settings.items()]
+        self._control("start", "-l", str(self.log), "-w", "-o", " ".join([*words, *options]))
+
+    def stop(self, how: str = "immediate") -> None:
+        self._control("stop", "-m", how, "-w")
+
+    def _control(self, *words: str) -> None:
+        self._run([str(self.bin / "pg_ctl"), "-D", str(self.data), "-t", str(START_S), *words])
+
+    def _run(self, command: list[str]) -> None:
+        said = subprocess.run(
+            _as_user(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            check=False,
+        )
+        if said.returncode != 0:
+            log = self.log.read_text() if self.log.exists() else ""
+            raise RuntimeError(f"{command}: {said.stderr.decode()}\n{log[-2000:]}")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}@/postgres?host={self.folder}"
+
+    def new_store(self) -> str:
+        """The address of a store that is not there yet."""
+        return f"{self.url}&schema=t{os.getpid()}_{next(_numbers)}"
+
+
+def _run_folder() -> tuple[Path, int]:
+    """Where the server of this run lies, and the process that the run is over with."""
+    worker = "PYTEST_XDIST_WORKER" in os.environ
+    controller = os.getppid() if worker else os.getpid()
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")[:12] or str(controller)
+    return Path(tempfile.gettempdir()) / f"steno-pg-{run}", controller
+
+
+@cache
+def server() -> Server:
+    folder, controller = _run_folder()
+    found = Server(folder)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            holder = subprocess.Popen(
+                [sys.executable, "-m", "tests.postgres", str(folder), str(controller)],
+                cwd=Path(__file__).resolve().parent.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            holder.returncode = 0  # it is not waited for: it outlives us
+            _wait_for(folder)
+    return found
+
+
+def _wait_for(folder: Path) -> None:
+    until = time.monotonic() + START_S
+    while not (folder / "ready").exists():
+        if (folder / "failed").exists():
+            raise RuntimeError((folder / "failed").read_text())
+        if time.monotonic() > until:
+            raise RuntimeError("PostgreSQL did not start")
+        time.sleep(0.02)
+
+
+def connect(url: str) -> "psycopg.Connection[tuple[object, ...]]":
+    """To the database of a store, for a test that looks for itself."""
+    from steno.store.postgres.database import address
+
+    return psycopg.connect(address(url).url, autocommit=True)
+
+
+def schema_of(url: str) -> str:
+    from steno.store.postgres.database import address
+
+    return address(url).schema
+
+
+def main(folder: Path, controller: int) -> None:
+    held = Server(folder)
+    try:
+        held.make()
+        held.start()
+        (folder / "ready").touch()
+    except RuntimeError as error:
+        (folder / "failed").write_text(str(error))
+        return
+    while _runs(controller):
+        time.sleep(0.2)
+    held.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    Path(f"{folder}.lock").unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
