@@ -29,9 +29,10 @@ from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
 from steno.store import memory
-from steno.store.errors import NotAllowed
+from steno.store.errors import NotAllowed, StoreUnopenable
 from steno.store.facade import AsyncStore
 from steno.store.memory import MemoryStore
+from steno.store.protocol import Store
 from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
@@ -40,10 +41,32 @@ if TYPE_CHECKING:
     from steno.delivery.outbox import Body, Outbox
     from steno.plugins.hosts import Hosts
     from steno.search.keeper import Search
+    from steno.store.postgres.backend import Database
+    from steno.store.postgres.database import PostgresSettings
+    from steno.store.postgres.owners import Worker
+    from steno.store.postgres.store import PostgresStore
     from steno.tools.mcp import ServerSettings
 
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
+
+
+def postgres_store(address: str) -> "type[PostgresStore]":
+    """Loaded only where it is used; its driver comes with an extra."""
+    from importlib.util import find_spec
+
+    if not address.startswith(("postgresql://", "postgres://")):
+        raise StoreUnopenable("the address of a store begins with postgresql://")
+    if find_spec("psycopg") is None:
+        raise StoreUnopenable("the driver for PostgreSQL is missing: pip install 'steno[postgres]'")
+    from steno.store.postgres.store import PostgresStore
+
+    return PostgresStore
+
+
+def _check_there(file: Path) -> None:
+    if not file.exists():
+        raise StoreUnopenable(f"there is no store {file}")
 
 
 class Setup:
@@ -61,6 +84,8 @@ class Setup:
     def has_store(self) -> bool:
         """Whether there is a store, or what is left of one. Opening makes one where there is
         none."""
+        if self.config.store.address:
+            return True
         name = self.where.store.name
         return any(
             self.where.store.with_name(name + ending).exists()
@@ -71,32 +96,75 @@ class Setup:
         """Take the store back from another program that wrote to it; whether that was needed."""
         from steno.store.sqlite.adopt import adopt
 
+        self._check_file("adopted: the server guards its own pages")
         return adopt(self.where.store, self._store_settings())
 
     def restore(self, backup: Path) -> None:
         from steno.store.sqlite.backup import restore
 
+        self._check_file("restored from a file: use pg_restore")
         restore(backup, self.where.store)
         from steno.search.index_file import remove
         from steno.search.keeper import beside
 
         remove(beside(self.where.store))  # it knows what the store that is gone said
 
+    def _check_file(self, otherwise: str) -> None:
+        if self.config.store.address:
+            raise NotAllowed(f"a store in PostgreSQL is not {otherwise}")
+
+    @asynccontextmanager
+    async def store_at(self, address: str, make: bool = True) -> AsyncIterator[Store]:
+        """The store in a file or in PostgreSQL, whatever the configuration says; made where there
+        is none, or refused."""
+        if "://" in address:
+            settings = self._postgres_settings(only_reads=False, role="")
+            store: AsyncStore = await postgres_store(address).open(address, settings)
+        else:
+            if not make:
+                await asyncio.to_thread(_check_there, Path(address))
+            store = await SqliteStore.open(Path(address), self._store_settings())
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async def _opened(self, only_reads: bool, role: str) -> AsyncStore:
+        """The store of this home: in memory, in PostgreSQL, or in a file."""
+        settings = replace(self._store_settings(), only_reads=only_reads)
+        config = self.config.store
+        if self.ephemeral:
+            return await MemoryStore.open(memory.Place(), settings)
+        if not config.address:
+            return await SqliteStore.open(self.where.store, settings)
+        return await postgres_store(config.address).open(
+            config.address, self._postgres_settings(only_reads, role)
+        )
+
+    def _postgres_settings(self, only_reads: bool, role: str) -> "PostgresSettings":
+        from steno.store.postgres.database import PostgresSettings
+
+        config = self.config.store
+        return PostgresSettings(
+            durability=config.durability,
+            lock_wait_ms=config.lock_wait_ms,
+            synchronous_commit=config.synchronous_commit,
+            pooled=config.pooled,
+            only_reads=only_reads,
+            role=role,
+        )
+
     @asynccontextmanager
     async def open(
-        self, visiting: bool = True, only_reads: bool = False
+        self, visiting: bool = True, only_reads: bool = False, role: str = ""
     ) -> "AsyncIterator[Program]":
         """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is
-        written, so a store that cannot be written will do."""
-        settings = replace(self._store_settings(), only_reads=only_reads)
-        store: AsyncStore = (
-            await MemoryStore.open(memory.Place(), settings)
-            if self.ephemeral
-            else await SqliteStore.open(self.where.store, settings)
-        )
+        written, so a store that cannot be written will do. `role` is what other workers see it
+        as."""
+        store = await self._opened(only_reads, role)
         plugins = self._hosted(visiting)
-        sessions = Sessions(store, settings.lease_ms, plugins or NoPlugins())
-        searching = Searching(store, None if self.ephemeral else self.where.store)
+        sessions = Sessions(store, store.settings.lease_ms, plugins or NoPlugins())
+        searching = Searching(store, self._index())
         toolbox = Toolbox(sessions, self._toolbox_settings(), searching.search)
         program = Program(self, sessions, toolbox, searching.search)
         try:
@@ -112,6 +180,16 @@ class Setup:
             if plugins is not None:
                 await plugins.close()
             await store.close()
+
+    def _index(self) -> Path | None:
+        """Where what is said in the store is indexed: beside a file; for a store that is elsewhere,
+        here at home, each host for itself."""
+        if self.ephemeral:
+            return None
+        from steno.search.keeper import beside, within
+
+        address = self.config.store.address
+        return within(self.where.home, address) if address else beside(self.where.store)
 
     def _hosted(self, visiting: bool) -> "Hosts | None":
         """The plugins that hear of what is done here, started; None if there are none."""
@@ -160,25 +238,24 @@ class Setup:
 
 class Searching:
     """The search of an open store, made when something asks for it. What is removed from the store
-    is taken out of its index, too. `path` is the store's file, if it is one."""
+    is taken out of its index, too. `index` is where that lies, if there is one."""
 
-    def __init__(self, store: AsyncStore, path: Path | None) -> None:
+    def __init__(self, store: AsyncStore, index: Path | None) -> None:
         self._store = store
-        self._path = path
+        self._index = index
         self._search: Search | None = None
-        if path is not None:
+        if index is not None:
             store.core.copies.append(self._clear)
 
     def search(self) -> "Search":
-        from steno.search.keeper import Search, beside  # many commands never search
+        from steno.search.keeper import Search  # many commands never search
 
         if self._search is None:
-            index = None if self._path is None else beside(self._path)
-            self._search = Search(self._store.blocking, index)
+            self._search = Search(self._store.blocking, self._index)
         return self._search
 
     def _clear(self) -> None:
-        if self._path is not None and self._path.with_name(self._path.name + "-search").exists():
+        if self._index is not None and self._index.exists():
             self.search().clear()
 
     def close(self) -> None:
@@ -229,6 +306,19 @@ class Program:
         if not isinstance(store, SqliteStore):
             raise NotAllowed("only a store in a file has a backup in a file")
         await store.backup(to)
+
+    async def workers(self) -> "list[Worker]":
+        """The processes that have the store open, where it can be asked."""
+        store = self._sessions.store
+        workers = getattr(store, "workers", None)
+        if workers is None:
+            raise NotAllowed("only a store in PostgreSQL knows its workers")
+        return await workers()  # type: ignore[no-any-return]
+
+    async def database(self) -> "Database | None":
+        """What the server behind the store says of itself; None where it is a file."""
+        about = getattr(self._sessions.store, "database", None)
+        return None if about is None else await about()
 
     async def leave(self) -> None:
         """End the visits that are open."""

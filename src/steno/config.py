@@ -56,6 +56,9 @@ VENDORS
 # interrupt_s = 5.0          # and to stop
 
 [store]
+# address = ""               # "postgresql://USER@HOST/DATABASE": a store that several hosts share
+# synchronous_commit = ""    # there, instead of durability: "on", "remote_apply", "local", …
+# pooled = false             # there: a pooler stands between, in transaction mode
 # durability = "power"       # "process" is faster; a power cut may then take back the last seconds
 # lock_wait_ms = 5000
 
@@ -183,6 +186,11 @@ class CodexConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`address` names a store in PostgreSQL; without one it is a file in the home."""
+
+    address: str = ""
+    synchronous_commit: Literal["", "on", "remote_apply", "remote_write", "local", "off"] = ""
+    pooled: bool = False
     durability: Literal["power", "process"] = "power"
     lock_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5_000
 
@@ -364,6 +372,7 @@ _VENDORS = frozenset(vendor.name for vendor in VENDORS)
 _KNOWN_VARIABLES = {
     "STENO_MODEL": ("model", "default"),
     "STENO_RUNTIME": ("runtime", "default"),
+    "STENO_STORE": ("store", "address"),
     **{vendor.key_variable: (vendor.name, "key") for vendor in VENDORS},
     **{vendor.url_variable: (vendor.name, "base_url") for vendor in VENDORS},
 }
@@ -471,6 +480,8 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
     except ValueError as error:
         mend = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
         raise ConfigError(f"{file} cannot be read: {error}; {mend}; nothing was touched") from error
+    if isinstance(tables.get("store"), str):
+        tables["store"] = {"address": tables["store"]}
     _checked(tables, str(file))
     return tables
 

@@ -36,7 +36,17 @@ DEMO = (
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
 """Commands that run a session: plugins hear of them. The others look at one, or change something
 in passing."""
-READING = ("sessions", "show", "search", "approvals", "deliveries", "export", "verify", "backup")
+READING = (
+    "sessions",
+    "show",
+    "search",
+    "approvals",
+    "deliveries",
+    "export",
+    "verify",
+    "backup",
+    "workers",
+)
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
 
@@ -144,6 +154,10 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
                 + ("its pages were written anew" if adopted else "nothing to do")
             )
             return DONE
+        case "store":
+            from steno.cli import transfer
+
+            return asyncio.run(transfer.copy_store(setup, options.source, options.target))
         case "restore":
             setup.restore(Path(options.file))
             store = setup.where.store.name
@@ -174,6 +188,8 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
             if options.verb == "backup":
                 await program.backup(Path(options.file))
                 return DONE
+            if options.verb == "workers":
+                return output.workers(await program.workers(), options.json)
             if not visits:
                 return await _act(options, wiring, service)
             about = options.id if options.verb in ("continue", "retry") else ""

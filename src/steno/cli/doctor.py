@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
 
 from steno.cli.stdio import show
 from steno.compose import Setup
@@ -9,6 +10,9 @@ from steno.config import channel_token
 from steno.model_choice import Terms
 from steno.models.specs import VENDORS, Access
 from steno.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from steno.store.postgres.backend import Database
 
 
 async def doctor(setup: Setup, terms: Terms) -> int:
@@ -51,14 +55,30 @@ def _no_codex(path: str) -> str:
     return "not installed; pip install 'steno[codex]' brings it"
 
 
+def _server(server: "Database") -> None:
+    """The database behind the store, and what is to be known about it."""
+    waits = f"; commits wait for {server.replicas} standbys" if server.replicas else ""
+    commits = f"synchronous_commit {server.synchronous_commit}{waits}"
+    show(f"           PostgreSQL {server.version}; {commits}")
+    show(f"           its clock is {server.clock_off_ms / 1000:+.3f} s from this one")
+    for name in server.weak:
+        show(f"           WEAK {name} is off: a power cut of the server can damage the database")
+    if server.standby:
+        show("           a standby: nothing can be stored there")
+
+
 async def _store(setup: Setup) -> int:
     try:
         async with setup.open(visiting=False, only_reads=True) as program:
             found = await program.service("cli", Terms()).verify()
+            server = await program.database()
     except StoreError as error:
         show(f"store      {error}")
         return 1
-    show(f"store      {setup.where.store}: {found.sessions} sessions, {found.facts} facts")
+    place = setup.where.store if server is None else server.address
+    show(f"store      {place}: {found.sessions} sessions, {found.facts} facts")
+    if server is not None:
+        _server(server)
     for one in found.damage:
         show(f"           DAMAGED {one.where}: {one.what}")
     if found.damage:

@@ -6,9 +6,9 @@ In text, stdout is the stored text of the turn, byte for byte, and one newline w
 with one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import to_builtins
 
@@ -58,6 +58,9 @@ from steno.service.objects import (
     waiting_approvals,
 )
 from steno.store.protocol import Event, Piece, Report
+
+if TYPE_CHECKING:
+    from steno.store.postgres.owners import Worker
 
 ARGUMENTS_SHOWN_MAX = 200
 
@@ -381,6 +384,17 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
             f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno "
             "deny refuses it"
         )
+    return 0
+
+
+def workers(found: "Sequence[Worker]", as_json: bool) -> int:
+    for one in found:
+        if as_json:
+            show(to_json({name: getattr(one, name) for name in one.__struct_fields__}))
+            continue
+        state = "dead" if one.dead else f"beat {one.beat_s:.1f} s ago"
+        role = f"{one.role}, " if one.role else ""
+        show(f"{one.owner}  {role}{state}, runs {one.sessions}, open for {one.since_s:.0f} s")
     return 0
 
 

@@ -365,6 +365,14 @@ def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     ):
         verbs.add_parser(verb, help=text).add_argument("file")
     verbs.add_parser("doctor", help="say what is set up and what is not")
+    workers = verbs.add_parser("workers", help="list the processes that share a PostgreSQL store")
+    workers.add_argument("--json", action="store_true", help="one object a line, a line a worker")
+    store = verbs.add_parser("store", help="copy a whole store").add_subparsers(
+        dest="act", required=True, metavar="copy"
+    )
+    copy = store.add_parser("copy", help="copy all sessions of a store into another one")
+    copy.add_argument("source", metavar="FROM", help="a file, or postgresql://…")
+    copy.add_argument("target", metavar="TO", help="a file, or postgresql://…; made if absent")
 
 
 def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from steno.cli import stdio
 from steno.cli.stdio import complain, show
+from steno.compose import Setup
 from steno.frontend.process import heeding
 from steno.gateway.page import saved
 from steno.service import Misused, Service
@@ -28,6 +29,7 @@ from steno.transfer.secrets import without_secrets
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 WATCH_S = 5
 EXPORT_PAGE = 100
+_SAY_EVERY = 100
 EXPORT_BEGINS = b'{"type":"steno.export"'
 
 
@@ -247,3 +249,23 @@ _SAYS = {
 def _paths(name: str) -> list[Path]:
     path = Path(name).expanduser()
     return [path] if path.exists() else paths_of(name, Path.home())
+
+
+async def copy_store(setup: Setup, source: str, target: str) -> int:
+    """All sessions of a store into another one, in either direction between a file and
+    PostgreSQL."""
+    from steno.transfer.copy import Copied, copy
+
+    def told(done: Copied) -> None:
+        if done.seen % _SAY_EVERY == 0:
+            complain(f"{done.seen} sessions so far")
+
+    async with setup.store_at(source, make=False) as old, setup.store_at(target) as new:
+        done = await copy(old, new, told)
+    show(
+        f"{done.copied} sessions copied, {done.extended} brought up to date, {done.equal} were "
+        "there; all were compared with the original"
+    )
+    for session in done.different:
+        complain(f"session {session} differs in the two stores; it was left as it is there")
+    return FAILED if done.different else DONE

@@ -188,7 +188,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in STOPS:
         loop.add_signal_handler(number, stopping.set)
-    async with setup.open() as program:
+    async with setup.open(role="gateway") as program:
         hub = Hub(program, config, setup.where.home)
         counted = Metrics()
         starts = Starts(setup.where.home)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import psycopg
+from msgspec import Struct
 
 from steno.journal import codec
 from steno.journal.parts import Seq
@@ -27,6 +28,20 @@ from steno.store.protocol import Damage, Left
 
 _READING = "cannot read the store"
 _IDLE_MAX = 8
+
+
+class Database(Struct, frozen=True):
+    """A server, as it says of itself. `weak` are settings with which a power cut loses what was
+    acknowledged; `clock_off_ms` is how far its clock is ahead of ours."""
+
+    address: str
+    version: str
+    clock_off_ms: int
+    synchronous_commit: str
+    weak: tuple[str, ...]
+    standby: bool
+    replicas: int
+    """Standbys that a commit waits for."""
 
 
 class PostgresBackend:
@@ -112,6 +127,22 @@ class PostgresBackend:
 
     def workers(self) -> list[Worker]:
         return self.owners.workers()
+
+    def database(self) -> Database:
+        with self.snapshot() as view:
+            before_ms = time.time() * 1000
+            [row] = view.at_once("server").fetchall()
+            after_ms = time.time() * 1000
+        version, at_ms, synchronous, fsync, full_pages, standby, replicas = row
+        off_ms = at_ms - (before_ms + after_ms) / 2
+        weak = tuple(
+            name
+            for name, value in (("fsync", fsync), ("full_page_writes", full_pages))
+            if value != "on"
+        )
+        return Database(
+            self.where.shown, version, round(off_ms), synchronous, weak, standby, replicas
+        )
 
     def leave(self, session: str, left: Left | None) -> None:
         """Best effort: a database that cannot be written keeps no word either."""

@@ -398,3 +398,8 @@ select to_regclass(%s) is not null
 
 -- name: make_alone
 select pg_advisory_xact_lock(hashtext(%s))
+
+-- name: server
+select current_setting('server_version'), extract(epoch from clock_timestamp())::float8 * 1000,
+    current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+    pg_is_in_recovery(), (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum'))

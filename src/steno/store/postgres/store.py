@@ -5,7 +5,7 @@ from typing import cast
 
 from steno.store import facade
 from steno.store.core import Core, new_owner
-from steno.store.postgres.backend import PostgresBackend
+from steno.store.postgres.backend import Database, PostgresBackend
 from steno.store.postgres.database import PostgresSettings, address
 from steno.store.postgres.owners import Worker
 from steno.store.protocol import Settings
@@ -42,6 +42,10 @@ class PostgresStore(_Postgres, facade.AsyncStore):
         from asyncio import to_thread
 
         return cls(await to_thread(_opened, where, settings))
+
+    async def database(self) -> Database:
+        """What the server says of itself."""
+        return await self.to_thread(self.backend.database)
 
     async def workers(self) -> list[Worker]:
         """The open stores that have written, this one among them, and those that died of late."""
