@@ -92,7 +92,11 @@ def agrees(given: Sequence[MessageGiven], transcript: Transcript) -> bool:
 
 
 def _was_said(message: Message) -> bool:
-    return message.role != "tool" and message.state not in ("pending", "withdrawn", "lost")
+    return message.role in ("user", "assistant") and message.state not in (
+        "pending",
+        "withdrawn",
+        "lost",
+    )
 
 
 def _joined(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -115,7 +115,12 @@ def _label(one: Block) -> str:
 
 
 def _said(one: Said, scene: Scene) -> Html:
-    told = {"failed": "Not answered", "interrupted": "Not answered", "withdrawn": "Taken back"}
+    told = {
+        "failed": "Not answered",
+        "interrupted": "Not answered",
+        "withdrawn": "Taken back",
+        "given": "Said elsewhere",
+    }
     return html(
         '<div class="bubble"><div class="typed" dir="auto">{text}</div>{files}</div>{aside}{acts}',
         text=one.text,
@@ -151,6 +156,8 @@ def _answer(one: Answer, scene: Scene) -> Html:
         parts.append(html('<div class="prose" dir="auto">{body}</div>', body=markdown(one.text)))
     else:
         parts.append(when(not one.reasoning, Html('<p class="aside">Said nothing.</p>')))
+    if one.state == "given":
+        parts.append(Html('<p class="aside">Said elsewhere</p>'))
     if not streaming:
         parts.append(_acts(one.seq, one.hidden, scene, copies=True))
     return many(parts)

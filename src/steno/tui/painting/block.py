@@ -111,8 +111,13 @@ def _said(block: Said, look: Look) -> list[Line]:
                 Segment(" " * room, ground),
             ]
         )
-    if block.state in ("failed", "interrupted", "withdrawn"):
-        told = {"failed": "not answered", "interrupted": "not answered", "withdrawn": "taken back"}
+    told = {
+        "failed": "not answered",
+        "interrupted": "not answered",
+        "withdrawn": "taken back",
+        "given": "said elsewhere",
+    }
+    if block.state in told:
         found.append(_beside(told[block.state], look))
     return found
 
@@ -131,6 +136,8 @@ def _answer(block: Answer, look: Look, growing: Growing | None) -> list[Line]:
             cursor = Segment(" ▍" if block.text else "▍", Style(color=look.palette.accent))
             if block.text and found and found[-1]:
                 found[-1] = [*found[-1], cursor]
+        case "given":
+            found.append(_beside("said elsewhere", look))
         case _:
             pass
     return found or [_beside("said nothing", look)]
