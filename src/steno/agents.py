@@ -181,7 +181,7 @@ class Agents:
         command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
         return CodexAgent(
             command=command,
-            version=version("steno"),
+            version=version("steno-agent"),
             context=ContextSet(
                 f"{RUNTIME}:{'' if name == 'default' else name}",
                 system_prompt(self.where),
@@ -411,7 +411,7 @@ def _is_able(spec: str) -> bool:
 def _no_codex(path: str, config: Path) -> str:
     """What to do where the codex program is missing; `path` is the one that was configured."""
     native = "--runtime native answers without codex. Nothing was stored"
-    install = "pip install 'steno[codex]' brings"
+    install = "pip install 'steno-agent[codex]' brings"
     if not path:
         named = f"or path under [codex] in {config} names one that is there"
         return f"codex is not installed: {install} it, {named}; {native}"

@@ -46,8 +46,8 @@ VENDORS
 # default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session
                              # keeps the one it has
 
-[codex]                      # needs pip install 'steno[codex]', or a codex of your own
-# path = ""                  # empty: the one that steno[codex] brings, else the one on PATH
+[codex]                      # needs pip install 'steno-agent[codex]', or a codex of your own
+# path = ""                  # empty: the one that steno-agent[codex] brings, else the one on PATH
 # home = ""                  # its configuration, login and threads; empty: codex's own default
 # model = ""                 # empty: codex's own choice
 # sandbox = "workspace-write"  # or "read-only", "danger-full-access": what its commands may do
@@ -82,7 +82,7 @@ VENDORS
 # file_mb = 0
 
 # [mcp.NAME]                 # an MCP server; its tools are called NAME__TOOL. Needs
-                             # pip install 'steno[mcp]'
+                             # pip install 'steno-agent[mcp]'
 # command = ""               # the program, with args = [] and env = {}; or
 # url = ""                   # the address (streamable HTTP), with headers = {}
 # pass_env = []              # variables that the server gets although they look like a secret's

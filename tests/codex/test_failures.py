@@ -71,7 +71,7 @@ def test_a_codex_that_cannot_be_found_is_said_before_anything_is_stored(world: C
     world.environment["STENO_CODEX_PATH"] = str(world.work / "no-such-codex")
     with world.start("run", "hello") as program:
         assert program.end() == 2
-        assert "pip install 'steno[codex]'" in program.errors()
+        assert "pip install 'steno-agent[codex]'" in program.errors()
     assert world.sessions() == []
 
 

@@ -370,6 +370,6 @@ def test_without_the_sdk_the_program_says_how_to_get_it_and_stores_nothing(
     configure(world, stdio("odd", odd()))
     with world.start("run", "hi") as program:
         assert program.end() == 2
-        assert "pip install 'steno[mcp]'" in program.errors()
+        assert "pip install 'steno-agent[mcp]'" in program.errors()
     assert server.requests == []
     assert world.sessions() == []

@@ -36,7 +36,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.version:
         from importlib.metadata import version
 
-        stdio.show(f"steno {version('steno')}")
+        stdio.show(f"steno {version('steno-agent')}")
         return 0
     gc.disable()  # what is loaded stays: to look through it for garbage would be a useless wait
     from steno.cli import (

@@ -52,7 +52,7 @@ async def doctor(setup: Setup, terms: Terms) -> int:
 def _no_codex(path: str) -> str:
     if path:
         return f"none at {path}; correct STENO_CODEX_PATH or path under [codex], or take it out"
-    return "not installed; pip install 'steno[codex]' brings it"
+    return "not installed; pip install 'steno-agent[codex]' brings it"
 
 
 def _server(server: "Database") -> None:

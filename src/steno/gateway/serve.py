@@ -110,7 +110,7 @@ async def metrics(gateway: Gateway, call: Call) -> Answer:
 
 
 async def openapi(gateway: Gateway, call: Call) -> Answer:
-    return Json(document(published(), version("steno")))
+    return Json(document(published(), version("steno-agent")))
 
 
 OWN = (

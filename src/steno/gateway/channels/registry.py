@@ -49,7 +49,7 @@ def factory(name: str, kind: str) -> Callable[[ChannelSetup], Channel]:
         except ImportError as error:
             raise ConfigError(
                 f"the channel {name!r} needs a package that is not installed ({error.name}): "
-                f"pip install 'steno[{kind}]'"
+                f"pip install 'steno-agent[{kind}]'"
             ) from error
         made: Callable[[ChannelSetup], Channel] = module.channel
         return made
