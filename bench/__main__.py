@@ -27,6 +27,7 @@ from bench import (
     imports,
     leaving,
     machine,
+    page,
     processes,
     scale,
     stream,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     leaving.NAME: leaving.run,
     codex.NAME: codex.run,
     gateway.NAME: gateway.run,
+    page.NAME: page.run,
 }
 
 

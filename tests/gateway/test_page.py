@@ -118,7 +118,9 @@ def test_eight_tabs_show_the_same_and_an_input_of_one_appears_in_all(desk: Desk)
 
 
 @pytest.mark.promise(36)
-def test_a_server_that_sleeps_is_waited_for(desk: Desk) -> None:
+@pytest.mark.suite("short")
+@pytest.mark.parametrize("asleep_s", [0, 60], ids=["short", "a-minute"])
+def test_a_server_that_sleeps_is_waited_for(desk: Desk, asleep_s: int) -> None:
     desk.script(Reply(("before ", "after"), held=True))
     session = desk.gateway.make(title="asleep")
     page = desk.tab(f"/s/{session}")
@@ -128,6 +130,7 @@ def test_a_server_that_sleeps_is_waited_for(desk: Desk) -> None:
     say(page, "Said meanwhile")
     desk.server.go_on()
     expect(page.locator("#outbox")).to_contain_text("Said meanwhile")
+    page.wait_for_timeout(asleep_s * 1_000)
     desk.gateway.program.signal(signal.SIGCONT)
     expect(page.locator(".answer .prose").first).to_have_text("before after")
     expect(page.locator(".said .typed")).to_have_text(["Go", "Said meanwhile"])
