@@ -38,6 +38,8 @@ from steno.store.sqlite.store import SqliteStore
 from steno.tools.groups import end_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from steno.delivery.outbox import Body, Outbox
     from steno.plugins.hosts import Hosts
     from steno.search.keeper import Search
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from steno.store.postgres.database import PostgresSettings
     from steno.store.postgres.owners import Worker
     from steno.store.postgres.store import PostgresStore
+    from steno.store.transaction import Changes
     from steno.tools.mcp import ServerSettings
 
 CLOSE_S = 0.4
@@ -156,12 +159,20 @@ class Setup:
 
     @asynccontextmanager
     async def open(
-        self, visiting: bool = True, only_reads: bool = False, role: str = ""
+        self,
+        visiting: bool = True,
+        only_reads: bool = False,
+        role: str = "",
+        committed: "Callable[[Changes, float], None] | None" = None,
     ) -> "AsyncIterator[Program]":
         """`visiting`: sessions are opened in it, and plugins hear of that. `only_reads`: nothing is
         written, so a store that cannot be written will do. `role` is what other workers see it
-        as."""
+        as. `committed` hears of each commit of this process, from another thread: what it changed,
+        and how many seconds it took."""
         store = await self._opened(only_reads, role)
+        if committed is not None:
+            core, seen = store.core, committed
+            core.listen(lambda changes: seen(changes, core.queue.took_s))
         plugins = self._hosted(visiting)
         sessions = Sessions(store, store.settings.lease_ms, plugins or NoPlugins())
         searching = Searching(store, self._index())

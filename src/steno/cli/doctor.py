@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from steno.cli.stdio import show
 from steno.compose import Setup
 from steno.config import channel_token
+from steno.gateway.starts import UNCLEAN_MAX, Starts
+from steno.gateway.tokens import Tokens
 from steno.model_choice import Terms
 from steno.models.specs import VENDORS, Access
 from steno.store.errors import StoreError
@@ -43,10 +45,44 @@ async def doctor(setup: Setup, terms: Terms) -> int:
         show(f"MISSING    {missing}")
     show(f"python     {sys.version.split()[0]}")
     show(f"durability {config.store.durability}")
+    for line in _gateway(setup):
+        show(f"gateway    {line}")
     if not setup.has_store():
         show(f"store      none yet; the first prompt makes {where.store}")
         return 0
     return await _store(setup)
+
+
+def _gateway(setup: Setup) -> list[str]:
+    """The checks of the service, each in a line; what is not safe is in capitals."""
+    config, home = setup.config.gateway, setup.where.home
+    tokens = Tokens(home / "tokens.json")
+    known = tokens.all()
+    mode = (home / "tokens.json").stat().st_mode & 0o777 if known else 0o600
+    host = config.listen.rpartition(":")[0].strip("[]")
+    inside = host in ("", "localhost", "127.0.0.1", "::1")
+    unclean = len(Starts(home).unclean())
+    scopes = ", ".join(f"{one.name} ({one.scope})" for one in known[:20])
+    acts = {"ask": "ask", "refuse": "are refused", "allow": "RUN WITHOUT ASKING"}
+    return [
+        f"listens on {config.listen}: {'this machine alone' if inside else 'OTHER MACHINES, TOO'}",
+        "every route but /health, the login and the page's files needs a token",
+        f"other names: {', '.join(config.names) or 'none'}; any other Host gets 421",
+        "another Origin and a cross-site request get 403; there is no CORS",
+        "cookies are HttpOnly and SameSite=Strict; JSON routes take JSON alone",
+        f"proxies that may forward: {', '.join(config.proxies) or 'none'}; others get 403",
+        "limits: header 10 s and 8 KB, body 30 s and 1 MB, 32 streams a token, 1,000 in all",
+        f"tokens: {scopes or 'none yet; steno gateway token add NAME'}",
+        f"tokens.json: {'yours alone' if mode == 0o600 else f'MODE {mode:o}; chmod 600 it'}",
+        f"expired tokens: {sum(tokens.is_over(one) for one in known)}",
+        "ten wrong tokens in a minute lock an address for a minute",
+        "the link of steno gateway open works once, for a minute",
+        f"tools of its sessions that write or run {acts[config.approval]}; "
+        f"they work in {config.folder or 'a folder of its own for each session'}",
+        f"a stop gives running turns {config.drain_s:g} s",
+        f"killed {unclean} times in the last 5 minutes"
+        + ("; CHANNELS AND JOBS WAIT" if unclean >= UNCLEAN_MAX else ""),
+    ]
 
 
 def _no_codex(path: str) -> str:

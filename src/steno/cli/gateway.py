@@ -36,7 +36,7 @@ def token(options: argparse.Namespace, setup: Setup) -> int:
             tokens.revoke(options.name)
             show(f"Token {options.name} is revoked. Its open streams end within a second.")
         else:
-            show(tokens.add(options.name, options.scope, options.session, options.expires_s))
+            show(tokens.add(options.name, options.scope, options.session, options.expires))
     except TokenError as error:
         raise Misused(str(error)) from error
     return DONE
@@ -83,7 +83,13 @@ def _list(tokens: Tokens, as_json: bool) -> int:
     if not found:
         show("No tokens. Add one with: steno gateway token add NAME --scope write")
     for one in found:
-        made = datetime.fromtimestamp(one.created_ms / 1000).astimezone()
         only = f"  session {one.session}" if one.session else ""
-        show(f"{one.name:<20}  {one.scope:<8}  {made:%Y-%m-%d %H:%M}{only}")
+        ends = "" if one.expires_ms is None else f"  until {_time(one.expires_ms):%Y-%m-%d %H:%M}"
+        over = "  EXPIRED" if tokens.is_over(one) else ""
+        made = f"{_time(one.created_ms):%Y-%m-%d %H:%M}"
+        show(f"{one.name:<20}  {one.scope:<8}  {made}{only}{ends}{over}")
     return DONE
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone()

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Collection
 from typing import Any, cast
 
+EXPIRES_S_MAX = 10 * 366 * 86_400
 LIMIT_MAX = 100_000
 
 Verbs = argparse._SubParsersAction  # the only name argparse has for it
@@ -392,13 +393,24 @@ def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         help="what it allows; each holds those before it",
     )
     token.add_argument("--session", metavar="ID", help="for this session alone")
-    token.add_argument("--expires-s", metavar="SECONDS", type=float, help="valid for this long")
+    token.add_argument(
+        "--expires", metavar="TIME", type=_seconds, help="valid for so long: 90s, 30m, 12h or 30d"
+    )
     token.add_argument("--json", action="store_true")
 
 
 def with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
     verb.add_argument("id", help="a session's id, or the beginning of it")
     return verb
+
+
+def _seconds(text: str) -> float:
+    """A time such as 12h, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    number, unit = text[:-1], units.get(text[-1:])
+    if unit is None or not number.isdecimal() or not 0 < int(number) * unit <= EXPIRES_S_MAX:
+        raise argparse.ArgumentTypeError("a time such as 90s, 30m, 12h or 30d, ten years at most")
+    return float(int(number) * unit)
 
 
 def _limit(text: str) -> int:

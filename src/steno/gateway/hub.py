@@ -51,7 +51,6 @@ class Hub:
         self._rested_s: dict[str, float] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._service = program.service(PLATFORM, self.terms(None))
-        self.turns_run = 0
         self.failures = 0
 
     def service(self, session: str | None = None) -> Service:
@@ -105,7 +104,6 @@ class Hub:
             self._woken.discard(session)
             service = self.service(session)
             opening = self._openings.pop(session, None)
-            self.turns_run += 1
             try:
                 if opening is not None:
                     await service.turns.run_again(session, opening, self.leaving, self.draining)

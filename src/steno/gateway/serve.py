@@ -188,9 +188,9 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in STOPS:
         loop.add_signal_handler(number, stopping.set)
-    async with setup.open(role="gateway") as program:
+    counted = Metrics()
+    async with setup.open(role="gateway", committed=counted.committed) as program:
         hub = Hub(program, config, setup.where.home)
-        counted = Metrics()
         starts = Starts(setup.where.home)
         channels = Channels.of(setup.config, setup.where, hub)
         gateway = Gateway(hub, channels, tokens, counted, starts)
@@ -202,6 +202,7 @@ async def serve(
             explain=problem,
             refusal_page=lambda one: refused(one.status, one.detail),
         )
+        counted.count_streams(server.streams)
         place = Place(port, config.names, config.proxies)
         port = await server.start(addresses, place)
         if port_file:

@@ -17,12 +17,14 @@ A scope holds those before it.
       NoSuchName   there is none
 """
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -101,13 +103,13 @@ class Tokens:
         for one in self._load():
             if hmac.compare_digest(one.digest, digest):
                 found = one
-        if found is None or found.once or self._is_over(found):
+        if found is None or found.once or self.is_over(found):
             raise BadToken("the token is unknown, revoked or expired")
         return found
 
     def is_good(self, token: Token) -> bool:
         """Whether a token that was found before is still there."""
-        return token in self._load() and not self._is_over(token)
+        return token in self._load() and not self.is_over(token)
 
     def add(
         self,
@@ -118,21 +120,35 @@ class Tokens:
         once: bool = False,
     ) -> str:
         """Store a new token; its secret, which is told once."""
-        known = self._load()
+        with self._alone():
+            return self._add(name, scope, session, expires_s, once)
+
+    def _add(
+        self,
+        name: str,
+        scope: Scope,
+        session: str | None = None,
+        expires_s: float | None = None,
+        once: bool = False,
+    ) -> str:
+        known = [one for one in self._load() if not self.is_over(one)]
+        if not 0 < len(name) <= NAME_LEN_MAX or not name.isprintable():
+            raise TokenError(f"the name of a token has 1 to {NAME_LEN_MAX} letters")
         if any(one.name == name for one in known):
             raise NameTaken(name)
         secret = PREFIX + secrets.token_urlsafe(32)
         now_ms = int(self._now_s() * 1000)
         expires_ms = None if expires_s is None else now_ms + int(expires_s * 1000)
         made = Token(name, _digest(secret), scope, now_ms, expires_ms, session, once)
-        self._save([*(one for one in known if not self._is_over(one)), made])
+        self._save([*known, made])
         return secret
 
     def revoke(self, name: str) -> None:
-        known = self._load()
-        if all(one.name != name for one in known):
-            raise NoSuchName(name)
-        self._save([one for one in known if one.name != name])
+        with self._alone():
+            known = self._load()
+            if all(one.name != name for one in known):
+                raise NoSuchName(name)
+            self._save([one for one in known if one.name != name])
 
     def link(self) -> str:
         """A secret that `redeem` takes once, within a minute."""
@@ -140,16 +156,30 @@ class Tokens:
 
     def redeem(self, secret: str) -> str:
         """Exchange a link for the secret of a browser's cookie."""
-        digest = _digest(secret)
-        known = self._load()
-        link = next((one for one in known if hmac.compare_digest(one.digest, digest)), None)
-        if link is None or not link.once or self._is_over(link):
-            raise BadToken("this link was used before, or is older than a minute")
-        self._save([one for one in known if one != link])
-        return self.add(f"browser-{secrets.token_hex(4)}", link.scope, expires_s=VISIT_S)
+        with self._alone():
+            digest = _digest(secret)
+            known = self._load()
+            link = next((one for one in known if hmac.compare_digest(one.digest, digest)), None)
+            if link is None or not link.once or self.is_over(link):
+                raise BadToken("this link was used before, or is older than a minute")
+            self._save([one for one in known if one != link])
+            return self._add(f"browser-{secrets.token_hex(4)}", link.scope, expires_s=VISIT_S)
 
-    def _is_over(self, token: Token) -> bool:
+    def is_over(self, token: Token) -> bool:
         return token.expires_ms is not None and token.expires_ms <= self._now_s() * 1000
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time changes the file: else a token that was revoked could come back
+        with what another one wrote."""
+        path = self._path.with_name(f"{self._path.name}.lock")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def _load(self) -> tuple[Token, ...]:
         try:

@@ -24,6 +24,7 @@ so that the guilty one fails alone.
 import contextlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -75,7 +76,8 @@ class Ticket(Generic[T]):
 
 
 class CommitQueue:
-    """The only way to write. `on_commit` hears of each commit before the next one begins."""
+    """The only way to write. `on_commit` hears of each commit before the next one begins. `took_s`
+    is how long the last one took."""
 
     def __init__(self, transaction: Transaction, on_commit: Callable[[Changes], None]) -> None:
         self._transaction = transaction
@@ -87,6 +89,7 @@ class CommitQueue:
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._closed = False
+        self.took_s = self._began_s = 0.0
 
     def run(self, verb: Callable[[Transaction], T], needs: Needs = NOTHING) -> T:
         """Run a verb and return when it is durable."""
@@ -152,6 +155,7 @@ class CommitQueue:
         """Commit what is queued. A Ctrl-C can strike between any two lines here: then each verb of
         the batch ends with an unknown outcome, and the next batch finds the transaction closed."""
         batch: list[Ticket[object]] = []
+        self._began_s = time.perf_counter()
         try:
             while self._queue and len(batch) < BATCH_MAX:
                 if not self._queue[0].done:
@@ -175,6 +179,7 @@ class CommitQueue:
             _answer(batch)
 
     def _settled(self, batch: "list[Ticket[object]]") -> None:
+        self.took_s = time.perf_counter() - self._began_s
         _answer(batch)
         changes, self._transaction.changes = self._transaction.changes, {}
         if changes:
