@@ -28,10 +28,8 @@ from steno.service.deliveries import Deliveries, Sending
 from steno.service.memory import Memories
 from steno.service.visits import Visits
 from steno.session.load import Sessions
-from steno.store import memory
 from steno.store.errors import NotAllowed, StoreUnopenable
 from steno.store.facade import AsyncStore
-from steno.store.memory import MemoryStore
 from steno.store.protocol import Store
 from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import SqliteStore
@@ -137,7 +135,9 @@ class Setup:
         settings = replace(self._store_settings(), only_reads=only_reads)
         config = self.config.store
         if self.ephemeral:
-            return await MemoryStore.open(memory.Place(), settings)
+            from steno.store.memory import MemoryStore, Place
+
+            return await MemoryStore.open(Place(), settings)
         if not config.address:
             return await SqliteStore.open(self.where.store, settings)
         return await postgres_store(config.address).open(

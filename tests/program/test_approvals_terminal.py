@@ -104,6 +104,7 @@ def leave(asked: Terminal, words: tuple[str, ...]) -> int:
 @pytest.mark.promise(37)
 @pytest.mark.parametrize("words", [("run", "do it"), ("--plain",)], ids=["run", "plain"])
 @pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.suite("you should use sed instead-run", "actually no, stop-plain")
 def test_a_line_that_is_no_answer_refuses_the_call_and_the_model_is_told_it(
     world: World, server: ModelServer, words: tuple[str, ...], sentence: str
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_line_that_is_no_answer_refuses_the_call_and_the_model_is_told_it(
     ("line", "times", "rules"),
     [("yes", 1, 0), (" Y ", 1, 0), ("always", 1, 1), ("a", 1, 1), ("no", 0, 0)],
 )
+@pytest.mark.suite("yes-1-0", "a-1-1", "no-0-0")
 def test_a_whole_word_answers_and_an_empty_line_is_asked_again(
     world: World, server: ModelServer, line: str, times: int, rules: int
 ) -> None:

@@ -27,6 +27,7 @@ def assert_harmless(seen: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("show",), ("show", "--json"), ("sessions",), ("export",)])
+@pytest.mark.suite("words0", "words3")
 def test_a_terminal_is_shown_control_characters_as_pictures(
     world: World, server: ModelServer, words: tuple[str, ...]
 ) -> None:

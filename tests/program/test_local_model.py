@@ -32,6 +32,7 @@ def test_without_a_key_the_small_model_answers_and_says_what_it_is(keyless: Worl
     )
 
 
+@pytest.mark.torture
 @pytest.mark.promise(12)
 def test_it_is_stopped_in_the_middle_and_goes_on(keyless: World) -> None:
     keyless.environment["STENO_MODEL_MAX_TOKENS"] = "1000"

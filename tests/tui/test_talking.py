@@ -132,6 +132,7 @@ CALL = Reply(tools=(("shell", '{"command": "touch made"}'),))
 
 @pytest.mark.promise(37)
 @pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.suite("actually no, stop", "no: it is the wrong folder")
 def test_a_sentence_typed_at_a_question_refuses_the_call_and_the_model_is_told_it(
     world: World, server: ModelServer, sentence: str
 ) -> None:
@@ -176,6 +177,14 @@ def test_a_sentence_typed_at_a_question_refuses_the_call_and_the_model_is_told_i
         ((*"no", "enter"), False, 0),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, tuple) else None,
+)
+@pytest.mark.suite(
+    "right-enter-True-0",
+    "right-right-enter-True-1",
+    "left-enter-False-0",
+    "Y-enter-True-0",
+    "a-l-w-a-y-s-enter-True-1",
+    "n-o-enter-False-0",
 )
 def test_a_question_is_answered_by_a_choice_or_a_whole_word_and_enter(
     world: World, server: ModelServer, keys: tuple[str, ...], made: bool, rules: int
