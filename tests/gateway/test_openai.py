@@ -3,6 +3,7 @@ here, since each has sessions of its own."""
 
 import base64
 import contextlib
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -466,6 +467,34 @@ def test_after_a_kill_a_stream_is_read_on_at_every_place(
         ).json()
         assert (again["id"], again["status"]) == (retried["id"], "completed")
         assert len(server.requests) == 2
+    finally:
+        place.close()
+
+
+@pytest.mark.promise(62, 63)
+def test_a_stop_in_order_says_that_the_service_restarts_and_the_response_is_read_on(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    server.replies = [Reply(("part", "ly"), then="hang")]
+    place = Place(tmp_path, server)
+    try:
+        place.world.environment["STENO_GATEWAY_DRAIN_S"] = "0.2"
+        place.gateway.stop()
+        place.gateway.start()
+        client = place.client()
+        seen: list[Any] = []
+        for event in client.responses.create(model="steno", input="tell", stream=True):
+            seen.append(event)
+            if deltas(seen) == "partly" and event.type == "response.output_text.delta":
+                place.gateway.program.signal(signal.SIGTERM)
+        assert (seen[-1].type, seen[-1].code) == ("error", "restarting")
+        assert place.gateway.program.process.wait(20) == 0
+        place.gateway.start()
+        id, last = seen[0].response.id, seen[-2].sequence_number
+        rest = list(client.responses.retrieve(id, stream=True, starting_after=last))
+        assert deltas(rest) == ""
+        assert rest[-1].response.status == "incomplete"  # type: ignore[union-attr]
+        assert client.responses.retrieve(id).output_text == "partly"
     finally:
         place.close()
 
