@@ -22,6 +22,13 @@ pytest.register_assert_rewrite("tests.world")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Whatever starts the tests in the background ignores these for itself, and so for steno.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
+
 settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, max_examples=15
 )
