@@ -318,6 +318,16 @@ class Program:
             raise NotAllowed("only a store in a file has a backup in a file")
         await store.backup(to)
 
+    async def pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the moment in which another worker is found dead."""
+        orphaned: asyncio.Event | None = getattr(self._sessions.store, "orphaned", None)
+        if orphaned is None:
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(orphaned.wait(), seconds)
+        orphaned.clear()
+
     async def workers(self) -> "list[Worker]":
         """The processes that have the store open, where it can be asked."""
         store = self._sessions.store

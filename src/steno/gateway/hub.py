@@ -177,7 +177,7 @@ class Hub:
         """Beside everything else: run what another gateway accepted and left, and leave sessions in
         which nothing happens."""
         while not self.draining.is_set():
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await self.program.pause(LOOK_AGAIN_S)
             with contextlib.suppress(StoreError):  # the next look finds it
                 await self.find_work(at_start=False)
             rested = time.monotonic() - IDLE_S

@@ -403,6 +403,8 @@ class Watch(Protocol):
 class Backend(Protocol):
     """One open store."""
 
+    remote: bool
+    """A look takes a round trip: no event loop should wait for it."""
     restored: int
     """Above all places that were given before a backup took the place of the store; 0 if none
     did."""

@@ -16,8 +16,8 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -32,7 +32,11 @@ from steno.store.values import check_cursor, expect
 if TYPE_CHECKING:
     from steno.store.core import Core
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 _HANDED_MAX = 100
+_Heads = dict[str, tuple[Seq, int | None]]
 ALIVE_S = 1.0
 """So often it is looked whether the processes that run sessions are alive, while a caller waits for
 that."""
@@ -116,6 +120,7 @@ class Followers:
         self._waiting: set[_Waiting] = set()
         self._pulse: asyncio.TimerHandle | None = None
         self._looking = False
+        self._tasks: set[asyncio.Task[None]] = set()
         core.listen(self._committed)
 
     async def follow(
@@ -156,7 +161,7 @@ class Followers:
 
     async def runner_changes(self, session: str, known: str | None) -> str | None:
         while True:
-            _, token = self._core.heads([session]).get(session, (0, None))
+            _, token = (await self._ask(self._core.heads, [session])).get(session, (0, None))
             waiting = _Waiting(session, known, token, asyncio.Event())
             self._watch()
             self._waiting.add(waiting)
@@ -170,17 +175,31 @@ class Followers:
                 self._waiting.discard(waiting)
                 self._unwatch()
 
+    async def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask the backend something short: in a thread only if it takes a round trip."""
+        if self._core.backend.remote:
+            return await asyncio.to_thread(question, *args, **kwargs)
+        return question(*args, **kwargs)
+
+    def _soon(self, look: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(look)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _look_alive(self) -> None:
+        self._soon(self._are_alive())
+
+    async def _are_alive(self) -> None:
         """Those whose runner is dead look, and those for whom only a look can tell."""
-        self._pulse = None
         alive: dict[str, bool | None] = {self._core.backend.owner: None}
+        runners = {one.runner for one in self._waiting if one.runner is not None}
+        for runner in runners - alive.keys():
+            with contextlib.suppress(StoreError):
+                alive[runner] = await self._ask(self._core.backend.alive, runner)
         for waiting in self._waiting:
-            if waiting.runner is None:
-                continue
-            if waiting.runner not in alive:
-                alive[waiting.runner] = self._core.backend.alive(waiting.runner)
-            if not alive[waiting.runner]:
+            if waiting.runner is not None and not alive.get(waiting.runner, True):
                 waiting.changed.set()
+        self._pulse = None
         if self._waiting:
             self._pulse = self._loop.call_later(ALIVE_S, self._look_alive)
 
@@ -243,16 +262,27 @@ class Followers:
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
+        self._looking = False
+        sessions = [*{*self._followers, *(waiting.session for waiting in self._waiting)}]
+        if self._core.backend.remote:
+            self._soon(self._look_there(sessions))
+        else:
+            self._compare(*self._stand(sessions, bool(self._feeds)))
+
+    async def _look_there(self, sessions: list[str]) -> None:
+        self._compare(*await asyncio.to_thread(self._stand, sessions, bool(self._feeds)))
+
+    def _stand(self, sessions: list[str], feeds: bool) -> tuple[_Heads | None, FeedMark | None]:
+        """How sessions and the feed stand; None if nothing can be read."""
+        with contextlib.suppress(StoreError):
+            heads = self._core.heads(sessions) if sessions else {}
+            return heads, self._core.changes(None).mark if feeds else None
+        return None, None
+
+    def _compare(self, found: _Heads | None, last: FeedMark | None) -> None:
         """One that follows text which another process may write looks for it; the others look when
         there are new facts. If nothing can be read, all look and find out why."""
-        self._looking = False
-        heads: dict[str, tuple[Seq, int | None]] = {}
-        readable, last = False, None
-        sessions = {*self._followers, *(waiting.session for waiting in self._waiting)}
-        with contextlib.suppress(StoreError):
-            heads = self._core.heads(list(sessions)) if sessions else {}
-            last = self._core.changes(None).mark if self._feeds else None
-            readable = True
+        readable, heads = found is not None, found or {}
         for changed, mark in self._feeds.items():
             if mark != last:
                 changed.set()

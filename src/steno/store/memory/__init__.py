@@ -468,6 +468,8 @@ class _Watch:
 class MemoryBackend:
     """See `Backend` for what the verbs mean."""
 
+    remote = False
+
     def __init__(self, place: Place, settings: Settings, owner: str) -> None:
         self.place = place
         self.owner = owner

@@ -47,6 +47,8 @@ class Database(Struct, frozen=True):
 class PostgresBackend:
     """See `Backend` for what the verbs mean."""
 
+    remote = True
+
     def __init__(self, where: Address, settings: PostgresSettings, owner: str) -> None:
         self.where = where
         self.settings = settings
@@ -98,7 +100,8 @@ class PostgresBackend:
         with self._lending:
             if self._readers:
                 return self._readers.pop()
-        return Reader(self.connector.connect(reads=True), self.connector.statements)
+        wait_s = self.settings.give_up_ms / 1000
+        return Reader(self.owners.connect_to_read, self.connector.statements, wait_s)
 
     def _give_back(self, lent: Reader, whole: bool) -> None:
         with self._lending:
@@ -145,7 +148,11 @@ class PostgresBackend:
         )
 
     def leave(self, session: str, left: Left | None) -> None:
-        """Best effort: a database that cannot be written keeps no word either."""
+        """Best effort, and beside the caller: a database that cannot be written keeps no word
+        either, and may not even say so."""
+        threading.Thread(target=self._leave, args=(session, left), daemon=True).start()
+
+    def _leave(self, session: str, left: Left | None) -> None:
         with contextlib.suppress(StoreError), self.snapshot() as view:
             if left is None:
                 view.at_once("drop_left", (codec.escape(session),))

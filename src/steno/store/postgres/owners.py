@@ -30,6 +30,8 @@ from steno.store.postgres.database import (
 )
 
 _PAUSE_S = 0.05
+_LONG_DEAD = 3
+"""Long terms after which a worker is dead, however long it was watched."""
 _SILENT_S = 5.0
 """A database that says nothing for so long counts as gone."""
 
@@ -66,16 +68,22 @@ class Owners:
         self._asking = threading.Lock()
         self._connection: Connected | None = None
         self._k = 0
+        self._since = 0.0
+        """When we began to see the others' beats."""
         self.down_since: float | None = None
 
     # --- connections
 
-    def connect(self, patience_s: float) -> Connected:
-        """A connection to write with. A database that does not answer is waited for."""
+    def connect_to_read(self, patience_s: float) -> Connected:
+        return self.connect(patience_s, reads=True)
+
+    def connect(self, patience_s: float, reads: bool = False) -> Connected:
+        """A connection, to write with unless it `reads`. A database that does not answer is waited
+        for."""
         until = time.monotonic() + patience_s
         while True:
             try:
-                connection = self.connector.connect()
+                connection = self.connector.connect(reads)
             except StoreUnreachable:
                 self.down_since = self.down_since or time.monotonic()
                 if self._stop.is_set() or time.monotonic() >= until:
@@ -148,10 +156,15 @@ class Owners:
         if row is None or row[0]:
             return False
         _, beat_s, gone = row
-        term_ms = self._settings.short_ms if gone else self._settings.long_ms
-        if beat_s * 1000 <= term_ms:
+        term_s = (self._settings.short_ms if gone else self._settings.long_ms) / 1000
+        if beat_s <= term_s:
             return True
-        return not self._bury(owner, term_ms / 1000)
+        # Who has just connected cannot tell a dead worker from one that could not reach the
+        # database either.
+        watched_s = time.monotonic() - self._since
+        if watched_s < term_s and beat_s < _LONG_DEAD * self._settings.long_ms / 1000:
+            return True
+        return not self._bury(owner, term_s)
 
     def _bury(self, owner: str, term_s: float) -> bool:
         """Whether it is dead now. A frozen worker may hold its row: its connections go first."""
@@ -183,6 +196,7 @@ class Owners:
     def _asked(self, name: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         if self._connection is None:
             self._connection = self.connector.connect()
+            self._since = time.monotonic()
         cursor = self._connection.execute(self.connector.statements[name], values)
         return [] if cursor.description is None else cursor.fetchall()
 
@@ -194,7 +208,7 @@ class Owners:
     # --- the beat
 
     def _serve(self) -> None:
-        while not self._stop.wait(self._settings.short_ms / 3000):
+        while not self._stop.wait(self._settings.short_ms / 5000):
             with contextlib.suppress(StoreError):
                 self._beat()
 

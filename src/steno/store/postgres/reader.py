@@ -18,7 +18,7 @@ from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
 from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt, StoreLocked
-from steno.store.postgres.database import Connected
+from steno.store.postgres.database import Connected, is_lost
 from steno.store.protocol import Damage, Keyed, Mark, Piece
 from steno.store.rows import (
     FactRow,
@@ -115,9 +115,12 @@ class Reader:
 
     begins = b"begin isolation level repeatable read, read only"
 
-    def __init__(self, connection: Connected, statements: Mapping[str, bytes]) -> None:
-        self.connection = connection
+    def __init__(
+        self, connect: Callable[[float], Connected], statements: Mapping[str, bytes], wait_s: float
+    ) -> None:
+        self.connection = connect(wait_s)
         self.statements = statements
+        self._connect, self._wait_s = connect, wait_s
         self.begun = False
         self._horizon = Horizon()
 
@@ -129,15 +132,37 @@ class Reader:
 
     def _ask(self, name: str, values: Values) -> "psycopg.Cursor[tuple[Any, ...]]":
         if self.begun:
-            return self.at_once(name, values)
-        self.begun = True
+            return self._run(name, values)
+        try:
+            return self._begin_with(name, values)
+        except psycopg.Error as error:
+            self._reconnect(error)
+            return self._begin_with(name, values)
+
+    def _begin_with(self, name: str, values: Values) -> "psycopg.Cursor[tuple[Any, ...]]":
         with self.connection.pipeline():
             self.connection.execute(self.begins)
-            return self.at_once(name, values)
+            cursor = self._run(name, values)
+        self.begun = True
+        return cursor
 
     def at_once(self, name: str, values: Values = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
         """Outside of any transaction, if none was begun."""
+        try:
+            return self._run(name, values)
+        except psycopg.Error as error:
+            self._reconnect(error)
+            return self._run(name, values)
+
+    def _run(self, name: str, values: Values) -> "psycopg.Cursor[tuple[Any, ...]]":
         return self.connection.execute(self.statements[name], values)
+
+    def _reconnect(self, error: psycopg.Error) -> None:
+        """A server that was restarted has forgotten us: nothing was asked yet, so ask anew."""
+        if self.begun or not is_lost(error):
+            raise error
+        self.connection.close()
+        self.connection = self._connect(self._wait_s)
 
     def end(self) -> None:
         if self.begun:

@@ -1,7 +1,8 @@
 """Stores in PostgreSQL: `PostgresStore` for callers that await, `BlockingPostgresStore` for those
 that block."""
 
-from typing import cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from steno.store import facade
 from steno.store.core import Core, new_owner
@@ -9,6 +10,9 @@ from steno.store.postgres.backend import Database, PostgresBackend
 from steno.store.postgres.database import PostgresSettings, address
 from steno.store.postgres.owners import Worker
 from steno.store.protocol import Settings
+
+if TYPE_CHECKING:
+    from asyncio import Event
 
 
 def _opened(where: str, settings: Settings | None) -> Core:
@@ -37,11 +41,23 @@ class BlockingPostgresStore(_Postgres, facade.BlockingStore):
 
 
 class PostgresStore(_Postgres, facade.AsyncStore):
+    orphaned: "Event"
+    """Set when a worker was declared dead here: what it ran can be taken up."""
+
     @classmethod
     async def open(cls, where: str, settings: Settings | None = None) -> "PostgresStore":
-        from asyncio import to_thread
+        from asyncio import Event, get_running_loop, to_thread
 
-        return cls(await to_thread(_opened, where, settings))
+        store = cls(await to_thread(_opened, where, settings))
+        loop = get_running_loop()
+        store.orphaned = Event()
+
+        def buried(_: str) -> None:
+            with suppress(RuntimeError):  # the loop is over, and nothing is taken up here
+                loop.call_soon_threadsafe(store.orphaned.set)
+
+        store.backend.owners.buried = buried
+        return store
 
     async def database(self) -> Database:
         """What the server says of itself."""

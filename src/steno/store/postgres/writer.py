@@ -39,7 +39,7 @@ from steno.store.backend import (
 from steno.store.errors import OutcomeUnknown, StoreError, warn
 from steno.store.postgres.database import Connected, is_conflict, is_lost, translate, translated
 from steno.store.postgres.owners import Owners
-from steno.store.postgres.reader import CHUNK, Reader, Stamped, to_row
+from steno.store.postgres.reader import CHUNK, Reader, Stamped, Values, to_row
 from steno.store.protocol import Piece
 from steno.store.rows import (
     change_crc,
@@ -170,7 +170,7 @@ class PostgresWriter(Reader):
     ) -> None:
         self._owners.register(self.connection)
         self._k += 1
-        run = self.at_once
+        run = self._run
         sources = [codec.escape(source) for source, _ in keys]
         with self.connection.pipeline():
             self.connection.execute(self.begins)
@@ -272,9 +272,12 @@ class PostgresWriter(Reader):
             taken = self._write_named()
             if self._batch:
                 self.connection.execute(self._call, self._arguments(states, fenced=False))
-        if any(cursor.rowcount != 1 for cursor in taken):
-            raise TryAgain("a key was taken meanwhile")
-        self.connection.execute(b"commit")
+            if not taken:  # after an error, the server skips it
+                self.connection.execute(b"commit")
+        if taken:
+            if any(cursor.rowcount != 1 for cursor in taken):
+                raise TryAgain("a key was taken meanwhile")
+            self.connection.execute(b"commit")
         self.begun = False
 
     def _write_named(self) -> "list[psycopg.Cursor[tuple[Any, ...]]]":
@@ -283,13 +286,13 @@ class PostgresWriter(Reader):
             source, key = codec.escape(named[0]), codec.escape(named[1])
             dead = self._stale_keys.get(named)
             if dead is None:
-                self.at_once("insert_key", (source, key, n, seq, count))
+                self._run("insert_key", (source, key, n, seq, count))
             else:  # of a session that is gone, or that arrives: that one may be there any moment
-                self.at_once("lock_import", (dead,))
-                taken.append(self.at_once("take_key", (n, seq, count, source, key, dead)))
+                self._run("lock_import", (dead,))
+                taken.append(self._run("take_key", (n, seq, count, source, key, dead)))
         self._new_keys = {}
         for (hash, n), names in self._owned.items():
-            self.at_once("own_payload", (hash, n, names))
+            self._run("own_payload", (hash, n, names))
         self._owned = {}
         return taken
 
@@ -359,7 +362,11 @@ class PostgresWriter(Reader):
             raise LookFirst
 
     def run(self, name: str, *values: object) -> None:
-        self._ask(name, values)
+        self._run(name, values)
+
+    def _ask(self, name: str, values: Values) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """Always in the transaction that was begun."""
+        return self._run(name, values)
 
     # --- what the batch does, as arguments
 
@@ -439,9 +446,9 @@ class PostgresWriter(Reader):
         if of not in self._sessions:
             ids = [codec.escape(of)]
             with self.connection.pipeline():
-                self.at_once("lock_sessions", (ids,))
-                rows = self.at_once("sessions_by_id", (ids,))
-                drafts = self.at_once("drafts_by_id", (ids,))
+                self._run("lock_sessions", (ids,))
+                rows = self._run("sessions_by_id", (ids,))
+                drafts = self._run("drafts_by_id", (ids,))
             self._take_in(ids, rows.fetchall(), drafts.fetchall())
         return self._sessions[of]
 
@@ -517,8 +524,8 @@ class PostgresWriter(Reader):
         listing = row.list_row.decode()
         values = (row.n, row.id, bound, row.parent, row.base, listing, row.listed, 0)
         with self.connection.pipeline():
-            self.at_once("insert_session", values)
-            self.at_once("insert_head", (row.n, row.head, place))
+            self._run("insert_session", values)
+            self._run("insert_head", (row.n, row.head, place))
 
     def _made(self, row: SessionRow) -> SessionRow:
         self._known[row.n] = _State(row.head, 0, None, 0)
@@ -606,9 +613,9 @@ class PostgresWriter(Reader):
             return
         self._put.add(hash)
         with self.connection.pipeline():
-            self.at_once("insert_payload", (hash, len(body)))
+            self._run("insert_payload", (hash, len(body)))
             for i in range(0, len(body), CHUNK):
-                self.at_once("insert_chunk", (hash, i // CHUNK, body[i : i + CHUNK]))
+                self._run("insert_chunk", (hash, i // CHUNK, body[i : i + CHUNK]))
 
     def own_payload(self, hash: Hash, n: int, names: int) -> None:
         if names >= 0:

@@ -32,6 +32,8 @@ _PLACES_BITS = 40
 class SqliteBackend:
     """See `Backend` for what the verbs mean. `owner` names it to other processes."""
 
+    remote = False
+
     def __init__(self, where: Path, settings: SqliteSettings, owner: str) -> None:
         self.settings = settings
         self._place, self.connection = opened(where, settings, owner)

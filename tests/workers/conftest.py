@@ -1,0 +1,41 @@
+"""Three gateways, each with a home of its own, on one store in PostgreSQL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import postgres
+from tests.gateway.client import Gateway
+from tests.program.conftest import server as server
+from tests.program.model_server import ModelServer
+from tests.program.world import World
+
+Workers = list[Gateway]
+
+
+@pytest.fixture
+def url() -> str:
+    return postgres.server().new_store()
+
+
+@pytest.fixture
+def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[int], Workers]]:
+    """Starts some workers, on one store or on another address of it."""
+    started: Workers = []
+
+    def start(count: int, address: str = "") -> Workers:
+        made: Workers = []
+        for _ in range(count):
+            folder = tmp_path / f"worker-{len(started) + len(made)}"
+            folder.mkdir()
+            world = World(folder, server.url)
+            world.environment["STENO_STORE"] = address or url
+            world.environment["STENO_GATEWAY_APPROVAL"] = "allow"
+            made.append(Gateway(world, folder))
+        started.extend(made)
+        return made
+
+    yield start
+    for one in started:
+        one.close()
