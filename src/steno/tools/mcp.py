@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from mcp.client import Client
     from mcp_types import Tool as ListedTool
 
-SDK_MISSING = "the package `mcp` is not installed; MCP servers need it: pip install 'steno-agent[mcp]'"
+SDK_MISSING = (
+    "the package `mcp` is not installed; MCP servers need it: pip install 'steno-agent[mcp]'"
+)
 PAGES_MAX = 50
 _CLOSE_WAIT_S = 6.0
 
