@@ -341,6 +341,15 @@ class Program:
         about = getattr(self._sessions.store, "database", None)
         return None if about is None else await about()
 
+    def attended(self) -> list[str]:
+        """The sessions in which visits are open, from whatever platform."""
+        return [one for visits in self._visits.values() for one in visits.attended()]
+
+    async def leave_session(self, session: str) -> list[str]:
+        """End the visits that are open in a session; what went wrong."""
+        left = [one for one in self._visits.values() if one.attending(session)]
+        return [said for visits in left for said in await visits.leave("left", session)]
+
     async def leave(self) -> None:
         """End the visits that are open."""
         await asyncio.gather(*(visits.leave() for visits in self._visits.values()))

@@ -38,7 +38,9 @@ def serve(world: World, telegram: Telegram, tmp_path: Path) -> Iterator[Serve]:
         } | settings
         world.environment["TG_TOKEN"] = TOKEN
         world.environment["STENO_CHANNELS"] = json.dumps({"tg": channel})
-        running.append(Gateway(world, tmp_path))
+        folder = tmp_path / f"gateway-{len(running)}"
+        folder.mkdir()
+        running.append(Gateway(world, folder, name=f"test-{len(running)}"))
         return running[-1]
 
     try:

@@ -30,10 +30,12 @@ class Answer:
 class Gateway:
     """The running service, and a token of its own."""
 
-    def __init__(self, world: World, folder: Path, scope: str = "admin") -> None:
+    def __init__(
+        self, world: World, folder: Path, scope: str = "admin", name: str = "test"
+    ) -> None:
         self.world = world
         self._port_file = folder / "port"
-        self.token = world.steno("gateway", "token", "add", "test", "--scope", scope).strip()
+        self.token = world.steno("gateway", "token", "add", name, "--scope", scope).strip()
         self.port = 0
         self._programs: list[Program] = []
         self.start()

@@ -19,9 +19,11 @@ PLACES = {
     "n": "0",
     "version": "any",
     "file": "app.js",
+    "name": "builds",
 }
-OPEN = {"/health": 200, "/login": 200, "/page/{version}/{file}": 200}
-"""The routes for everyone; a form without an origin is refused at the login, too."""
+OPEN = {"/health": 200, "/login": 200, "/page/{version}/{file}": 200, "/hooks/{name}": 401}
+"""The routes without a token. A hook wants a signature; a form without an origin is refused at the
+login, too."""
 
 
 def path_of(route: Route) -> str:

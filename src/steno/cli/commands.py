@@ -168,6 +168,10 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
 
             if options.act == "token":
                 return gateway.token(options, setup)
+            if options.act in ("pair", "unpair", "people"):
+                from steno.cli import people
+
+                return asyncio.run(people.act(options, setup))
             if options.act == "open":
                 return gateway.open_page(options, setup)
             return asyncio.run(gateway.serve(options, setup))

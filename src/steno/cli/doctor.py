@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from steno.cli.stdio import show
 from steno.compose import Setup
-from steno.config import channel_token
+from steno.config import ChannelConfig, Config, channel_token
 from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import Tokens
 from steno.model_choice import Terms
@@ -40,12 +40,13 @@ async def doctor(setup: Setup, terms: Terms) -> int:
             if channel_token(channel) is not None
             else f"; {channel.token_env} holds no token that can be sent"
         )
-        show(f"channel    {name}: {channel.address}{token}")
+        place = channel.address if not channel.is_chat else f"{channel.kind}{_who_may(channel)}"
+        show(f"channel    {name}: {place}{token}")
     for missing in wiring.missing_parts():
         show(f"MISSING    {missing}")
     show(f"python     {sys.version.split()[0]}")
     show(f"durability {config.store.durability}")
-    for line in _gateway(setup):
+    for line in (*_gateway(setup), *_channels(config)):
         show(f"gateway    {line}")
     if not setup.has_store():
         show(f"store      none yet; the first prompt makes {where.store}")
@@ -83,6 +84,36 @@ def _gateway(setup: Setup) -> list[str]:
         f"killed {unclean} times in the last 5 minutes"
         + ("; CHANNELS AND JOBS WAIT" if unclean >= UNCLEAN_MAX else ""),
     ]
+
+
+def _channels(config: Config) -> list[str]:
+    """The checks of people in chats, each in a line; nothing of channels, nothing to check."""
+    chats = [one for one in config.channels.values() if one.is_chat]
+    if not chats:
+        return []
+    open_to = sum(one.pairing and not one.allow for one in chats)
+    return [
+        f"strangers get a code an hour in {open_to} of {len(chats)} chats, nothing in the others; "
+        "nothing of theirs is kept or reaches a model",
+        "codes: 8 of 32 letters, an hour, 3 at a time, stored as hashes; 5 wrong ones lock an hour",
+        f"pairing gives the direct chat alone; groups: {sum(len(one.groups) for one in chats)}",
+        "lists hold ids that never change; a name is an error at the start",
+        f"owners by id: {sum(len(one.owners) for one in chats)}; they alone approve, link and pair",
+        "a chat has one session; others are read by the owner alone",
+        "refusals are recorded once an hour for each sender: steno gateway people",
+        "a question waits for the owner; its button names one call, also after a restart",
+        "names, quotes and file names are told to a model as data",
+        "nothing that a message or a model writes is opened as a path or address",
+    ]
+
+
+def _who_may(channel: ChannelConfig) -> str:
+    """Who may talk in a chat, as far as the configuration says."""
+    people = len(channel.owners) + len(channel.allow)
+    known = f"; {people} people by id, {len(channel.groups)} groups"
+    if channel.pairing and not channel.allow:
+        return f"{known}; strangers get a code an hour, and nothing of theirs reaches a model"
+    return f"{known}; strangers get nothing"
 
 
 def _no_codex(path: str) -> str:

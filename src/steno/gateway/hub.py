@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 from steno.compose import Program
@@ -33,6 +33,13 @@ TAKING_UP_MAX = 32
 _log = logging.getLogger("steno.gateway")
 
 
+Prepare = Callable[[str], Awaitable[None]]
+
+
+async def _nothing(session: str) -> None:
+    return None
+
+
 class Hub:
     """`home` is where a session without a folder of its own gets one."""
 
@@ -51,6 +58,8 @@ class Hub:
         self._rested_s: dict[str, float] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._service = program.service(PLATFORM, self.terms(None))
+        self.prepare: Prepare = _nothing
+        """What must be done before a session runs."""
         self.failures = 0
 
     def service(self, session: str | None = None) -> Service:
@@ -105,6 +114,7 @@ class Hub:
             service = self.service(session)
             opening = self._openings.pop(session, None)
             try:
+                await self.prepare(session)
                 if opening is not None:
                     await service.turns.run_again(session, opening, self.leaving, self.draining)
                 else:
@@ -188,7 +198,7 @@ class Hub:
     async def _leave(self, session: str) -> None:
         self._rested_s.pop(session, None)
         if session not in self._tasks:
-            for problem in await self.service().visits.leave("left", session):
+            for problem in await self.program.leave_session(session):
                 _log.warning("%s", problem)
 
     # --- going
@@ -203,7 +213,7 @@ class Hub:
         """Begin no turn any more; give those that run some time, then end them in order. Sessions
         that rest are left at once, so that another gateway can run what comes for them."""
         self.draining.set()
-        idle = [one for one in self.service().visits.attended() if one not in self._tasks]
+        idle = [one for one in self.program.attended() if one not in self._tasks]
         leaving = [asyncio.create_task(self._leave(one)) for one in idle]
         running = set(self._tasks.values())
         deadline_s = time.monotonic() + drain_s

@@ -26,6 +26,7 @@ import msgspec
 from steno.compose import Setup
 from steno.config import ConfigError
 from steno.gateway.api import ROUTES as API
+from steno.gateway.channels.http import ROUTES as CHANNELS
 from steno.gateway.channels.worker import Channels
 from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
@@ -141,7 +142,7 @@ def _of_pages(route: Route) -> Route:
 
 def published() -> tuple[Route, ...]:
     """The routes for programs. Those of the page change with it."""
-    return (*OWN, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *OPENAI)))
+    return (*OWN, *CHANNELS, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *OPENAI)))
 
 
 def routes() -> tuple[Route, ...]:

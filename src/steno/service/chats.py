@@ -19,6 +19,8 @@ from steno.engine.people import Account
 from steno.journal.debts import OwedDelivery
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
+    AttachmentSettled,
+    AwaitedFile,
     Continues,
     Delivered,
     DeliveryAttempted,
@@ -95,6 +97,7 @@ class Arrival(Struct, frozen=True):
     session: str
     quoted: str = ""
     mode: Literal["queue", "steer"] = "queue"
+    files: tuple[AwaitedFile, ...] = ()
 
 
 class Chats:
@@ -142,6 +145,11 @@ class Chats:
         async for record in read_all(self._store, session, account.head):
             account.apply(record)
 
+    async def of_account(self, session: str, kinds: Sequence[str]) -> list[Record]:
+        """The last facts of these kinds in an account's journal, as far as a page reaches."""
+        head = (await self._store.glance(session)).head
+        return await self._store.read(session, max(head - PAGE, 0), PAGE, kinds)
+
     async def note(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
     ) -> tuple[Seq, bool]:
@@ -159,28 +167,23 @@ class Chats:
         """The session of this name, made if absent: a chat's first one is named after it."""
         return await self._store.ensure(SessionStarted(platform, model, name[:KEY_CHARS_MAX]))
 
-    async def admit(
-        self, arrival: Arrival, owes: tuple[DeliveryOwed, ...], files: Sequence[Attachment] = ()
-    ) -> Admitted | None:
+    async def admit(self, arrival: Arrival, owes: tuple[DeliveryOwed, ...]) -> Admitted | None:
         """Store what was said; None if the same id came before with other words, which change
         nothing."""
-        parts = (*(one.part for one in files), Text(arrival.text))
         said = InputAdmitted(
-            parts,
+            (Text(arrival.text),),
             arrival.account,
             arrival.id,
             arrival.author,
             arrival.mode,
             chat=arrival.chat,
             quoted=arrival.quoted,
+            awaits=arrival.files,
         )
         visit = await self._visits.opening(arrival.session)
-        payloads = tuple({one.part.hash: one.data for one in files}.values())
         try:
             admitted = await self._store.admit(
-                Admission(
-                    input=said, session=arrival.session, payloads=payloads, visit=visit, owes=owes
-                )
+                Admission(input=said, session=arrival.session, visit=visit, owes=owes)
             )
         except KeyReused:
             return None
@@ -191,6 +194,33 @@ class Chats:
         found = await self._store.read(session, seq - 1, 1)
         fact = found[0].fact if found else None
         return fact if isinstance(fact, InputAdmitted) else None
+
+    async def awaited(self, session: str) -> list[tuple[Seq, str, AwaitedFile]]:
+        """The files that pending inputs await: each with its input and where that came from."""
+        pending = (await self._store.glance(session)).row.pending
+        if not pending:
+            return []
+        settled = {
+            (record.fact.input, record.fact.file)
+            for record in await self._store.read(session, pending[0], PAGE, ("attachment.settled",))
+            if isinstance(record.fact, AttachmentSettled)
+        }
+        found: list[tuple[Seq, str, AwaitedFile]] = []
+        for seq in pending:
+            if (said := await self.input_at(session, seq)) is not None:
+                waits = [file for file in said.awaits if (seq, file.id) not in settled]
+                found += [(seq, said.source, file) for file in waits]
+        return found
+
+    async def attach(
+        self, session: str, input: Seq, file: str, found: Attachment | None, cause: str
+    ) -> None:
+        """Record what came of fetching a file, once."""
+        parts = () if found is None else (found.part,)
+        if found is not None:
+            await self._store.put(session, found.data)
+        fact = AttachmentSettled(input, file, parts, cause)
+        await self.note(session, [fact], f"attachment:{input}:{file}"[:KEY_CHARS_MAX])
 
     async def find_input(self, session: str, source: str, key: str) -> Seq | None:
         """The input that came under a key."""
@@ -332,9 +362,6 @@ class Chats:
 
     def changes(self, after: FeedMark) -> AsyncIterator[Change]:
         return self._store.follow_changes(after)
-
-    async def put(self, session: str, body: bytes) -> str:
-        return await self._store.put(session, body)
 
 
 def new_key() -> str:

@@ -29,11 +29,13 @@ from steno.engine.people import (
     may,
     may_give,
 )
+from steno.gateway.channels.attachments import fetch
 from steno.gateway.channels.commands import Commands, decide, parse
 from steno.gateway.channels.held import HeldAccount
 from steno.gateway.channels.protocol import Deleted, Edited, Message, Outgoing, Tapped, Update
 from steno.gateway.channels.wording import PAIRED, PAIRING
 from steno.journal.facts import (
+    AwaitedFile,
     CodeGiven,
     CodeMissed,
     FreeFact,
@@ -107,10 +109,15 @@ class Inbox:
             f"{name} ({said.person})" if name else said.person,
             session,
             said.quoted,
+            files=tuple(
+                AwaitedFile(one.id, one.name, one.media_type, one.size) for one in said.files
+            ),
         )
         reply_to = said.message if said.group else ""
         admitted = await held.chats.admit(arrival, (held.owed(said.chat, reply_to=reply_to),))
         if admitted is not None:
+            if said.files and admitted.first:
+                held.hub.later(fetch(held.chats, admitted.session, [held.channel]))
             held.hub.wake(admitted.session)
 
     async def _remember(self, sender: Sender, rank: Rank) -> None:

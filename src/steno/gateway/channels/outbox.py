@@ -16,7 +16,7 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -43,8 +43,8 @@ from steno.store.errors import StoreError
 PLACEHOLDER = "…"
 THINKING_S = 3.0
 """A message is reserved when there is text, or after so long."""
-TAKEN_UP_S = 5.0
-"""A turn that was cut off may be taken up by itself: so long its end is not told."""
+CUT_OFF_S = 0.3
+"""How long a turn that was cut off is left to whoever takes it up."""
 LOOK_S = 30.0
 TYPING_S = 4.5
 WAIT_MAX_S = 300.0
@@ -93,11 +93,13 @@ Step = Reserve | Place | Look | Fill | GiveUp | Done | Rest
 
 class Wanted(Struct, frozen=True):
     """What a chat is to show: `parts`, and whether they are `final`. `by_edits`: messages are
-    reserved and filled."""
+    reserved and filled. `early`: they are shown before they are final, and twice does no harm: a
+    question, say."""
 
     parts: tuple[str, ...]
     final: bool
     by_edits: bool
+    early: bool = False
 
 
 def decide(
@@ -116,12 +118,12 @@ def _make(wanted: Wanted, one: OwedDelivery, part: int, limits: Limits, age_s: f
     reserve = wanted.by_edits and limits.edits
     make = Reserve(part) if reserve else Place(part)
     if part not in one.trying:
-        return make if reserve or wanted.final else Rest()
+        return make if reserve or wanted.final or wanted.early else Rest()
     if limits.client_id_s > age_s:
         return make
     if limits.finds:
         return Look(part)
-    if reserve and one.attempts.get(part, 0) < UNSURE_MAX:
+    if (reserve or wanted.early) and one.attempts.get(part, 0) < UNSURE_MAX:
         return make
     return GiveUp("the outcome is not known", unknown=True)
 
@@ -191,12 +193,14 @@ class _Bucket:
 
 class Means(Struct, frozen=True):
     """What an outbox sends with. `by_edits`: whether a chat is shown answers while they are
-    written. `busy`: whether a session runs here. `token`: what the buttons of a question carry."""
+    written. `busy`: whether a session runs here; `take_up`: go on with its turn that was cut off,
+    False if that cannot be. `token`: what the buttons of a question carry."""
 
     chats: Chats
     channel: Channel
     by_edits: Callable[[str], bool]
     busy: Callable[[str], bool]
+    take_up: Callable[[str], Awaitable[bool]]
     token: Callable[[str, Seq, str], str]
 
 
@@ -208,6 +212,7 @@ class _State:
         self.plain: set[int] = set()
         self.began_s: float | None = None
         self.cut_s: float | None = None
+        self.taken_up: set[Seq] = set()
         self.edited_s = -1e9
         self.typed_s = -1e9
         self.wait_s = 1.0
@@ -296,6 +301,8 @@ class Outbox:
         if debt is None or await self._expire(debt):
             return None
         showing = await self._chats.showing(debt)
+        if (wait_s := await self._cut_off(debt, showing, state)) is not None:
+            return wait_s
         if (wait_s := self._too_early(debt, showing, state)) is not None:
             await self._type(debt, showing, state)
             return wait_s
@@ -331,17 +338,29 @@ class Outbox:
             case unreachable:
                 assert_never(unreachable)
 
+    async def _cut_off(self, debt: Debt, showing: Showing, state: _State) -> float | None:
+        """A turn that a kill or a restart cut off is taken up, once for each time that it was; how
+        long to wait for that. None if there is nothing to wait for."""
+        ended = showing.ended
+        if ended is None or ended.cause not in CUT_OFF | {"terminated"}:
+            state.cut_s = None
+            return None
+        if state.cut_s is None:
+            state.cut_s = time.monotonic()
+            return CUT_OFF_S
+        if self._means.busy(debt.session):
+            return CUT_OFF_S
+        if ended.turn not in state.taken_up:
+            state.taken_up.add(ended.turn)
+            if await self._means.take_up(debt.session):
+                return CUT_OFF_S
+        return None
+
     def _too_early(self, debt: Debt, showing: Showing, state: _State) -> float | None:
         """How long to wait before anything is shown; None if it is time."""
         now = time.monotonic()
         if showing.final:
-            ended = showing.ended
-            if ended is None or ended.cause not in CUT_OFF | {"terminated"}:
-                return None
-            state.cut_s = now if state.cut_s is None else state.cut_s
-            left_s = state.cut_s + TAKEN_UP_S - now
-            return left_s if left_s > 0 else 1.0 if self._means.busy(debt.session) else None
-        state.cut_s = None
+            return None
         if debt.owed.show != "answer":
             return None
         if not showing.began:
@@ -370,7 +389,8 @@ class Outbox:
         parts = tuple(split(text, self._limits)) if text.strip() else (PLACEHOLDER,)
         # A turn that was run again may have come to less than what is shown of it.
         parts += (PLACEHOLDER,) * (len(debt.one.placed) - len(parts))
-        return Wanted(parts, showing.final, self._by_edits(debt))
+        early = debt.owed.show == "question"
+        return Wanted(parts, showing.final, self._by_edits(debt), early)
 
     def _outgoing(
         self, debt: Debt, showing: Showing, wanted: Wanted, part: int, state: _State
@@ -405,7 +425,8 @@ class Outbox:
                 return 0.0
             case Unsure(cause=cause):
                 self.last_error = cause
-                final = not (reserving or self._limits.finds or self._limits.client_id_s)
+                again = reserving or self._limits.finds or self._limits.client_id_s
+                final = not again and debt.owed.show != "question"
                 await self._chats.failed(debt, cause, unknown=True, final=final)
                 return None if final else self._back_off(debt, state, None)
             case No() | NotNow():

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from steno.config import Config, Place
 from steno.engine.people import call_digest
+from steno.gateway.channels.attachments import fetch
 from steno.gateway.channels.commands import Commands, Extra
 from steno.gateway.channels.held import HeldAccount
 from steno.gateway.channels.inbox import Inbox
@@ -151,6 +152,7 @@ class Worker:
             self.channel,
             lambda chat: _by_edits(held, chat),
             self._hub.runs,
+            lambda session: _take_up(held, session),
             lambda session, asked, chat: _token(held, session, asked, chat),
         )
         commands = Commands(held, self._extra)
@@ -239,6 +241,18 @@ async def _whatever_happens(taking: Coroutine[None, None, None]) -> None:
         raise
 
 
+async def _take_up(held: HeldAccount, session: str) -> bool:
+    """Go on with a turn that was cut off, if it may be: it is continued a bounded number of times,
+    and never after a stop or when something was said since."""
+    service = held.service(session)
+    try:
+        opening = service.turns.continuation(await service.views.load(session))
+    except StoreError:
+        return False
+    held.hub.wake(session, opening)
+    return True
+
+
 def _by_edits(held: HeldAccount, chat: str) -> bool:
     group = chat in held.known.groups
     return (held.config.group_stream if group else held.config.stream) == "edit"
@@ -288,10 +302,17 @@ class Channels:
     ) -> "Channels":
         """Those of the configuration. Raises `ConfigError` if one of them cannot be used."""
         made = [make(name, one, where) for name, one in chats_in(config).items()]
+        channels = [channel for _, channel in made]
+        if channels:
+            chats = hub.service().chats
+            hub.prepare = lambda session: fetch(chats, session, channels)
         return cls([Worker(setup, channel, hub, extra or {}) for setup, channel in made])
 
     def health(self) -> list[Health]:
         return [worker.look() for worker in self.workers]
+
+    def receiving(self, name: str) -> bool:
+        return any(one.receiving.is_set() for one in self.workers if one.health.name == name)
 
     def channel(self, name: str) -> Channel | None:
         return next((one.channel for one in self.workers if one.health.name == name), None)

@@ -1,0 +1,139 @@
+"""Who may talk to the accounts of channels: let in, take back, list."""
+
+import argparse
+import time
+from typing import Any
+
+from steno.cli.stdio import note, show
+from steno.compose import Setup
+from steno.engine.people import Account, Code, enter, pending
+from steno.journal.facts import CodeMissed, PersonPaired, PersonRemoved, SenderRefused
+from steno.model_choice import Terms
+from steno.service import Misused
+from steno.service.chats import Chats
+from steno.service.objects import to_json
+
+DONE = 0
+REFUSED_SHOWN = 20
+BY = "cli"
+
+
+async def act(options: argparse.Namespace, setup: Setup) -> int:
+    async with setup.open(visiting=False) as program:
+        chats = program.service("cli", Terms()).chats
+        if options.act == "people":
+            return await _list(chats, options.json)
+        if options.act == "unpair":
+            return await _unpair(chats, options.person)
+        if options.invite:
+            return await _invite(options, setup, chats)
+        if not options.code:
+            raise Misused("steno gateway pair needs a CODE, or --invite CHANNEL")
+        return await _pair(chats, options.code.strip(), options.owner)
+
+
+async def _accounts(chats: Chats) -> list[tuple[str, str, Account]]:
+    found = []
+    async for name, session in chats.accounts():
+        account = Account()
+        await chats.catch_up(session, account)
+        found.append((name, session, account))
+    return found
+
+
+async def _pair(chats: Chats, code: str, owner: bool) -> int:
+    now_ms, locked = int(time.time() * 1_000), False
+    accounts = await _accounts(chats)
+    for name, session, account in accounts:
+        entered = enter(account, code, "", now_ms)
+        if isinstance(entered, Code):
+            asked = entered.fact
+            rank = "owner" if owner else asked.rank
+            paired = PersonPaired(asked.person, asked.chat, rank, asked.name, BY, entered.seq)
+            await chats.note(session, [paired], f"paired:{entered.seq}")
+            show(f"{asked.name or asked.person} ({asked.person}) may talk to {name} as {rank}.")
+            return DONE
+        locked |= entered == "locked"
+    for _, session, _ in accounts:
+        await chats.note(session, [CodeMissed()])
+    if locked:
+        raise Misused("too many wrong codes; wait an hour. Nobody was let in")
+    raise Misused("no code like this is waiting: it is wrong, used, or older than an hour")
+
+
+async def _invite(options: argparse.Namespace, setup: Setup, chats: Chats) -> int:
+    from steno.gateway.channels.inbox import new_code
+    from steno.gateway.channels.registry import chats_in, make
+
+    config = chats_in(setup.config).get(options.invite)
+    if config is None:
+        raise Misused(f"there is no chat {options.invite!r} in {setup.where.config}")
+    _, channel = make(options.invite, config, setup.where)
+    session = await chats.account(channel.account)
+    code, given = new_code(int(time.time() * 1_000), rank="owner" if options.owner else "person")
+    await chats.note(session, [given])
+    show(code)
+    note("Who sends this code in a direct chat first is let in. It is good for an hour.")
+    return DONE
+
+
+async def _unpair(chats: Chats, person: str) -> int:
+    removed = []
+    for name, session, account in await _accounts(chats):
+        if person in account.people:
+            await chats.note(session, [PersonRemoved(person, BY)])
+            removed.append(name)
+    if not removed:
+        raise Misused(f"nobody with the id {person!r} is paired; steno gateway people lists them")
+    show(f"{person} is let in no longer by {', '.join(removed)}.")
+    return DONE
+
+
+async def _list(chats: Chats, as_json: bool) -> int:
+    now_ms = int(time.time() * 1_000)
+    told: dict[str, list[dict[str, Any]]] = {"people": [], "codes": [], "refused": []}
+    for name, session, account in await _accounts(chats):
+        for one in account.people.values():
+            told["people"].append(
+                {
+                    "account": name,
+                    "person": one.person,
+                    "name": one.name,
+                    "rank": one.rank,
+                    "by": one.by,
+                }
+            )
+        for code in pending(account, now_ms):
+            left_s = (code.fact.until_ms - now_ms) // 1_000
+            told["codes"].append(
+                {
+                    "account": name,
+                    "person": code.fact.person,
+                    "name": code.fact.name,
+                    "left_s": left_s,
+                }
+            )
+        for record in await chats.of_account(session, ("sender.refused",)):
+            if isinstance(fact := record.fact, SenderRefused):
+                told["refused"].append(
+                    {
+                        "account": name,
+                        "person": fact.person,
+                        "name": fact.name,
+                        "why": fact.why,
+                        "at_ms": record.at_ms,
+                    }
+                )
+    told["refused"] = told["refused"][-REFUSED_SHOWN:]
+    if as_json:
+        show(to_json(told))
+        return DONE
+    for row in told["people"]:
+        show(f"{row['account']:<24} {row['person']:<16} {row['rank']:<7} {row['name']}")
+    for row in told["codes"]:
+        show(f"{row['account']:<24} {row['person']:<16} waits   {row['name']} (pair CODE)")
+    for row in told["refused"]:
+        show(f"{row['account']:<24} {row['person']:<16} refused {row['name']} ({row['why']})")
+    if not any(told.values()):
+        show("Nobody is paired, and nobody asked.")
+    return DONE
