@@ -176,12 +176,12 @@ def test_the_system_prompt_is_the_users_own_and_the_folder_adds_to_it(tmp_path: 
     where = Place(tmp_path / "home", tmp_path / "work")
     (where.home).mkdir()
     (tmp_path / "work" / ".steno").mkdir(parents=True)
-    default = system_prompt(where)
+    default = system_prompt(where, where.folder)
     assert "careful assistant" in default
     (tmp_path / "work" / ".steno" / "system.md").write_text("In this folder, speak French.\n")
-    assert system_prompt(where) == f"{default}\n\nIn this folder, speak French."
+    assert system_prompt(where, where.folder) == f"{default}\n\nIn this folder, speak French."
     (where.home / "system.md").write_text("Be a pirate.\n")
-    assert system_prompt(where) == "Be a pirate.\n\nIn this folder, speak French."
+    assert system_prompt(where, where.folder) == "Be a pirate.\n\nIn this folder, speak French."
 
 
 @pytest.mark.parametrize("model", ["codex:any", "my-own-model"])

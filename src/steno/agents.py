@@ -20,6 +20,7 @@ from steno.config import (
     ConfigError,
     Place,
     codex_environment,
+    folder_rules,
     system_prompt,
 )
 from steno.engine.action import Limits
@@ -32,6 +33,7 @@ from steno.models.specs import Access, ModelSettings, kind_of, make, usable
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distil import Distiller
+from steno.runtimes.in_folder import InFolder
 from steno.runtimes.loop import Agent, Fallback, Native
 from steno.runtimes.protocol import Driver, WithMemories
 from steno.runtimes.recall import Recall
@@ -108,6 +110,13 @@ class Agents:
             tuple(Rule.parse(rule, "allow") for rule in terms.allowed),
         )
 
+    def _policy_in(self, folder: Path) -> Policy:
+        kept = folder_rules(self.where.home).get(str(folder), {})
+        return replace(
+            self._policy,
+            folder=tuple(Rule.parse(rule, verdict) for rule, verdict in kept.items()),
+        )
+
     def drivers(self, store: Store) -> Callable[[ContextSet | None], Driver]:
         """What drives a session, given its context so far."""
         native = Native(store, self.agent)
@@ -177,19 +186,20 @@ class Agents:
         if not binary:
             raise ConfigError(_no_codex(config.path, self.where.config))
         name = self._spec(before).partition(":")[2]
-        workspace = self._workspace()
+        workspace = self._workspace(before)
         command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
         return CodexAgent(
             command=command,
             version=version("steno-agent"),
             context=ContextSet(
                 f"{RUNTIME}:{'' if name == 'default' else name}",
-                system_prompt(self.where),
+                system_prompt(self.where, workspace.folder),
                 memories=() if before is None else before.memories,
                 recalled=() if before is None else before.recalled,
+                folder="" if before is None else before.folder,
             ),
             approval=self.terms.approval,
-            policy=self._policy,
+            policy=self._policy_in(workspace.folder),
             limits=self._limits(""),
             patience=Patience(config.start_s, config.answer_s, config.interrupt_s),
             bounds=OutputBounds(workspace.output_chars_max, workspace.kept_chars_max),
@@ -229,13 +239,16 @@ class Agents:
         """Who answers by our own loop."""
         spec = self._spec(before)
         spec = native_default(self.config) if runtime_of(spec) == RUNTIME else spec
-        tools = builtin(self._workspace()) if self.config.tools.enabled and _is_able(spec) else {}
+        able = self.config.tools.enabled and _is_able(spec)
+        workspace = self._workspace(before)
+        tools = builtin(workspace) if able else {}
         context = ContextSet(
             model=spec,
-            system=system_prompt(self.where),
+            system=system_prompt(self.where, workspace.folder),
             tools=tuple(tool.spec for tool in tools.values()),
             memories=() if before is None else before.memories,
             recalled=() if before is None else before.recalled,
+            folder="" if before is None else before.folder,
         )
         for missing in self.missing_parts():
             raise ConfigError(missing)
@@ -245,13 +258,17 @@ class Agents:
             tools,
             self.terms.approval,
             self._limits(spec),
-            policy=self._policy,
+            policy=self._policy_in(workspace.folder),
             with_memories=self._tells_memories(),
             fallback=self._fallback(spec),
         )
         if not tools:
             return agent
-        return replace(agent, session_tools=self._session_tools(self._workspace()))
+        return replace(
+            agent,
+            session_tools=self._session_tools(workspace),
+            with_folder=InFolder(workspace.folder, self.where.home).tell,
+        )
 
     def _session_tools(self, workspace: Workspace) -> SessionTools | None:
         if self._parts is None:
@@ -378,11 +395,21 @@ class Agents:
             f"{vendor.key_variable}, or key {where}",
         )
 
-    def _workspace(self) -> Workspace:
-        folder = self.terms.folder or self.where.folder
+    def workspace(self, folder: str) -> Workspace:
+        """Where the tools of a session work that belongs to a folder; "" if it belongs to none."""
+        return self._workspace(ContextSet("", folder=folder))
+
+    def _workspace(self, before: ContextSet | None) -> Workspace:
+        own = None if before is None or not before.folder else Path(before.folder)
+        folder = self.terms.folder or own or self.where.folder
         if folder is None:
             raise ConfigError(
                 "the folder you are in was removed; change to another one. Nothing was stored"
+            )
+        if own is not None and folder == own and not own.is_dir():
+            raise ConfigError(
+                f"the session belongs to {own}, which is not there; --here moves it to the folder "
+                "you are in. Nothing was stored"
             )
         tools = self.config.tools
         tokens = [channel.token_env for channel in self.config.channels.values()]

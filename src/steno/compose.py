@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from steno.store.transaction import Changes
     from steno.tools.mcp import ServerSettings
 
+TERMINAL = ("chat", "cli")
+
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
 
@@ -217,6 +219,7 @@ class Setup:
         tools = self.config.tools
         return ToolboxSettings(
             servers=self._servers() if self.config.mcp else {},
+            home=self.where.home,
             search=tools.search,
             delegate=tools.delegate,
             delegate_limit_s=tools.delegate_limit_s,
@@ -309,6 +312,8 @@ class Program:
             Memories(store, Distilling(self._sessions, agents.distiller)),
             self._setup.ephemeral,
             self._search,
+            self._folder_of(platform, terms),
+            agents.workspace,
         )
 
     async def backup(self, to: Path) -> None:
@@ -349,6 +354,11 @@ class Program:
         """End the visits that are open in a session; what went wrong."""
         left = [one for one in self._visits.values() if one.attending(session)]
         return [said for visits in left for said in await visits.leave("left", session)]
+
+    def _folder_of(self, platform: str, terms: Terms) -> str:
+        """The folder that a new session belongs to: only a person at a terminal is in one."""
+        folder = terms.folder or self._setup.where.folder
+        return str(folder) if platform in TERMINAL and folder is not None else ""
 
     async def leave(self) -> None:
         """End the visits that are open."""

@@ -539,10 +539,32 @@ def _target(variable: str) -> tuple[str, str]:
     return "", ""
 
 
-def system_prompt(where: Place) -> str:
+def folder_rules(home: Path) -> dict[str, dict[str, Verdict]]:
+    """The rules that hold for all sessions of a folder, by folder."""
+    text = _text(home / "folders.json")
+    try:
+        return {} if not text else msgspec.json.decode(text, type=dict[str, dict[str, Verdict]])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"{home / 'folders.json'} cannot be used: {error}; correct it or take it out"
+        ) from error
+
+
+def keep_folder_rules(home: Path, folder: Path, rules: Mapping[str, Verdict]) -> None:
+    """Have rules hold for all sessions of a folder. The file is replaced whole."""
+    kept = folder_rules(home)
+    kept[str(folder)] = {**kept.get(str(folder), {}), **rules}
+    beside = home / f".folders-{os.getpid()}.tmp"
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as opened:
+        opened.write(msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
+    beside.replace(home / "folders.json")
+
+
+def system_prompt(where: Place, folder: Path | None) -> str:
     """The user's own file or the default, and what the folder adds."""
     own = _text(where.home / "system.md")
-    added = None if where.folder is None else _text(where.folder / ".steno" / "system.md")
+    added = None if folder is None else _text(folder / ".steno" / "system.md")
     text = SYSTEM_PROMPT if own is None else own
     return text if added is None else f"{text}\n\n{added}"
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.config import Config, default_model
+from steno.journal.facts import Mode
 from steno.runtimes.codex import RUNTIME
 
 Runner = Literal["native", "codex"]
@@ -50,12 +51,14 @@ class Wanted(Struct, frozen=True):
 
 
 class Beginning(Struct, frozen=True):
-    """What a chat begins with: a session, or a new one with this model; and the model that was
-    asked for, until a session has it."""
+    """What a chat begins with: a session, or a new one with this model; the model that was asked
+    for, until a session has it; a prompt; and what runs without asking."""
 
     model: str
     session: str | None = None
     wanted: Wanted | None = None
+    prompt: str = ""
+    mode: Mode | None = None
 
 
 def runtime_of(spec: str) -> Runner:

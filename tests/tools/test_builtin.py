@@ -6,15 +6,25 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from steno.tools.builtin import builtin
-from steno.tools.files import EditArguments, ReadArguments, WriteArguments
+from steno.tools.files.change import EditArguments, WriteArguments
+from steno.tools.files.read import ReadArguments
+from steno.tools.looking.fetch import FetchArguments
+from steno.tools.looking.folders import FindArguments, ListArguments
+from steno.tools.looking.grep import GrepArguments
 from steno.tools.protocol import Workspace
 from steno.tools.shell import ShellArguments
+from steno.tools.todo import TodoArguments
 
 ARGUMENTS: dict[str, type[Struct]] = {
     "shell": ShellArguments,
     "read_file": ReadArguments,
+    "list_folder": ListArguments,
+    "find_files": FindArguments,
+    "search_files": GrepArguments,
     "write_file": WriteArguments,
     "edit_file": EditArguments,
+    "fetch_url": FetchArguments,
+    "todo": TodoArguments,
 }
 
 
@@ -26,8 +36,10 @@ def test_tools_are_found_by_name(workspace: Workspace) -> None:
 
 def test_only_reading_needs_no_approval_and_may_be_repeated(workspace: Workspace) -> None:
     tools = builtin(workspace)
-    assert [name for name, tool in tools.items() if tool.approval == "none"] == ["read_file"]
-    assert [name for name, tool in tools.items() if tool.spec.repeat == "safe"] == ["read_file"]
+    acts = ["shell", "write_file", "edit_file"]
+    asks = [name for name, tool in tools.items() if tool.approval == "ask"]
+    assert asks == [*acts, "fetch_url"]  # it reads, and what it reads is outside
+    assert [name for name, tool in tools.items() if tool.spec.repeat == "never"] == acts
 
 
 def test_schemas_are_compact_and_say_what_is_decoded(workspace: Workspace) -> None:

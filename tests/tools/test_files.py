@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from steno.journal.parts import Failed, Interrupted, Returned, Text
-from steno.tools import files
 from steno.tools.builtin import builtin
+from steno.tools.files import handles as files
 from steno.tools.protocol import BadArguments, Workspace
 from steno.tools.sandbox import Sandbox
 from tests.tools.calls import Pieces, call, said

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from steno.cli import stdio
-from steno.cli.parsing import parser
+from steno.cli.parsing import parser, prompted
 
 FAILED = 1
 INTERRUPTED = 130
@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     stdio.prepare()
-    words = sys.argv[1:] if argv is None else argv
+    words = prompted(sys.argv[1:] if argv is None else argv)
     try:
         return _main(parser(words).parse_args(words))
     except stdio.OutputLost as error:

@@ -11,12 +11,12 @@ from functools import partial
 
 from steno.agents import Agents
 from steno.cli.signals import Asked, Leaving, taking_in
-from steno.cli.stdio import complain, cut_by_terminal, note, person_present, show
+from steno.cli.stdio import Lines, complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.frontend.process import LEFT, REASONS, TWICE_S, heeding, leave_by_deadline
 from steno.frontend.wording import EPHEMERAL, IDLE, advice
 from steno.frontend.worker import start_if_due
-from steno.journal.facts import ContextSet
+from steno.journal.facts import ContextSet, Mode
 from steno.service import Loaded, Service, Shown
 from steno.store.errors import StoreError, UnknownSession
 
@@ -37,10 +37,16 @@ async def chat(options: argparse.Namespace, wiring: Agents, service: Service) ->
     if session is None:
         _greet(wiring, None, None)
     else:
+        if not await _in_its_folder(options, service, session):
+            return 0
         loaded, shown = await service.views.shown(session)
         _greet(wiring, session, loaded.context)
         _look_back(loaded, shown)
     front = Front(service, wiring, "text", asks=wiring.asks() and person_present())
+    if options.prompt:
+        session, leave = await _say(front, session, options.prompt, options.mode)
+        if leave:
+            return 0
     while (line := await _line(front, session)) is not None:
         match line.rstrip():
             case "":
@@ -63,7 +69,8 @@ async def chat(options: argparse.Namespace, wiring: Agents, service: Service) ->
                     "- < FILE]"
                 )
             case _:
-                session, leave = await _say(front, session, line)
+                session, leave = await _say(front, session, line, options.mode)
+                options.mode = None
                 if leave:
                     break
     if session is not None and not service.ephemeral:
@@ -145,10 +152,35 @@ async def _typed(
 async def session_of(options: argparse.Namespace, service: Service) -> str | None:
     if options.resume is not None:
         return await service.views.resolve(options.resume)
-    return await service.views.latest() if options.latest else None
+    if not options.latest:
+        return None
+    found = await service.views.latest("" if options.all else service.folder)
+    if found is None and not options.all and await service.views.latest() is not None:
+        note(f"[no session belongs to {service.folder}; --continue --all looks in every folder]")
+    return found
 
 
-async def _say(front: Front, session: str | None, text: str) -> tuple[str | None, bool]:
+async def _in_its_folder(options: argparse.Namespace, service: Service, session: str) -> bool:
+    """Say that a session belongs to another folder, and ask where to go on; False to leave."""
+    folder = (await service.views.state(session)).folder
+    if not folder or folder == service.folder:
+        return True
+    here = options.here
+    if not here and person_present():
+        note(f"the session belongs to {folder}. Work [t]here, move it [h]ere, or [l]eave? ", end="")
+        answer = (await Lines().next() or "l").strip().lower()[:1]
+        if answer not in ("t", "h"):
+            return False
+        here = answer == "h"
+    if here:
+        await service.edits.move(session, service.folder)
+    note(f"[its tools work in {service.folder if here else folder}]")
+    return True
+
+
+async def _say(
+    front: Front, session: str | None, text: str, mode: Mode | None = None
+) -> tuple[str | None, bool]:
     """Say a line and show the answer; the session, and whether a signal asks us to leave."""
     asked = Asked()
     try:
@@ -164,6 +196,8 @@ async def _say(front: Front, session: str | None, text: str) -> tuple[str | None
         )
         front.left_by = asked.signal
         return None if gone else session, asked.signal is not None
+    if mode is not None:
+        await front.service.edits.set_mode(admitted.session, mode)
     if asked.signal is not None:
         front.left_by = asked.signal
         note(f"[left; {await what_stays(front.service, admitted.session)}]")

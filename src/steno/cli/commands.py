@@ -22,7 +22,7 @@ from steno.frontend.process import LEFT, in_time
 from steno.journal.facts import DeliveryOwed
 from steno.model_choice import Terms, contradiction
 from steno.service import Misused, Service
-from steno.service.attachments import read_attachment
+from steno.service.attachments import attachment, read_attachment
 from steno.store.errors import StoreError, UnknownSession
 from steno.store.protocol import Admitted
 
@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if not looks and not options.ephemeral:
             configuration.prepare_home(where)
         config = configuration.load(where)
+        options.piped = stdio.read_piped() if _reads_along(options) else b""
         if getattr(options, "prompt", None) == "-":
             options.prompt = (
                 stdio.read_all()
@@ -74,6 +75,11 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     finally:
         in_time()
+
+
+def _reads_along(options: argparse.Namespace) -> bool:
+    """Whether what is piped to a command goes with its prompt."""
+    return bool(options.verb == "run" and options.prompt != "-")
 
 
 def _terms(options: argparse.Namespace) -> Terms:
@@ -222,9 +228,7 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
         case "run":
             return await _run(options, wiring, service)
         case "sessions":
-            return output.sessions(
-                await service.views.sessions(options.limit), options.json, options.tree
-            )
+            return await _sessions(options, service)
         case "search":
             from steno.cli import search
 
@@ -285,6 +289,14 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
     return await editing.edit(options, service, id)
 
 
+async def _sessions(options: argparse.Namespace, service: Service) -> int:
+    folder = "" if options.all else service.folder
+    found = await service.views.sessions(options.limit, folder=folder)
+    if folder and not found and await service.views.latest() is not None:
+        note(f"[no session belongs to {folder}; --all lists those of every folder]")
+    return output.sessions(found, options.json, options.tree)
+
+
 def _on_screen(options: argparse.Namespace) -> bool:
     """Whether the chat takes the whole screen; else it goes line by line."""
     plain = options.verb is not None or options.plain
@@ -300,7 +312,10 @@ async def _chat(
 
     asked.check()  # a model that cannot be used is refused before anything is stored
     service.searches.keep_up()
-    beginning = asked.beginning(await chat.session_of(options, service))
+    session = await chat.session_of(options, service)
+    if session is not None and options.here:
+        await mind_folder(options, service, session)
+    beginning = replace(asked.beginning(session), prompt=options.prompt or "", mode=options.mode)
     last = await run_full_screen(service, wiring, beginning)
     if not service.ephemeral:
         with contextlib.suppress(stdio.OutputLost):  # the window may have been closed
@@ -316,6 +331,10 @@ async def _run(options: argparse.Namespace, wiring: Agents, service: Service) ->
         raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
     attachments = [read_attachment(Path(file)) for file in options.attach]
+    if options.piped:
+        attachments.append(attachment("standard input", options.piped))
+    if session is not None:
+        await mind_folder(options, service, session)
     with taking_in(service) as asked:
         admitted = await service.admit(
             options.prompt,
@@ -328,6 +347,8 @@ async def _run(options: argparse.Namespace, wiring: Agents, service: Service) ->
             visit=not options.detach,
             owes=_debts(wiring, options.deliver),
         )
+    if options.mode is not None:
+        await service.edits.set_mode(admitted.session, options.mode)
     if asked.signal is not None:
         note(f"[left; {await what_stays(service, admitted.session)}]")
         return LEFT
@@ -338,6 +359,18 @@ async def _run(options: argparse.Namespace, wiring: Agents, service: Service) ->
     if options.detach:
         return background.detach(options, wiring, admitted)
     return await _answer(options, wiring, service, admitted)
+
+
+async def mind_folder(options: argparse.Namespace, service: Service, id: str) -> None:
+    """A session is run in the folder that it belongs to. Who is elsewhere is told, or moves it."""
+    folder = (await service.views.state(id)).folder
+    if not folder or folder == service.folder:
+        return
+    if options.here:
+        await service.edits.move(id, service.folder)
+        note(f"[the session belonged to {folder}, and belongs to {service.folder} from now on]")
+    else:
+        note(f"[the session belongs to {folder}: its tools work there. --here moves it here]")
 
 
 def _debts(wiring: Agents, names: list[str]) -> tuple[DeliveryOwed, ...]:
@@ -361,6 +394,9 @@ async def _answer(
 
 async def _resume(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
     wiring.check()
+    await mind_folder(options, service, id)
+    if options.mode is not None:
+        await service.edits.set_mode(id, options.mode)
     loaded = await service.views.load(id)
     if options.verb == "continue" and loaded.owner is None:
         state = loaded.state

@@ -23,6 +23,11 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
         case "undo" | "rewind" if options.withdraw is not None:
             await service.edits.redo(id, options.withdraw)
             show(f"{options.verb} {options.withdraw} is taken back")
+        case "undo" if options.files or options.both or options.redo_files:
+            return await _undo_files(options, service, id)
+        case "diff":
+            for one in await service.files.of_session(id):
+                show("\n".join(one.unified()))
         case "undo":
             turn, seq = await service.edits.undo(id)
             show(
@@ -44,6 +49,27 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
         case "compact":
             return await _compact(service, id)
     return DONE
+
+
+async def _undo_files(options: argparse.Namespace, service: Service, id: str) -> int:
+    """Put files back, or take that back. Files that hold something else by now stay."""
+    if options.redo_files:
+        done = await service.files.redo(id)
+    else:
+        turn = await service.edits.last_turn(id)
+        done = await service.files.undo(id, turn)
+        if options.both:
+            _, seq = await service.edits.undo(id)
+            show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq}")
+    for path in done.files:
+        show(f"put back {path}")
+    for path in done.left:
+        complain(f"{path} was changed by something else since, and stays as it is")
+    if not done.files and not done.left:
+        show("no file was changed by an edit since; nothing was done")
+    elif done.files and not options.redo_files:
+        show(f"steno undo {id} --redo-files takes this back")
+    return FAILED if done.left else DONE
 
 
 async def _goal(options: argparse.Namespace, service: Service, id: str) -> None:

@@ -19,6 +19,8 @@ from steno.journal.facts import (
     ApprovalFact,
     ContextSet,
     EditFact,
+    FileFact,
+    FolderSet,
     GoalSet,
     HelperFact,
     InputFact,
@@ -190,6 +192,8 @@ class TextPrinter:
             case InputFact() | TurnStarted() | TurnEnded() | InterruptAsked() | UsageReported():
                 pass
             case OutputLate() | ApprovalFact() | GoalSet() | HelperFact() | EditFact():
+                pass
+            case FolderSet() | FileFact():
                 pass
             case SessionStarted() | SessionRenamed() | MemoryFact() | OutsideFact():
                 pass

@@ -1,11 +1,13 @@
 """The words of the command line. Nothing heavy is loaded here, so that --help stays quick."""
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 EXPIRES_S_MAX = 10 * 366 * 86_400
 LIMIT_MAX = 100_000
+MODES = ("ask", "edits", "plan", "everything")
+_WITH_VALUE = frozenset(("--resume", "--model", "--runtime", "--allow", "--mode", "--prompt"))
 
 Verbs = argparse._SubParsersAction  # the only name argparse has for it
 
@@ -36,8 +38,15 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     )
     root.add_argument("--resume", metavar="ID", help="go on with this session")
     root.add_argument(
-        "--continue", dest="latest", action="store_true", help="go on with the latest session"
+        "--continue",
+        dest="latest",
+        action="store_true",
+        help="go on with the latest session of this folder",
     )
+    root.add_argument(
+        "--all", action="store_true", help="with --continue: the latest session of any folder"
+    )
+    root.add_argument("--prompt", metavar="TEXT", help="begin with this; steno TEXT does the same")
     root.add_argument(
         "--ephemeral", action="store_true", help="a new session that leaves nothing on disk"
     )
@@ -56,6 +65,17 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     _add_keeping(verbs)
     _add_gateway(verbs)
     return root
+
+
+def prompted(words: Sequence[str]) -> list[str]:
+    """The words, with a first one that is a sentence marked as what the chat begins with."""
+    found = list(words)
+    at = 0
+    while at < len(found) and found[at].startswith("-") and found[at] != "--":
+        at += 2 if found[at] in _WITH_VALUE else 1
+    if at < len(found) and len(found[at].split()) > 1:
+        found[at] = f"--prompt={found[at]}"
+    return found
 
 
 def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
@@ -84,6 +104,19 @@ def _with_agent(verb: argparse.ArgumentParser, default: object) -> None:
         action="store_true",
         default=default if absent else False,
         help="approve every tool call",
+    )
+    verb.add_argument(
+        "--mode",
+        choices=MODES,
+        default=default,
+        help="what runs without asking: ask (what reads), edits (changes of files, too), plan "
+        "(only what reads runs), everything",
+    )
+    verb.add_argument(
+        "--here",
+        action="store_true",
+        default=default if absent else False,
+        help="have a session of another folder belong to this one",
     )
     verb.add_argument(
         "--allow",
@@ -163,7 +196,8 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    sessions = verbs.add_parser("sessions", help="list sessions, the latest first")
+    sessions = verbs.add_parser("sessions", help="list the sessions of this folder, latest first")
+    sessions.add_argument("--all", action="store_true", help="the sessions of every folder")
     sessions.add_argument("--limit", type=_limit, default=50, metavar="N")
     sessions.add_argument(
         "--tree", action="store_true", help="forks under the session that they come from"
@@ -174,6 +208,7 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "deliveries", help="list what is owed to channels, and what became of it"
     )
     deliveries.add_argument("--limit", type=_limit, default=50, metavar="N")
+    with_id(verbs.add_parser("diff", help="how a session's edits changed the files"))
     for look in (sessions, show, deliveries):
         look.add_argument("--json", action="store_true")
 
@@ -239,7 +274,13 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     goal.add_argument("--none", action="store_true", help="take the goal away")
     with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
     undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
-    undo.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
+    which = undo.add_mutually_exclusive_group()
+    which.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
+    which.add_argument(
+        "--files", action="store_true", help="put the files back that it edited, and only that"
+    )
+    which.add_argument("--both", action="store_true", help="the talk and the files")
+    which.add_argument("--redo-files", action="store_true", help="take the last undo of files back")
     rewind = with_id(
         verbs.add_parser("rewind", help="take everything after a message out of the model's view")
     )

@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import BinaryIO, Literal, TextIO
 from steno.frontend.sanitize import sanitize
 
 READ_BYTES = 65_536
+PIPED_BYTES_MAX = 20_000_000
 TERMINAL_LINE_BYTES_MAX = 4_095
 """What a terminal keeps of a line. It drops the rest in silence."""
 
@@ -179,6 +181,18 @@ def full_screen(kind: str) -> bool:
 def read_all() -> str:
     """Standard input to its end, byte for byte."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def read_piped() -> bytes:
+    """What a pipe or a file at standard input holds, to its end; nothing of a terminal or a
+    device."""
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return b""
+    if not stat.S_ISFIFO(kind) and not stat.S_ISREG(kind):
+        return b""
+    return sys.stdin.buffer.read(PIPED_BYTES_MAX)
 
 
 @contextlib.contextmanager

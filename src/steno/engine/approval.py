@@ -4,11 +4,12 @@ A rule names a tool, or a tool and what it is called with: `shell`, `shell:git s
 for any text, and `\\*` for a star.
 
 1. A rule that denies wins, wherever it was set.
-2. What this run was told to allow comes next, then the rules of the session, then those of the
-   configuration.
+2. What this run was told to allow comes next, then the rules of the session, then those of its
+   folder, then those of the configuration.
 3. Among rules of one place the most specific counts: one with a pattern before one without, the
    longer before the shorter; of two that are equally specific, the one that asks.
-4. Where no rule fits, the tool says whether it needs approval.
+4. Where no rule fits, the mode of the session says it; else the tool, whether it needs approval.
+   In the mode `plan` nothing runs that does more than read, whatever a rule allows.
 
 A pattern meets the command of a shell call, the path of a file call, and the arguments as JSON of
 any other. A command can hide another one, so a `*` allows only commands without ; & | < > ( ) $ `
@@ -26,6 +27,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from steno.journal import facts
+
 STAR = r"\*"
 """In a pattern: a star, and not any text."""
 
@@ -33,11 +36,13 @@ _STARS = re.compile(r"(\\\*|\*)")
 _MEANING = {"*": ".*", STAR: re.escape("*")}
 
 Verdict = Literal["allow", "ask", "deny"]
+Mode = facts.Mode
 
 PATCH = "apply_patch"
 """The tool that changes several files in one call."""
 
 _BETWEEN_COMMANDS = re.compile(r"[;&|\n\r()`]|\$\(")
+_HOST = re.compile(r"https?://[^/?#*]+")
 _HIDES_COMMANDS = re.compile(r"[;&|<>()$`\n\r]")
 
 
@@ -57,16 +62,40 @@ class Rule(Struct, frozen=True):
         return self.tool if self.pattern is None else f"{self.tool}:{self.pattern}"
 
 
-Kind = Literal["command", "path"]
+Kind = Literal["command", "path", "url"]
 
 KINDS: dict[str, Kind] = {
     "shell": "command",
     "read_file": "path",
     "write_file": "path",
     "edit_file": "path",
+    "list_folder": "path",
+    "fetch_url": "url",
 }
 """The tools of which rules know what they are called with: the argument of that name. In a tool of
 others such an argument may mean anything."""
+
+
+EDITS = frozenset(("write_file", "edit_file"))
+"""Tools that change files of the workspace, and can be undone."""
+LOOKS = frozenset(("fetch_url",))
+"""Tools that only read, and ask all the same: what they read is outside."""
+
+
+def in_mode(
+    mode: Mode, tool: str, default: Verdict, edits: Sequence[tuple[str, str]] = ()
+) -> Verdict | None:
+    """What a mode says of a call, and of the edits that it stands for; None if nothing."""
+    match mode:
+        case "plan":
+            return None if default == "allow" or tool in LOOKS else "deny"
+        case "edits":
+            named = [name for name, _ in edits] or [tool]
+            return "allow" if EDITS.issuperset(named) else None
+        case "everything":
+            return "allow"
+        case "ask":
+            return None
 
 
 class Target(Struct, frozen=True):
@@ -86,18 +115,19 @@ class Target(Struct, frozen=True):
         given = given if isinstance(given, dict) else {}
         kind = KINDS.get(tool)
         if kind is not None and isinstance(text := given.get(kind), str):
-            return cls(tool, kind, text.strip() if kind == "command" else posixpath.normpath(text))
+            return cls(tool, kind, posixpath.normpath(text) if kind == "path" else text.strip())
         texts = tuple(text for text in given.values() if isinstance(text, str))
         return cls(tool, None, arguments, texts)
 
 
 class Policy(Struct, frozen=True):
-    """`rules` are the configuration's, `session` holds for one session, `allowed` for this run
-    alone."""
+    """`rules` are the configuration's, `folder` holds for all sessions of one folder, `session` for
+    one session, `allowed` for this run alone."""
 
     rules: tuple[Rule, ...] = ()
     allowed: tuple[Rule, ...] = ()
     session: tuple[Rule, ...] = ()
+    folder: tuple[Rule, ...] = ()
 
     def within(self, rules: Mapping[str, Verdict]) -> "Policy":
         """The policy in a session that has these rules."""
@@ -110,7 +140,7 @@ class Policy(Struct, frozen=True):
         call = Target.of(tool, arguments)
         places = [
             [rule for rule in rules if _fits(rule, call)]
-            for rules in (self.allowed, self.session, self.rules)
+            for rules in (self.allowed, self.session, self.folder, self.rules)
         ]
         for rule in chain.from_iterable(places):
             if rule.verdict == "deny":
@@ -158,6 +188,28 @@ def rule_for(tool: str, arguments: str) -> str:
     return tool if call.kind is None else f"{tool}:{call.text.replace('*', STAR)}"
 
 
+def patterns_for(tool: str, arguments: str) -> tuple[str, ...]:
+    """Rules that meet this call and more than it, the narrower first: commands with the same first
+    words, files of the same folder, pages of the same host."""
+    call = Target.of(tool, arguments)
+    match call.kind:
+        case "command":
+            if _HIDES_COMMANDS.search(call.text) is not None:
+                return ()
+            words = call.text.replace("*", STAR).split()
+            two = len(words) > 2 and words[1][:1].isalpha()
+            found = [f"{tool}:{' '.join(words[:2])} *"] if two else []
+            return (*found, f"{tool}:{words[0]} *") if len(words) > 1 else ()
+        case "path":
+            folder = posixpath.dirname(call.text).replace("*", STAR)
+            return (f"{tool}:{folder}/*",) if folder else ()
+        case "url":
+            host = _HOST.match(call.text)
+            return () if host is None else (f"{tool}:{host[0]}/*",)
+        case None:
+            return ()
+
+
 def _closeness(rule: Rule) -> tuple[bool, int, bool, int, bool]:
     pattern = (rule.pattern or "").replace(STAR, "+")
     return (
@@ -189,7 +241,7 @@ def _plain(call: Target) -> bool:
             return _HIDES_COMMANDS.search(call.text) is None
         case "path":
             return ".." not in call.text.split("/")
-        case None:
+        case "url" | None:
             return True
 
 

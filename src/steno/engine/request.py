@@ -20,6 +20,11 @@ GO_ON = (
     "it."
 )
 
+PLAN_ONLY = (
+    f"{OPENING} The user has chosen plan mode: only read, and change nothing. Find out what you "
+    "need, then say what you would do, in short steps, and stop."
+)
+
 
 class Request(Struct, frozen=True):
     """`entries` repeats, entry for entry, what earlier requests said; `note` is for this request
@@ -43,6 +48,11 @@ def system_text(context: ContextSet) -> str:
     """The system prompt with the instructions of a client, the memories that were offered to this
     session, and its goal."""
     text = context.system
+    if context.surroundings:
+        text = f"{text}\n\nWhere you are:\n{context.surroundings}"
+    if context.guidance:
+        text = f"{text}\n\nInstructions of this folder, the last one counts most:\n\n"
+        text += context.guidance
     if context.instructions:
         text = f"{text}\n\n{context.instructions}".lstrip()
     if context.memories:

@@ -50,7 +50,7 @@ class Spent(Struct):
                 pass
             case f.EditFact() | f.HelperStarted() | f.ThreadFact() | f.MemoryFact():
                 pass
-            case f.OutsideFact() | f.ItemFact():
+            case f.OutsideFact() | f.FileFact() | f.ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)

@@ -24,6 +24,16 @@ from steno.journal import facts as f
 from steno.journal.parts import Seq
 from steno.journal.state import State
 
+_LATEST: dict[type, str] = {
+    f.ContextSet: "context",
+    f.SessionRenamed: "title",
+    f.Compacted: "compacted",
+    f.GoalSet: "goal",
+    f.ModeSet: "mode",
+    f.FolderSet: "folder",
+}
+"""Facts of which the last one counts."""
+
 
 class Carry(Struct):
     """Fold facts up to the seq; then `seqs` are those to carry over it."""
@@ -61,22 +71,20 @@ class Carry(Struct):
             case f.InputFact() | f.SessionAttended() | f.DeliveryFact() | f.HelperFact():
                 pass  # what is open of these, the state knows
             case f.SessionStarted():
-                kept = ("context", "title", "compacted", "goal", "rule")
+                kept = (*_LATEST.values(), "rule")
                 self._latest = {
                     name: at for name, at in self._latest.items() if name.split(" ")[0] in kept
                 }
                 self._latest["started"] = seq
                 self._ended, self._hooks = (), {}
-            case f.ContextSet():
-                self._latest["context"] = seq
-            case f.SessionRenamed():
-                self._latest["title"] = seq
-            case f.GoalSet():
-                self._latest["goal"] = seq
+            case f.ContextFact() | f.SessionRenamed() | f.ModeSet() | f.Compacted():
+                self._latest[_LATEST[type(fact)]] = seq
             case f.RuleSet():
                 self._latest.pop(f"rule {fact.rule}", None)
                 if fact.verdict is not None:
                     self._latest[f"rule {fact.rule}"] = seq
+            case f.FileFact():
+                pass  # what is not settled of these, the state knows
             case f.SessionEnded():
                 if self._state.ended is fact:
                     self._ended = (seq,) if fact.attended is None else (fact.attended, seq)
@@ -84,8 +92,6 @@ class Carry(Struct):
                 self._hooks[seq] = [*self._ended, seq] if fact.attended is not None else [seq]
             case f.HookAttempted() | f.HookDone():
                 self._hooks.get(fact.owed, []).append(seq)
-            case f.Compacted():
-                self._latest["compacted"] = seq
             case f.ThreadBound():
                 self._latest[f"thread {fact.runtime}"] = seq
             case f.MessageHidden():
@@ -120,6 +126,7 @@ class Carry(Struct):
             *state.deliveries,
             *state.helpers,
             *self._notes,
+            *state.putting_back,
         }
         kept.update(state.attending)
         for hook in state.hooks:

@@ -64,12 +64,13 @@ class ForkPoint(Fact, frozen=True):
 
 class SessionStarted(Fact, frozen=True, tag="session.started"):
     """Always the first fact of a session's own. In a fork, everything up to `forked_from` is the
-    parent's."""
+    parent's. `folder` is where its tools work; "" if it belongs to none."""
 
     platform: str
     model: str = ""
     name: str | None = None
     forked_from: ForkPoint | None = None
+    folder: str = ""
 
 
 class SessionRenamed(Fact, frozen=True, tag="session.renamed"):
@@ -288,7 +289,8 @@ class ContextSet(ContextFact, frozen=True, tag="context.set"):
     """Holds for every later request until the next one: the whole context, not a difference.
     `recalled` says where each of the memories came from. `instead_of` is the session's own model
     where a fallback answers in its place, for the rest of one turn. `instructions` are those that
-    came with an input."""
+    came with an input. `folder` is where tools work, `guidance` what its files say to whoever works
+    there, and `surroundings` what was found there when this was stored: date, system, git."""
 
     model: str
     system: str = ""
@@ -298,6 +300,9 @@ class ContextSet(ContextFact, frozen=True, tag="context.set"):
     goal: str = ""
     instead_of: str = ""
     instructions: str = ""
+    folder: str = ""
+    guidance: str = ""
+    surroundings: str = ""
 
     @property
     def own_model(self) -> str:
@@ -310,6 +315,13 @@ class GoalSet(ContextFact, frozen=True, tag="goal.set"):
     request's context tells a model."""
 
     goal: str
+    by: str = "user"
+
+
+class FolderSet(ContextFact, frozen=True, tag="folder.set"):
+    """The session belongs to another folder from here on: its tools work there."""
+
+    folder: str
     by: str = "user"
 
 
@@ -446,6 +458,60 @@ class RuleSet(ApprovalFact, frozen=True, tag="rule.set"):
     rule: str
     verdict: Literal["allow", "ask", "deny"] | None
     by: str = "user"
+
+
+Mode = Literal["ask", "edits", "plan", "everything"]
+
+
+class ModeSet(ApprovalFact, frozen=True, tag="mode.set"):
+    """What runs without asking, until the next one. `ask`: what only reads. `edits`: changes of
+    files in the folder, too. `plan`: nothing but what only reads runs at all. `everything`: all
+    that no rule denies."""
+
+    mode: Mode
+    by: str = "user"
+
+
+# --- files that were changed ----------------------------------------------------------------------
+
+
+class FileVersions(Fact, frozen=True):
+    """A file of the session's folder before and after a change, by the hash of its content; None
+    where there is no file."""
+
+    path: str
+    before: Hash | None
+    after: Hash | None
+
+
+class FileFact(Fact, frozen=True):
+    """Files that were changed, and put back."""
+
+
+class FileKept(FileFact, frozen=True, tag="file.kept"):
+    """The call that began at `started` is about to put `after` in the place of `before`. Stored,
+    with both contents, before the file is touched: after a kill it holds one or the other."""
+
+    started: Seq
+    file: FileVersions
+
+
+class FilesPutBack(FileFact, frozen=True, tag="files.put_back"):
+    """Each of `files` is about to be changed once more, to what it held earlier: what was changed
+    from the turn at `turn` on is undone, or with `takes_back` an earlier undo is. Stored before the
+    first is touched; `files.settled` says that all were."""
+
+    files: tuple[FileVersions, ...]
+    turn: Seq = 0
+    takes_back: Seq = 0
+
+
+class FilesSettled(FileFact, frozen=True, tag="files.settled"):
+    """What came of putting files back. Those in `left` had been changed by somebody else, and were
+    not touched."""
+
+    put_back: Seq
+    left: tuple[str, ...] = ()
 
 
 # --- threads of external runtimes -----------------------------------------------------------------
@@ -612,7 +678,9 @@ FreeFact = (
     | InterruptAsked
     | ApprovalDecided
     | RuleSet
+    | ModeSet
     | GoalSet
+    | FolderSet
     | MessageHidden
     | MemoryRemoved
     | DeliveryOwed
@@ -639,6 +707,9 @@ TurnFact = (
     | ToolStarted
     | ToolSettled
     | OutputLate
+    | FileKept
+    | FilesPutBack
+    | FilesSettled
     | ApprovalAsked
     | HelperStarted
     | HelperEnded
@@ -696,5 +767,13 @@ def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
     if type(fact) is ItemKept:
         return fact.payloads
     if type(fact) not in _WITH_PARTS:
-        return ()
+        files = versions_of(fact) if isinstance(fact, FileFact) else ()
+        return tuple(hash for one in files for hash in (one.before, one.after) if hash)
     return tuple(part.hash for part in parts_of(fact) if isinstance(part, (Image, File)))
+
+
+def versions_of(fact: AnyFact) -> tuple[FileVersions, ...]:
+    """The files that a fact says were changed or put back."""
+    if isinstance(fact, FileKept):
+        return (fact.file,)
+    return fact.files if isinstance(fact, FilesPutBack) else ()

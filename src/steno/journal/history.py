@@ -310,6 +310,8 @@ class History(Struct):
                 pass
             case f.InputWithdrawn() | f.InterruptAsked() | f.ApprovalFact() | f.SessionRenamed():
                 pass
+            case f.FolderSet() | f.FileFact():
+                pass
             case f.GoalSet() | f.HelperFact() | f.ThreadFact() | f.MemoryFact() | f.OutsideFact():
                 pass
             case f.ItemFact():

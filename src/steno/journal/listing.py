@@ -31,7 +31,7 @@ class ListingRow(Struct, omit_defaults=True):
     not known. `context` is how long the last request was with its answer, as far as the provider
     said. `waiting` are the inputs that wait to be taken, as runs of neighbours, first and last: a
     thousand that came in a row take no more room than two. `fallback` is the model that answered
-    last, if that was not the session's own."""
+    last, if that was not the session's own. `folder` is the one that the session belongs to."""
 
     platform: str = ""
     model: str = ""
@@ -55,6 +55,7 @@ class ListingRow(Struct, omit_defaults=True):
     deliveries: OwedDeliveries = field(default_factory=OwedDeliveries)
     waiting: list[tuple[Seq, Seq]] = []
     memory: SessionMemory = field(default_factory=SessionMemory)
+    folder: str = ""
     asked: Seq = 0
     """The last question about a call in the open turn; 0 if there is none."""
     open: Seq = 0
@@ -122,12 +123,11 @@ class ListingRow(Struct, omit_defaults=True):
                 return self.memory.apply(seq, fact)
             case f.ToolStarted() | f.OutputLate() | f.InputFact() | f.AccountFact():
                 return False
-            case f.InterruptAsked() | f.GoalSet() | f.ApprovalDecided() | f.RuleSet():
+            case f.ApprovalAsked() | f.FolderSet():
+                return self._note(seq, fact)
+            case f.InterruptAsked() | f.GoalSet() | f.ApprovalFact():
                 return False
-            case f.ApprovalAsked():
-                self.asked = seq
-                return True
-            case f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn():
+            case f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn() | f.FileFact():
                 return False
             case unreachable:
                 assert_never(unreachable)
@@ -144,9 +144,17 @@ class ListingRow(Struct, omit_defaults=True):
         delivered = self.deliveries.apply(record.seq, record.at_ms, fact)
         return self._wait_no_longer(f.taken_by(fact)) or delivered or began
 
+    def _note(self, seq: Seq, fact: f.ApprovalAsked | f.FolderSet) -> bool:
+        if isinstance(fact, f.ApprovalAsked):
+            self.asked = seq
+        else:
+            self.folder = fact.folder
+        return True
+
     def _start(self, record: f.Record, fact: f.SessionStarted) -> None:
         self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
         self.model, self.fallback = fact.model or self.model, ""
+        self.folder = fact.folder or self.folder
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None

@@ -70,7 +70,7 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
         case f.ApprovalAsked() | f.ApprovalDecided():
             return replace(fact, reason=GONE) if fact.reason else None
         case f.ContextSet():
-            return replace(fact, system=GONE, memories=(), recalled=(), goal="", instructions="")
+            return _unsaid(fact)
         case f.Distilled():
             return replace(
                 fact,
@@ -84,7 +84,11 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(fact, rule=GONE)
         case f.ItemKept():
             return replace(fact, json=f'"{GONE}"', payloads=())
-        case f.ItemsWithdrawn():
+        case f.FileKept():
+            return replace(fact, file=_forgotten(fact.file))
+        case f.FilesPutBack():
+            return replace(fact, files=tuple(map(_forgotten, fact.files)))
+        case f.ModeSet() | f.FolderSet() | f.FilesSettled() | f.ItemsWithdrawn():
             return None
         case f.SessionStarted() | f.InputWithdrawn() | f.InputDeleted() | f.TurnStarted():
             return None
@@ -98,6 +102,24 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return None
         case unreachable:
             assert_never(unreachable)
+
+
+def _unsaid(context: f.ContextSet) -> f.ContextSet:
+    return replace(
+        context,
+        system=GONE,
+        memories=(),
+        recalled=(),
+        goal="",
+        instructions="",
+        guidance=GONE if context.guidance else "",
+        surroundings=GONE if context.surroundings else "",
+    )
+
+
+def _forgotten(file: f.FileVersions) -> f.FileVersions:
+    """What the file held is gone, so it cannot be put back any more."""
+    return replace(file, before=None, after=None)
 
 
 def forget(context: f.ContextSet, gone: Callable[[f.ItemAt], bool]) -> f.ContextSet:

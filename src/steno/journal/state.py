@@ -182,7 +182,8 @@ class State(Struct):
     """`stopping` is an open helper call that a person asked to stop. `rules` are those of this
     session alone, in the order in which they were set. `threads` are those that external runtimes
     keep, by runtime, and `bound` says where each was bound; those in `behind` do not know all that
-    counts: a model of another runtime answered since, or what was said before was edited."""
+    counts: a model of another runtime answered since, or what was said before was edited. `folder`
+    is the one that the session belongs to, `putting_back` what was not settled of that yet."""
 
     head: Seq = 0
     started: f.SessionStarted | None = None
@@ -201,9 +202,12 @@ class State(Struct):
     owed: Owed = field(default_factory=Owed)
     ended: f.SessionEnded | None = None
     rules: dict[str, Literal["allow", "ask", "deny"]] = {}
+    mode: f.Mode = "ask"
     goal: str = ""
     instructions: str = ""
     """Those of the input that was taken last and had any."""
+    folder: str = ""
+    putting_back: dict[Seq, f.FilesPutBack] = {}
     stopping: Seq | None = None
 
     @property
@@ -247,12 +251,10 @@ class State(Struct):
                 self.context, self.instructions = fact, fact.instructions
                 if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
                     self.turn.fall_back(fact.model)
-            case f.GoalSet():
-                self.goal = fact.goal
-            case f.RuleSet():
-                self.rules.pop(fact.rule, None)
-                if fact.verdict is not None:
-                    self.rules[fact.rule] = fact.verdict
+            case f.GoalSet() | f.FolderSet() | f.ModeSet() | f.RuleSet():
+                self._choose(fact)
+            case f.FileFact():
+                self._file(seq, fact)
             case f.EditFact():
                 self._edit(seq, fact)
             case f.HelperStarted():
@@ -281,6 +283,33 @@ class State(Struct):
             case f.ThreadCompacted() | f.PlanUpdated():
                 pass
             case f.ItemFact() | f.MessageGiven():
+                pass
+            case unreachable:
+                assert_never(unreachable)
+
+    def _choose(self, fact: f.GoalSet | f.FolderSet | f.ModeSet | f.RuleSet) -> None:
+        """What a person sets for the session."""
+        match fact:
+            case f.GoalSet():
+                self.goal = fact.goal
+            case f.FolderSet():
+                self.folder = fact.folder
+            case f.ModeSet():
+                self.mode = fact.mode
+            case f.RuleSet():
+                self.rules.pop(fact.rule, None)
+                if fact.verdict is not None:
+                    self.rules[fact.rule] = fact.verdict
+            case unreachable:
+                assert_never(unreachable)
+
+    def _file(self, seq: Seq, fact: f.FileKept | f.FilesPutBack | f.FilesSettled) -> None:
+        match fact:
+            case f.FilesPutBack():
+                self.putting_back[seq] = fact
+            case f.FilesSettled():
+                self.putting_back.pop(fact.put_back, None)
+            case f.FileKept():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -385,7 +414,8 @@ class State(Struct):
         """A fork inherits what was said, not what was under way: that is its parent's to finish,
         and here it was cut off; nothing takes it up by itself. What was allowed was allowed to its
         parent; what is forbidden stays forbidden."""
-        self.started = fact
+        self.started, self.folder = fact, fact.folder or self.folder
+        self.mode, self.putting_back = "plan" if self.mode == "plan" else "ask", {}
         if self.turn is not None:
             self.last_turn = EndedTurn(
                 self.turn, f.TurnEnded(self.turn.seq, "interrupted", "forked")

@@ -153,6 +153,8 @@ class Transcript(Struct):
                         message.hidden = fact.hidden
             case f.UsageReported() | f.OutputLate() | f.InterruptAsked() | f.ApprovalFact():
                 pass
+            case f.FileFact():
+                pass
             case f.ContextFact() | f.HelperFact() | f.MemoryFact() | f.OutsideFact():
                 pass
             case f.ThreadBound() | f.ThreadCompacted() | f.Compacted() | f.MessageRedacted():

@@ -53,7 +53,7 @@ class Turns(Struct):
                 pass
             case f.MemoryFact() | f.Compacted() | f.MessageHidden() | f.MessageRedacted():
                 pass
-            case f.OutsideFact() | f.ItemFact():
+            case f.OutsideFact() | f.FileFact() | f.ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)

@@ -63,6 +63,7 @@ class UsageTotal(Struct, omit_defaults=True):
                 | f.Rewound()
                 | f.RewindWithdrawn()
                 | f.ItemFact()
+                | f.FileFact()
             ):
                 _free.add(type(fact))
             case unreachable:

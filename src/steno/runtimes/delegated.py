@@ -31,8 +31,11 @@ class ChildSessions:
 
     async def begin(self, parent: str, prompt: str) -> str:
         by = author(parent)
-        rules = (await self._sessions.load(parent)).state.rules
-        child = await self._store.create(SessionStarted(DELEGATED, self._model))
+        state = (await self._sessions.load(parent)).state
+        rules = state.rules
+        child = await self._store.create(
+            SessionStarted(DELEGATED, self._model, folder=state.folder)
+        )
         if rules:
             await self._store.add(
                 child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()]

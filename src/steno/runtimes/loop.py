@@ -25,7 +25,7 @@ from steno.engine.action import (
     out_of_time,
 )
 from steno.engine.approval import Policy
-from steno.engine.request import GO_ON, Request, build, recovery_note
+from steno.engine.request import GO_ON, PLAN_ONLY, Request, build, recovery_note
 from steno.journal.drafts import Stream
 from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, StepStarted
 from steno.journal.history import Answered, Entry, Said, Settled
@@ -69,6 +69,7 @@ class Agent(Struct, frozen=True):
     policy: Policy = Policy()
     session_tools: SessionTools | None = None
     with_memories: WithMemories | None = None
+    with_folder: WithMemories | None = None
     fallback: tuple[Fallback, ...] = ()
 
     def fallen_to(self, model: str) -> "Agent":
@@ -94,6 +95,8 @@ class Native:
         agent = await _with_session_tools(held, self._agent_for(context_of(held.state)))
         if agent.with_memories is not None:
             agent = replace(agent, context=await agent.with_memories(held, agent.context))
+        if agent.with_folder is not None:
+            agent = replace(agent, context=await agent.with_folder(held, agent.context))
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
         try:
             await self._act(held, agent, enough)
@@ -245,6 +248,8 @@ def _note(held: HeldSession, ask: Ask, added: Sequence[tuple[str, str]]) -> str:
         notes.append(recovery_note(held.state.cut_off, continuing))
     if ask.goes_on:
         notes.append(GO_ON)
+    if held.state.mode == "plan":
+        notes.append(PLAN_ONLY)
     notes += [note for _, note in added]
     return "\n\n".join(notes)
 

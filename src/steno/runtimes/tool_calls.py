@@ -7,17 +7,27 @@ from typing import Literal
 
 from msgspec import Struct
 
-from steno.engine.approval import Policy
+from steno.engine.approval import Policy, in_mode
 from steno.journal.drafts import Stream
-from steno.journal.facts import ApprovalAsked, ToolSettled, ToolStarted
+from steno.journal.facts import (
+    ApprovalAsked,
+    FileKept,
+    FileVersions,
+    ToolSettled,
+    ToolStarted,
+)
 from steno.journal.parts import Failed, Outcome, Refused, Text
 from steno.journal.state import OpenCall
 from steno.race import first_of
 from steno.session.lease import HeldSession
-from steno.tools.protocol import BadArguments, Prepared, Tool
+from steno.tools.protocol import BadArguments, Checks, Journaled, Prepared, Tool
 
 STOPPED = Refused("not run: the turn was stopped first")
 NOBODY = Refused("not run: it needs approval and there was nobody to ask")
+PLANNING = Refused(
+    "not run: the session is in plan mode, which only reads. Say what you would do instead; the "
+    "user leaves plan mode to have it done"
+)
 DENIED = "not run: the user denied it"
 
 Permission = Refused | Literal["given", "left"]
@@ -59,6 +69,12 @@ class Calls:
         tool = self._tools.get(call.call.name)
         if tool is None:
             await self.settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
+            return
+        try:
+            if isinstance(tool, Checks):
+                await tool.check(call.call.arguments)
+        except BadArguments as error:
+            await self.settle(call, Failed((Text(str(error)),)))
             return
         match await self.permission(call, "allow" if tool.approval == "none" else "ask"):
             case "left":
@@ -125,9 +141,13 @@ class Calls:
         )
         if verdict == "deny":
             return Refused(f"not run: the rule {str(rule)!r} denies it")
+        by_mode = in_mode(self._held.state.mode, call.call.name, kind.default, kind.edits)
+        if by_mode == "deny":
+            return PLANNING
         if call.decision is not None:
             return _as_decided(call)
-        return "given" if verdict == "allow" or self._approval == "allow" else None
+        allowed = verdict == "allow" or self._approval == "allow" or by_mode == "allow"
+        return "given" if allowed else None
 
     async def _decision(self, call: OpenCall, kind: "_Kind") -> Permission:
         """Wait until a person, anywhere, decides, sets a rule that does, or asks for a stop. If it
@@ -158,8 +178,13 @@ class Calls:
             await prepared.stop()
             raise
 
-        async def output(text: str) -> None:
+        async def say(text: str) -> None:
             await self._held.draft(Stream(started, "output"), text)
+
+        async def keep(file: FileVersions) -> None:
+            await self._held.record(FileKept(started, file))
+
+        output = Journaled(say, self._held.put, keep)
 
         stopper = asyncio.create_task(self._stop_when_asked(prepared))
         try:

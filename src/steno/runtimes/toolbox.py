@@ -22,10 +22,12 @@ from steno.session.load import Sessions
 from steno.store.protocol import Store
 from steno.tools.builtin import builtin
 from steno.tools.delegate import Delegate
+from steno.tools.looking.skill import ReadSkill
 from steno.tools.output import KeepingTool, excerpt, excerpted, outputs_of
 from steno.tools.protocol import Tool, Workspace
 from steno.tools.read_output import ReadOutput
 from steno.tools.search import SearchSessions
+from steno.workspace.commands import skills
 
 if TYPE_CHECKING:
     from steno.search.keeper import Search
@@ -48,6 +50,7 @@ async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[st
 
 class ToolboxSettings(Struct, frozen=True, kw_only=True):
     servers: "Mapping[str, ServerSettings]" = {}
+    home: Path
     search: bool = True
     delegate: bool = True
     delegate_limit_s: float = 600.0
@@ -84,6 +87,8 @@ class Toolbox:
                 self._sessions, helpers, "" if before is None else before.own_model
             )
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
+        known = skills(workspace.folder, self._settings.home)
+        own += [ReadSkill(known)] if known else []
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
         return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
 

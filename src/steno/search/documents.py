@@ -110,7 +110,7 @@ def _documents(record: f.Record) -> Iterator[Document]:
             pass
         case f.TurnStarted() | f.TurnEnded() | f.InterruptAsked() | f.StepFact() | f.ToolFact():
             pass
-        case f.ThreadFact() | f.ItemFact():
+        case f.ThreadFact() | f.ItemFact() | f.FileFact():
             pass
         case unreachable:
             assert_never(unreachable)

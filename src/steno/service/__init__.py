@@ -5,6 +5,7 @@ store.
     service.turns       run it, follow it, continue, retry, stop
     service.approvals   decide about calls
     service.edits       undo, rewind, hide, redact, fork, rename, compact
+    service.files       how files differ, and putting them back
     service.visits      come and leave: ends, and what they owe to plugins
     service.chats       people in chats, and what those are to show
     service.deliveries  what is owed to places outside
@@ -20,6 +21,7 @@ Misused   what was asked means nothing; nothing was stored; say what would
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -52,9 +54,11 @@ from steno.store.protocol import Admission, Admitted, Report, Shares
 
 if TYPE_CHECKING:
     from steno.search.keeper import Search
+    from steno.service.files import Files
     from steno.service.moving_in import MovingIn
     from steno.service.searches import Searches
     from steno.service.transfers import Transfers
+    from steno.tools.protocol import Workspace
 
 __all__ = [
     "Approval",
@@ -84,7 +88,8 @@ class Framing(Struct, frozen=True):
 
 class Service:
     """`platform`: where its callers are. `ephemeral`: its sessions live in the memory of this
-    process, and end with it."""
+    process, and end with it. `folder`: the one that new sessions belong to. `workspace_in`: where
+    tools work, by the folder of their session."""
 
     def __init__(
         self,
@@ -96,8 +101,11 @@ class Service:
         memories: Memories,
         ephemeral: bool = False,
         search: "Callable[[], Search] | None" = None,
+        folder: str = "",
+        workspace_in: "Callable[[str], Workspace] | None" = None,
     ) -> None:
         self.ephemeral = ephemeral
+        self.folder = folder
         self.views = Views(sessions)
         self.visits = visits
         self.deliveries = deliveries
@@ -106,6 +114,7 @@ class Service:
         self.approvals = Approvals(sessions.store, self.views)
         self.chats = Chats(sessions, self.views, visits)
         self.edits = Edits(sessions, runtime, platform)
+        self._workspace_in = workspace_in
         self._sessions = sessions
         self._store = sessions.store
         self._platform = platform
@@ -130,6 +139,14 @@ class Service:
         from steno.service.moving_in import MovingIn
 
         return MovingIn(self._store, dry)
+
+    @cached_property
+    def files(self) -> "Files":
+        from steno.service.files import Files  # where files were changed
+
+        if self._workspace_in is None:
+            raise Misused("no tool changes files here")
+        return Files(self._sessions, self._workspace_in)
 
     async def close(self) -> None:
         await self._store.close()
@@ -170,7 +187,7 @@ class Service:
             labels=framing.labels,
         )
         platform = ONE_OFF if framing.one_off else self._platform
-        create = None if session is not None else SessionStarted(platform, model, name)
+        create = None if session is not None else self._started(model, name, platform)
         payloads = tuple({one.part.hash: one.data for one in attachments}.values())
         came = await self.visits.opening(session, name) if visit else None
         admitted = await self._store.admit(
@@ -197,11 +214,14 @@ class Service:
         """Make a session in which nothing is said yet; its id."""
         if name is not None and not name.strip():
             raise Misused("the name of a session is empty; nothing was stored")
-        started = SessionStarted(self._platform, model, name)
+        started = self._started(model, name)
         id = await (self._store.create(started) if name is None else self._store.ensure(started))
         if title is not None:
             await self.edits.rename(id, title)
         return id
+
+    def _started(self, model: str, name: str | None, platform: str = "") -> SessionStarted:
+        return SessionStarted(platform or self._platform, model, name, folder=self.folder)
 
     async def withdraw(self, session: str, input: Seq) -> None:
         """Take an input back that waits. `NotPending` if it was taken first: then it is being

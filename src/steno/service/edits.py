@@ -8,9 +8,12 @@ from msgspec.structs import replace
 
 from steno.journal.facts import (
     ContextSet,
+    FolderSet,
     GoalSet,
     InputAdmitted,
     MessageHidden,
+    Mode,
+    ModeSet,
     Record,
     RewindWithdrawn,
     Rewound,
@@ -51,15 +54,31 @@ class Edits:
         await self._store.add(session, [GoalSet(goal.strip())])
         return True
 
+    async def move(self, session: str, folder: str) -> None:
+        """Have a session belong to another folder: its tools work there from the next turn on."""
+        await self._store.add(session, [FolderSet(folder)])
+
+    async def set_mode(self, session: str, mode: Mode) -> bool:
+        """Say what runs without asking. False if it was so before."""
+        if (await self._sessions.load(session)).state.mode == mode:
+            return False
+        await self._store.add(session, [ModeSet(mode)])
+        return True
+
+    async def last_turn(self, session: str) -> Seq:
+        """The last turn that is not undone."""
+        turns = Turns()
+        await self._sessions.whole(session, turns)
+        turn = turns.last_standing()
+        if turn is None:
+            raise NotAllowed(f"session {session!r} has no turn to undo; nothing was changed")
+        return turn
+
     async def undo(self, session: str) -> tuple[Seq, Seq]:
         """Take the last turn that is not undone out of the model's view; that turn, and the fact
         that says so."""
         async with hold(self._sessions, session, to_run=False) as held:
-            turns = Turns()
-            await self._sessions.whole(session, turns)
-            turn = turns.last_standing()
-            if turn is None:
-                raise NotAllowed(f"session {session!r} has no turn to undo; nothing was changed")
+            turn = await self.last_turn(session)
             return turn, await _last(held, Rewound(turn))
 
     async def rewind(self, session: str, to: Seq) -> Seq:
@@ -112,6 +131,8 @@ class Edits:
             return f"the summary at {seq}"
         if seq in texts.distillates:
             return f"the distillate at {seq}"
+        if seq in texts.files:
+            return f"what is kept of a file at {seq}; the change cannot be undone then"
         if seq in texts.said_of:
             return f"the text of what was set at {seq}"
         if texts.message(seq) is None and texts.beside.get(seq):

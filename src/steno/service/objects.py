@@ -120,6 +120,7 @@ def listed_object(one: Summary) -> Object:
         "model": row.model,
         "fallback": row.fallback or None,
         "platform": row.platform,
+        "folder": row.folder or None,
         "messages": row.messages,
         "turns": row.turns,
         "last_turn": row.last_turn,

@@ -14,6 +14,10 @@ from steno.journal.facts import (
     Compacted,
     ContextSet,
     Distilled,
+    FileKept,
+    FilesPutBack,
+    FilesSettled,
+    FolderSet,
     GoalSet,
     HelperEnded,
     HelperStarted,
@@ -24,6 +28,7 @@ from steno.journal.facts import (
     MemoryRemoved,
     MessageHidden,
     MessageRedacted,
+    ModeSet,
     OutsideFact,
     PlanUpdated,
     Record,
@@ -38,6 +43,7 @@ from steno.journal.facts import (
     ThreadBound,
     ThreadCompacted,
     ToolFact,
+    ToolStarted,
     TurnEnded,
     TurnStarted,
     UsageReported,
@@ -78,8 +84,9 @@ class Thread(Struct):
 
 class Texts:
     """Text of a session that is no message: `summaries` stand for everything up to a seq, `said_of`
-    are the rules and goals that facts hold, `beside` the titles, reasons and details. `threads` are
-    all that it ever had. `shared` is the last fact that a fork has from its parent."""
+    are the rules and goals that facts hold, `beside` the titles, reasons and details, `files` those
+    that keep what a file held, each with the step and the call that changed it. `threads` are all
+    that it ever had. `shared` is the last fact that a fork has from its parent."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
@@ -87,8 +94,10 @@ class Texts:
         self.distillates: set[Seq] = set()
         self.said_of: dict[Seq, str] = {}
         self.beside: dict[Seq, str] = {}
+        self.files: dict[Seq, tuple[Seq, str]] = {}
         self.threads: list[Thread] = []
         self.shared: Seq = 0
+        self._started: dict[Seq, tuple[Seq, str]] = {}
         self._state = State()
 
     def apply(self, record: Record) -> None:
@@ -118,6 +127,12 @@ class Texts:
                 self.distillates.add(seq)
             case RuleSet(rule=text) | GoalSet(goal=text) | ItemKept(json=text):
                 self.said_of[seq] = text
+            case ToolStarted(step=step, call=call):
+                self._started[seq] = step, call
+            case FileKept(started=started):
+                self.files[seq] = self._started.get(started, (0, ""))
+            case FilesPutBack() | FilesSettled() | ModeSet() | FolderSet():
+                pass
             case InputFact() | StepStarted() | StepSealed() | ToolFact() | PlanUpdated():
                 pass  # messages, and what stands beside them: the transcript has their text
             case TurnStarted() | InterruptAsked() | UsageReported() | HelperStarted():
@@ -138,11 +153,16 @@ class Texts:
         words = set(_WORD.findall(text))
         yield from (at for at, upto in other.summaries.items() if upto >= seq and at != seq)
         yield from (at for at, said in other.said_of.items() if said in rules and at != seq)
+        yield from (at for at, call in other.files.items() if at != seq and self._is_of(call, seq))
         yield from (
             at
             for at, said in other.beside.items()
             if at != seq and not words.isdisjoint(_WORD.findall(said))
         )
+
+    def _is_of(self, call: tuple[Seq, str], seq: Seq) -> bool:
+        """Whether a call stands in the answer at `seq`, or its outcome does."""
+        return call[0] == seq or self._started.get(seq) == call
 
     def delegated(self, seq: Seq) -> frozenset[str | None]:
         """The prompts that a message delegates, or is the outcome of; None for one that cannot be

@@ -59,6 +59,8 @@ LIKE_MAX = 1_000
 LOOKED_AT_MAX = 5_000
 """Rows that one question with a filter looks at."""
 USAGE_FACTS = ("step.sealed", "step.lost", "usage.reported", "helper.ended", "compacted")
+IN_FOLDER_LOOKED_MAX = 20_000
+"""How many sessions are looked through for those of one folder, those that changed last."""
 
 
 class Approval(Struct, frozen=True):
@@ -244,12 +246,13 @@ class Views:
         return approvals_of(session, folded(records), asked_ms)
 
     async def sessions(
-        self, limit: int, before: int | None = None, all: bool = False
+        self, limit: int, before: int | None = None, all: bool = False, folder: str = ""
     ) -> list[Summary]:
         """The latest first, each as it stands. `before` is the mark of the last one that is known.
-        With `all`, also those that are for one request."""
+        With `all`, also those that are for one request; with `folder`, only those that belong to it
+        or to none."""
         found = []
-        for listed in await self._listed(limit, before, all):
+        for listed in await self._listed(limit, before, all, folder):
             with contextlib.suppress(UnknownSession):  # deleted since
                 found.append(await self._as_it_stands(listed))
         return found
@@ -308,17 +311,27 @@ class Views:
                 after = page.mark
                 yield page
 
-    async def _listed(self, limit: int, before: int | None, all: bool) -> list[Listed]:
+    async def _listed(
+        self, limit: int, before: int | None, all: bool = False, folder: str = ""
+    ) -> list[Listed]:
         found: list[Listed] = []
-        size = limit
+        size, looked = limit, 0
         while len(found) < limit and (page := await self._store.list(size, before)):
-            found += [one for one in page if one.row.platform not in ((ACCOUNT,) if all else QUIET)]
+            hidden = (ACCOUNT,) if all else QUIET
+            found += [
+                one
+                for one in page
+                if one.row.platform not in hidden and (not folder or one.row.folder in ("", folder))
+            ]
+            looked += len(page)
+            if folder and looked >= IN_FOLDER_LOOKED_MAX:
+                break
             before, size = page[-1].mark, max(size, PAGE)
         return found[:limit]
 
-    async def latest(self) -> str | None:
-        """The session that changed last."""
-        found = await self._listed(1, None, all=False)
+    async def latest(self, folder: str = "") -> str | None:
+        """The session that changed last; with `folder`, of those that belong to it or to none."""
+        found = await self._listed(1, None, folder=folder)
         return found[0].id if found else None
 
     async def records(

@@ -29,6 +29,7 @@ from steno.journal.facts import (
     InputAdmitted,
     InterruptAsked,
     MessageRedacted,
+    ModeSet,
     Record,
     RuleSet,
     SpentSoFar,
@@ -38,7 +39,7 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.history import Entry, Weighed
-from steno.journal.parts import Seq
+from steno.journal.parts import Hash, Seq
 from steno.session.errors import Refusal
 from steno.session.load import Folds, Sessions, to_carry, with_text
 from steno.session.plugin_hooks import Hooks
@@ -143,6 +144,10 @@ class HeldSession:
         """Make text durable; it may be shown when this returns. The new end of the stream."""
         return await self._writer.draft(stream, text)
 
+    async def put(self, payload: bytes) -> Hash:
+        """Store bytes for a fact that will name them."""
+        return await self._store.put(self.id, payload)
+
     async def consult(self, hook: str, arguments: dict[str, object]) -> list[tuple[str, str]]:
         """What plugins have to say before something happens. A turn that stops waits for none."""
         return await self._hooks.consult(self.state, hook, arguments, self.stopped)
@@ -241,7 +246,7 @@ class HeldSession:
                 turn = None if self.state.turn is None else self.state.turn.seq
                 if event.fact.turn == turn or event.fact.turn in self.state.helpers:
                     self.stopped.set()
-            elif isinstance(event.fact, ApprovalDecided | RuleSet):
+            elif isinstance(event.fact, ApprovalDecided | RuleSet | ModeSet):
                 self.decided.set()
             elif isinstance(event.fact, InputAdmitted):
                 self.said.set()

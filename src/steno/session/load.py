@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.engine.compaction import weigh
 from steno.engine.recover import recover, waits_for_approval
@@ -89,11 +90,13 @@ class Loaded(Struct, frozen=True):
 
 
 def context_of(state: State) -> ContextSet | None:
-    """What shaped the last request; before the first one, the model that the session was begun
-    with."""
-    if state.context is not None or state.started is None:
-        return state.context
-    return ContextSet(state.started.model)
+    """What shaped the last request, in the folder that the session belongs to; before the first
+    one, the model that the session was begun with."""
+    if state.context is not None:
+        return replace(state.context, folder=state.folder)
+    if state.started is None:
+        return None
+    return ContextSet(state.started.model, folder=state.folder)
 
 
 class Begin(Struct, frozen=True):

@@ -8,6 +8,7 @@ from steno.journal.facts import (
     ApprovalFact,
     Compacted,
     ContextFact,
+    FileFact,
     HelperFact,
     InputFact,
     InterruptAsked,
@@ -106,6 +107,8 @@ def news(session: str, before: State, record: Record) -> Hook | None:
         case ContextFact() | HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
             return None
         case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn() | ItemFact():
+            return None
+        case FileFact():
             return None
         case unreachable:
             assert_never(unreachable)

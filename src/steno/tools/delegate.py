@@ -84,6 +84,9 @@ class Delegate:
         self._time_limit_s = time_limit_s
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
+    async def check(self, arguments: str) -> None:
+        decode_arguments(arguments, DelegateArguments)
+
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, DelegateArguments)
         call = DelegateCall(self._children, self._session, asked.prompt, self._time_limit_s)

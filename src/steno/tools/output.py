@@ -16,7 +16,7 @@ from steno.engine.tokens import OUTPUT_CHARS_MAX
 from steno.journal.history import Entry, Settled
 from steno.journal.parts import Content, File, Hash, Outcome, Refused, Text, outcome_parts, to_text
 from steno.journal.transcript import Message
-from steno.tools.protocol import Output, Prepared, Tool
+from steno.tools.protocol import Checks, Output, Prepared, Tool
 
 HEAD_CHARS = 6_000
 TAIL_CHARS = OUTPUT_CHARS_MAX - HEAD_CHARS
@@ -44,6 +44,10 @@ class KeepingTool:
         self._tool = tool
         self._chars_max = chars_max
         self._keep = keep
+
+    async def check(self, arguments: str) -> None:
+        if isinstance(self._tool, Checks):
+            await self._tool.check(arguments)
 
     async def prepare(self, arguments: str) -> Prepared:
         return _KeepingCall(await self._tool.prepare(arguments), self._chars_max, self._keep)

@@ -12,13 +12,13 @@ If our process dies between the two, the waiting child ends by itself and nothin
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
-from steno.journal.facts import ToolSpec
-from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
+from steno.journal.facts import FileVersions, ToolSpec
+from steno.journal.parts import Failed, Hash, Interrupted, Outcome, Returned, Text
 from steno.race import first_of
 from steno.tools.sandbox import Bounds, Sandbox, Scrub
 
@@ -26,6 +26,28 @@ Arguments = TypeVar("Arguments", bound=Struct)
 
 Output = Callable[[str], Awaitable[None]]
 """Takes a piece of output; returns when it is durable."""
+
+
+class Journaled:
+    """The output of a call whose effects are kept: `put` stores bytes by their hash, `changes`
+    stores what a file holds and will hold, before it is touched."""
+
+    def __init__(
+        self,
+        say: Output,
+        put: Callable[[bytes], Awaitable[Hash]],
+        keep: Callable[[FileVersions], Awaitable[None]],
+    ) -> None:
+        self._say = say
+        self.put = put
+        self._keep = keep
+
+    async def __call__(self, text: str) -> None:
+        await self._say(text)
+
+    async def changes(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        hashes = [None if data is None else await self.put(data) for data in (before, after)]
+        await self._keep(FileVersions(path, *hashes))
 
 
 class BadArguments(Exception):
@@ -67,6 +89,15 @@ class Tool(Protocol):
 
     async def prepare(self, arguments: str) -> Prepared:
         """`arguments` is the JSON text the model wrote. Raises `BadArguments`."""
+        ...
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A tool that can say of arguments that they cannot be used before a person is asked."""
+
+    async def check(self, arguments: str) -> None:
+        """Raises `BadArguments`."""
         ...
 
 

@@ -73,7 +73,15 @@ class Shell:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
+    async def check(self, arguments: str) -> None:
+        self._asked(arguments)
+
     async def prepare(self, arguments: str) -> "ShellCall":
+        asked = self._asked(arguments)
+        limit_s = asked.timeout_s or self._workspace.time_limit_s
+        return ShellCall(spawn_gate(asked.command, self._workspace), limit_s, self._workspace)
+
+    def _asked(self, arguments: str) -> ShellArguments:
         asked = decode_arguments(arguments, ShellArguments)
         limit_s = self._workspace.time_limit_s
         if asked.timeout_s is not None and asked.timeout_s > limit_s:
@@ -85,8 +93,7 @@ class Shell:
                 f"`command` is longer than {_COMMAND_BYTES_MAX} bytes; write a script to a file "
                 "and run that"
             )
-        gate = spawn_gate(asked.command, self._workspace)
-        return ShellCall(gate, asked.timeout_s or limit_s, self._workspace)
+        return asked
 
 
 class StartGate(Struct, frozen=True):

@@ -19,6 +19,8 @@ from steno.journal.facts import (
     ContextSet,
     Continues,
     EditFact,
+    FileFact,
+    FolderSet,
     ForkPoint,
     GoalSet,
     HelperEnded,
@@ -27,6 +29,7 @@ from steno.journal.facts import (
     InterruptAsked,
     ItemFact,
     MemoryFact,
+    ModeSet,
     OutputLate,
     OutsideFact,
     PlanUpdated,
@@ -174,6 +177,8 @@ class Folded(Struct):
             ):
                 pass
             case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemFact():
+                pass
+            case ModeSet() | FileFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -380,7 +385,7 @@ class Folded(Struct):
                 return None
             case ToolFact() | ApprovalFact() | HelperFact() | MemoryFact() | OutsideFact():
                 return None
-            case ItemFact():
+            case FolderSet() | FileFact() | ItemFact():
                 return None
             case unreachable:
                 assert_never(unreachable)

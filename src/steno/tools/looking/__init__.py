@@ -1,0 +1,1 @@
+"""Tools that only look: folders, the text in files, a page of the web, a skill."""
