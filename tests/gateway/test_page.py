@@ -339,6 +339,8 @@ def test_it_fits_a_phone_and_is_usable_by_keyboard(desk: Desk) -> None:
     page.keyboard.type("phone")
     page.keyboard.press("Enter")
     page.wait_for_url("**/?q=phone")
+    page.keyboard.press("n")
+    page.wait_for_url(f"{desk.url}/")
     page.keyboard.press("c")
     assert page.evaluate("document.activeElement.id") == "say"
 
@@ -369,3 +371,19 @@ def test_usage_and_deliveries_have_a_page(desk: Desk) -> None:
     assert page.locator("table tbody tr").count() >= 1
     page.goto(f"{desk.url}/deliveries")
     assert "Nothing was delivered yet" in page.locator("main").inner_text()
+
+
+def test_search_finds_titles_and_what_was_said_and_leads_there(desk: Desk) -> None:
+    desk.script(Reply(("The quokka <b>smiles</b>.",)))
+    session = desk.gateway.make(title="about animals")
+    desk.gateway.say(session, "Who smiles?", wait=20)
+    page = desk.tab("/?q=quokka")
+    assert page.locator(".hit mark").inner_text() == "quokka"
+    assert "<b>smiles</b>" in page.locator(".hit p").inner_text()
+    page.click(".hit a")
+    assert session_of(page).startswith(session)
+    expect(page.locator(".answer:target")).to_contain_text("quokka")
+    page.goto(f"{desk.url}/?q=ABOUT anim")
+    expect(page.locator("#sessions .title")).to_have_text("about animals")
+    page.goto(f"{desk.url}/?q=nobody said this")
+    expect(page.locator("main .empty")).to_be_visible()

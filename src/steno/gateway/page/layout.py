@@ -94,7 +94,7 @@ def _side(shelf: Shelf, frame: Frame, session: str) -> Html:
         '<a class="button" href="/" id="new">New</a></header>'
         '<div class="shelves">{links}</div>'
         '<form role="search" method="get" action="/"><input type="search" name="q" value="{query}" '
-        'placeholder="Search titles" aria-label="Search sessions by title" id="search"></form>'
+        'placeholder="Search" aria-label="Search sessions" id="search"></form>'
         '<ul id="sessions"{found}>{rows}</ul>{empty}{more}'
         '<form class="leave" method="post" action="/logout"><button class="quiet">Log out</button>'
         "</form></nav>",

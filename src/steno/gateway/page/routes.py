@@ -38,9 +38,12 @@ from steno.gateway.tokens import VISIT_S, BadToken, Scope, TokenError, Tokens
 from steno.journal.parts import File
 from steno.service import Service
 from steno.service.approvals import always
+from steno.service.searches import Wanted
 from steno.store.errors import NotAllowed
 
 LIST_MAX = 50
+FACTS_AFTER = 60
+"""Shown after a message that was searched for."""
 TEXT_CHARS_MAX = 1_000_000
 FORM_BYTES_MAX = 4 << 20
 SEND_BYTES_MAX = 32 << 20
@@ -98,6 +101,12 @@ async def _frame(pages: Pages, call: Call, cursor: str = "") -> Frame:
 
 
 async def home(pages: Pages, call: Call) -> Answer:
+    if query := call.query.get("q", "").strip()[:TITLE_CHARS_MAX]:
+        wanted = Wanted(text=query, limit=LIST_MAX, as_text=True)
+        answer = await pages.hub.service().searches.find(wanted)
+        frame = await _frame(pages, call)
+        body = shelves.found(query, answer, frame.sessions, _now_ms())
+        return _html(framed("Search", "sessions", frame, body))
     agents = pages.hub.program.agents(pages.hub.terms(None))
     body = welcome(agents.known_models(), agents.model_spec(), secrets.token_hex(16))
     return _html(framed("", "sessions", await _frame(pages, call), body, empty=True))
@@ -109,6 +118,10 @@ async def session(pages: Pages, call: Call) -> Answer:
     if "before" in call.query:
         return await _earlier_page(pages, call)
     end = await service.views.end(id, FACTS_MIN)
+    at = call.number("at", 1, 1 << 31, None)
+    if at is not None and at < end.page.first:
+        before = str(min(at + FACTS_AFTER, end.page.first))
+        return await _earlier_page(pages, replace(call, query={"before": before}))
     folded = fold_end(end)
     scene = scene_of(id, folded, call.token.allows("write"), call.token.allows("approve"))
     title = end.row.title or "Untitled"

@@ -1,11 +1,13 @@
 """The pages beside sessions: calls that wait, deliveries, and the login."""
 
 import json
+from collections.abc import Sequence
 
 from steno.gateway.page.blocks import arguments, decide, why
-from steno.gateway.page.html import Html, html, many, when
+from steno.gateway.page.html import Html, html, many, text, when
 from steno.gateway.page.layout import ago, bar, plain, stamp
-from steno.service import Approval, Delivery
+from steno.search.searching import Found, Hit
+from steno.service import Approval, Delivery, Summary
 
 DELIVERIES_MAX = 200
 _TONES = {"delivered": "good", "refused": "bad", "expired": "bad"}
@@ -104,6 +106,59 @@ def _shelf(title: str, rows: Html, empty: str) -> Html:
         empty=empty,
         hidden=Html(" hidden") if rows else Html(""),
     )
+
+
+def found(query: str, answer: Found, titled: Sequence[Summary], now_ms: int) -> Html:
+    """What was said that matches, the best of each session. Titles stand in the list at the side;
+    where there is no room for that, here."""
+    titles = many(
+        html(
+            '<li><a href="/s/{id}" dir="auto">{title}</a></li>',
+            id=one.listed.id,
+            title=one.listed.row.title,
+        )
+        for one in titled
+    )
+    rows = many(
+        [
+            when(titles, html('<ul class="titles">{titles}</ul>', titles=titles)),
+            *(_hit(one, now_ms) for one in answer.hits),
+        ]
+    )
+    notes = [*answer.notes]
+    if answer.indexed < 1:
+        notes.append(f"The index covers {answer.indexed:.0%} so far.")
+    if answer.more:
+        notes.append("There are more; say more of what you look for.")
+    told = many(html('<p class="soft">{note}</p>', note=note) for note in notes)
+    return _shelf(
+        f"Search: {query}", many((told, rows)) if rows else rows, "No message has this in it."
+    )
+
+
+def _hit(one: Hit, now_ms: int) -> Html:
+    letter = {"user": "s", "assistant": "a"}.get(one.role, "")
+    return html(
+        '<article class="hit"><a href="/s/{id}?at={fact}{anchor}"><b dir="auto">{title}</b> '
+        '<span class="soft">{role}, <time datetime="{stamp}">{ago}</time></span></a>'
+        '<p dir="auto">{text}</p></article>',
+        id=one.session,
+        fact=one.fact,
+        anchor=f"#{letter}{one.seq}" if letter else "",
+        title=one.title or "Untitled",
+        role={"user": "you", "assistant": "answer"}.get(one.role, one.role),
+        stamp=stamp(one.at_ms),
+        ago=ago(one.at_ms, now_ms),
+        text=_marked(one.text, one.marks),
+    )
+
+
+def _marked(said: str, marks: tuple[tuple[int, int], ...]) -> Html:
+    parts, at = [], 0
+    for begin, end in marks:
+        parts += [text(said[at:begin]), html("<mark>{word}</mark>", word=said[begin:end])]
+        at = end
+    return many([*parts, text(said[at:])])
 
 
 def login() -> bytes:
