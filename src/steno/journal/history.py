@@ -272,17 +272,6 @@ class History(Struct):
         match fact:
             case f.InputAdmitted():
                 self._inputs[seq] = _said(seq, fact)
-            case f.MessageGiven():
-                self._give(seq, fact)
-            case f.AttachmentSettled():
-                self._attach(fact)
-            case f.InputEdited():
-                self._notes.append(Noted(seq, "edited", fact.text))
-            case f.InputDeleted():
-                self._notes.append(Noted(seq, "deleted", ""))
-            case f.Posted():
-                if fact.by.startswith("job:"):
-                    self._notes.append(Noted(seq, "posted", fact.text))
             case f.TurnStarted():
                 self._start_turn(seq, fact)
             case f.StepStarted():
@@ -304,6 +293,17 @@ class History(Struct):
                 self.context, self.counted = fact, None
             case f.SessionStarted():
                 self._start_session(seq)
+            case f.MessageGiven():
+                self._give(seq, fact)
+            case f.AttachmentSettled():
+                self._attach(fact)
+            case f.InputEdited():
+                self._notes.append(Noted(seq, "edited", fact.text))
+            case f.InputDeleted():
+                self._notes.append(Noted(seq, "deleted", ""))
+            case f.Posted():
+                if fact.by.startswith("job:"):
+                    self._notes.append(Noted(seq, "posted", fact.text))
             case f.EditFact():
                 self._edit(seq, fact)
             case f.ToolStarted() | f.OutputLate() | f.StepLost() | f.UsageReported():
