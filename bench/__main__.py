@@ -30,6 +30,7 @@ from bench import (
     page,
     processes,
     scale,
+    search,
     stream,
     tui_open,
     tui_stream,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     codex.NAME: codex.run,
     gateway.NAME: gateway.run,
     page.NAME: page.run,
+    search.NAME: search.run,
 }
 
 

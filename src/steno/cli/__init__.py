@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from steno.cli import stdio
-from steno.cli.parsing import parser, prompted
+from steno.cli.parsing import parser, prompted, query_last
 
 FAILED = 1
 INTERRUPTED = 130
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stdio.prepare()
     words = prompted(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(parser(words).parse_args(words))
+        return _main(parser(words).parse_args(query_last(words)))
     except stdio.OutputLost as error:
         if not isinstance(
             error.__cause__, BrokenPipeError

@@ -213,6 +213,24 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         look.add_argument("--json", action="store_true")
 
 
+def query_last(words: Sequence[str]) -> list[str]:
+    """The words of a search with its query at the end: there `-word` is no option, and what is
+    asked may stand before and after options."""
+    if not words or words[0] != "search":
+        return list(words)
+    options, query, at = list[str](), list[str](), 1
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            query += words[at + 1 :]
+            break
+        width = 2 if word in ("--limit", "--before") else 1
+        known = word.startswith("--") or word == "-h"
+        (options if known else query).extend(words[at : at + width] if known else [word])
+        at += width if known else 1
+    return ["search", *options, *(["--", *query] if query else [])]
+
+
 def _add_search(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     search = verbs.add_parser("search", help="find what was said, in any session")
     search.add_argument(

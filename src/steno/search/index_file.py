@@ -83,6 +83,7 @@ class IndexFile:
         self._vfs = vfs
         self._store = store
         self._vocabularies: set[int] = set()
+        self._shares: tuple[int, dict[str, float]] = (0, {})
         try:
             self.connection = self._connect(make)
             self._check()
@@ -230,6 +231,13 @@ class IndexFile:
             )
             self._vocabularies.add(n)
         return f"temp.v{n}"
+
+    def shares(self) -> dict[str, float]:
+        """How common three letters are, as of when that was last counted."""
+        counted = int(self.one("select counted from about"))
+        if counted != self._shares[0]:
+            self._shares = counted, dict(self.rows("select gram, share from common"))
+        return self._shares[1]
 
     # --- what was removed
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from unicodedata import combining
 
 from msgspec import Struct
 
@@ -12,7 +13,7 @@ from steno.search.query import Query, Term
 
 AROUND_CHARS = 120
 SPANS_MAX = 20
-_WINDOW = 4_000
+_WINDOW = 400
 _LONG = 20_000
 _DAY_MS = 86_400_000
 _ROLE_WEIGHT: dict[Role, float] = {
@@ -127,7 +128,8 @@ def snippet(query: Query, text: str, around: int = AROUND_CHARS) -> Snippet:
 
 def _places(term: Term, text: str) -> list[tuple[int, int]]:
     """Exact places of a term in a text as it is stored."""
-    if len(text) <= _LONG:
+    words = term.kind != "text"  # where a window is cut, no word begins or ends
+    if len(text) <= (_LONG if words else 2 * _WINDOW):
         return _in_window(term, text, 0)
     overlap = 4 * len(term.text) + 64
     for start in range(0, len(text), _WINDOW):
@@ -148,6 +150,8 @@ def _in_window(term: Term, text: str, offset: int) -> list[tuple[int, int]]:
             if maps[form].folded != getattr(whole, form):
                 return [(offset, offset + len(text))]  # a letter that composes in an odd way
             start, end = maps[form].place(start, end)
+            while end < len(text) and combining(text[end]):
+                end += 1
         found.append((offset + start, offset + end))
         after = place[1]
         if form == "raw" and term.kind == "regex":

@@ -148,6 +148,7 @@ class Searching:
         self._tool_names: dict[tuple[str, Seq], dict[str, str]] = {}
         self._payloads: dict[Hash, matching.Folded | None] = {}
         self._hides_known = False
+        self._planned: Plan | None = None
         self._hidden = 0
         self._damaged = 0
         self._unscanned = False
@@ -583,11 +584,9 @@ class Searching:
             raise _Late
 
     def _plan(self) -> Plan:
-        if not hasattr(self, "_planned"):
-            rows = (
-                () if self._file is None else self._file.connection.execute("select * from common")
-            )
-            self._planned = Plan(self._query, dict(rows))
+        if self._planned is None:
+            shares = {} if self._file is None else self._file.shares()
+            self._planned = Plan(self._query, shares)
         return self._planned
 
     def _id(self, n: int) -> str | None:

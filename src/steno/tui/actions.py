@@ -28,6 +28,7 @@ from steno.tui.watched import Watched
 if TYPE_CHECKING:
     from steno.tui.app import Chat
 
+FOUND_MAX = 50
 SESSIONS_AT_ONCE = 100
 
 
@@ -162,7 +163,9 @@ class Acts:
         }
         while True:
             first, later = await self._listed()
-            done = await self._chat.ask(Finder("Sessions", first, acts, later=later))
+            done = await self._chat.ask(
+                Finder("Sessions", first, acts, later=later, search=self._said)
+            )
             match done:
                 case ("open", session):
                     await self.open(session)
@@ -177,6 +180,38 @@ class Acts:
                     await self.delete(session)
                 case _:
                     return
+
+    async def find(self) -> None:
+        """Find a message of the session that is shown, and go there."""
+        session = self._chat.watched.id
+        if session is None:
+            raise NotAllowed("nothing is said here yet")
+
+        from steno.service.searches import Wanted  # few chats search
+
+        async def said(text: str) -> list[Row]:
+            wanted = Wanted(text=text, session=session, all=True, order="newest", limit=FOUND_MAX)
+            found = await self._chat.service.searches.find(wanted)
+            return [Row(str(hit.seq), hit.text, "", (hit.role,)) for hit in found.hits]
+
+        done = await self._chat.ask(Finder("Find in this session", (), {}, search=said))
+        if done is not None and done[1].isdigit():
+            await self._chat.reveal(int(done[1]))
+
+    async def _said(self, text: str) -> list[Row]:
+        """Sessions by what was said in them."""
+        from steno.service.searches import Wanted  # few chats search
+
+        now_s = time.time()
+
+        def ago(at_ms: int) -> str:
+            return status_line.ago(at_ms, now_s)
+
+        found = await self._chat.service.searches.find(Wanted(text=text, limit=FOUND_MAX))
+        return [
+            Row(hit.session, f"{hit.title}: {hit.text}", "", ("", ago(hit.at_ms), ""))
+            for hit in found.hits
+        ]
 
     async def _listed(self) -> tuple[list[Row], AsyncIterator[list[Row]]]:
         """The latest sessions, and the others page by page."""

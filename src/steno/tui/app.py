@@ -56,6 +56,7 @@ class Chat(App[int]):
         Binding("ctrl+c", "stop", "Stop", priority=True),
         Binding("ctrl+q", "nothing", show=False, priority=True),
         Binding("ctrl+o", "sessions", "Sessions"),
+        Binding("ctrl+f", "find", "Find"),
         Binding("ctrl+n", "new", "New session"),
         Binding("f1", "help", "Help"),
         Binding("f8", "plain", "Plain text"),
@@ -373,6 +374,19 @@ class Chat(App[int]):
 
     def action_sessions(self) -> None:
         self.do(self.acts.command("sessions", ""))
+
+    def action_find(self) -> None:
+        self.do(self.acts.find())
+
+    async def reveal(self, seq: int) -> None:
+        """Bring a message onto the screen; earlier pages are read until it is there."""
+        scroll = self.query_one(Scroll)
+        while not scroll.go_to(seq):
+            earlier = await self.watched.earlier()
+            if not earlier:
+                return
+            scroll.put_before(earlier)
+        scroll.focus()
 
     def action_new(self) -> None:
         self.do(self.acts.command("new", ""))

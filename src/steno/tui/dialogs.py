@@ -1,7 +1,8 @@
 """What comes up over the chat: a list to find something in, a question, a line to type, the
 help."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from steno.session.errors import Misused
 from steno.store.errors import StoreError
 from steno.tui.composer import COMMANDS
 from steno.tui.painting.markdown import one_line
@@ -26,6 +28,8 @@ ID_CHARS_MIN = 3
 """Of an id, to find it by: one letter of it is in almost every other."""
 MORE = "there are more, which are being read"
 NAME_CELLS_MIN = 16
+SEARCH_AFTER_S = 0.1
+"""After the last key."""
 KEYS = (
     ("Enter", "send; while a turn runs, queue"),
     ("Ctrl-J", "a new line (also Shift-Enter, Alt-Enter)"),
@@ -36,7 +40,8 @@ KEYS = (
     ("← →  Enter", "at a question about a tool call: choose an answer, confirm it"),
     ("text  Enter", "at a question: deny the call and tell the model why; y, n or a answers it"),
     ("Tab", "to the messages and back"),
-    ("Ctrl-O", "the list of sessions"),
+    ("Ctrl-O", "the list of sessions; type to find them by title and by what was said"),
+    ("Ctrl-F", "find in this session"),
     ("Ctrl-N", "a new session"),
     ("F1", "this help"),
     ("F8", "plain text: for the terminal's own selection"),
@@ -105,11 +110,15 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         acts: Mapping[str, tuple[str, str]],
         free: str = "",
         later: AsyncIterator[Sequence[Row]] | None = None,
+        search: Callable[[str], Awaitable[Sequence[Row]]] | None = None,
     ) -> None:
         """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen
-        itself; `later` are rows that come while the list is shown already."""
+        itself; `later` are rows that come while the list is shown already; `search` gives more rows
+        for what is typed."""
         super().__init__()
         self._later = later
+        self._search = search
+        self._searched: tuple[str, Sequence[Row]] = ("", ())
         self._end = "" if later is None else MORE
         self._heading = heading
         self._rows = list(rows)
@@ -154,6 +163,18 @@ class Finder(ModalScreen[tuple[str, str] | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._catch_up()
+        if self._search is not None and event.value.strip():
+            self.run_worker(self._find(self._search, event.value), exclusive=True, group="search")
+
+    async def _find(self, search: Callable[[str], Awaitable[Sequence[Row]]], wanted: str) -> None:
+        """What is typed on meanwhile ends it."""
+        await asyncio.sleep(SEARCH_AFTER_S)
+        try:
+            self._searched = (wanted, await search(wanted))
+        except (StoreError, Misused) as error:
+            self._end = f"what was said could not be searched: {error}"
+        if self._typing.value == wanted:
+            self._fill_again()
 
     def _catch_up(self) -> None:
         if self._typing.value != self._listed_for:
@@ -177,6 +198,9 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         found = sorted(found, key=lambda row: not all(word in row.name.lower() for word in words))[
             :ROWS_MAX
         ]
+        if self._searched[0] == wanted:
+            known = {row.id for row in found}
+            found += [row for row in self._searched[1] if row.id not in known]
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))

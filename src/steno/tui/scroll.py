@@ -372,6 +372,14 @@ class Scroll(ScrollView, can_focus=True):
         self._chosen = self._blocks[index].key
         self._bring(index)
 
+    def go_to(self, seq: int) -> bool:
+        """Choose the message at a seq; whether it is here."""
+        found = [i for i, one in enumerate(self._blocks) if getattr(one, "seq", None) == seq]
+        if found:
+            self.following, self._chosen = False, self._blocks[found[0]].key
+            self._bring(found[0])
+        return bool(found)
+
     def _bring(self, index: int) -> None:
         """Bring a block onto the screen."""
         while index < self._lo:
