@@ -21,8 +21,9 @@ class Talker(threading.Thread):
     """Says one thing after the other in a session of its own, each until it is accepted, and reads
     what is answered, from the last cursor on."""
 
-    def __init__(self, gateway: Gateway, number: int, over: threading.Event) -> None:
+    def __init__(self, gateway: Gateway, number: int, token: str, over: threading.Event) -> None:
         super().__init__(daemon=True)
+        self._token = token
         self._gateway, self._over, self._number = gateway, over, number
         self.session = ""
         self.accepted: list[int] = []
@@ -55,7 +56,8 @@ class Talker(threading.Thread):
     def _read(self) -> None:
         while not (self._over.is_set() and len(self.texts) >= len(self.accepted)):
             try:
-                for event in self._gateway.events(self.session, self._cursor):
+                as_reader = {"Authorization": f"Bearer {self._token}"}
+                for event in self._gateway.events(self.session, self._cursor, **as_reader):
                     self._cursor = event.id or self._cursor
                     if event.name == "text":
                         seq, offset = event.data["seq"], event.data["offset"]
@@ -66,7 +68,7 @@ class Talker(threading.Thread):
 
 
 @pytest.mark.promise(2, 9, 16, 62, 63)
-@pytest.mark.parametrize("kills", [10, 200])
+@pytest.mark.parametrize("kills", [10, 40, 200])
 @pytest.mark.suite("10")
 @pytest.mark.timeout(1800)
 def test_every_accepted_input_is_answered_once_whenever_the_service_is_killed(
@@ -76,7 +78,10 @@ def test_every_accepted_input_is_answered_once_whenever_the_service_is_killed(
     chance = chance_of("gateway", "sweep", kills)
     gateway = Gateway(world, tmp_path)
     over = threading.Event()
-    talkers = [Talker(gateway, i, over) for i in range(CLIENTS if kills > 10 else 12)]
+    add = ("gateway", "token", "add")
+    tokens = [world.steno(*add, f"reader {i}").strip() for i in range(2)]  # 32 streams each
+    clients = CLIENTS if kills > 10 else 12
+    talkers = [Talker(gateway, i, tokens[i % 2], over) for i in range(clients)]
     try:
         for talker in talkers:
             talker.start()
