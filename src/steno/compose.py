@@ -61,7 +61,9 @@ def postgres_store(address: str) -> "type[PostgresStore]":
     if not address.startswith(("postgresql://", "postgres://")):
         raise StoreUnopenable("the address of a store begins with postgresql://")
     if find_spec("psycopg") is None:
-        raise StoreUnopenable("the driver for PostgreSQL is missing: pip install 'steno[postgres]'")
+        raise StoreUnopenable(
+            "the driver for PostgreSQL is missing: pip install 'steno-agent[postgres]'"
+        )
     from steno.store.postgres.store import PostgresStore
 
     return PostgresStore

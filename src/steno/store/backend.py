@@ -421,8 +421,9 @@ class Backend(Protocol):
         """The one writer of this open store."""
         ...
 
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """One moment. From any thread, several at a time."""
+    def snapshot(self, patient: bool = False) -> AbstractContextManager[Snapshot]:
+        """One moment. From any thread, several at a time. `patient`: a backend that is away for a
+        while is waited for."""
         ...
 
     def alive(self, owner: str) -> bool | None:

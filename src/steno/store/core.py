@@ -345,7 +345,8 @@ class Core:
     def since(
         self, session: str, cursor: Cursor, drafts: bool = True
     ) -> tuple[list[Event], Cursor]:
-        with self.snapshot() as view:
+        self._check_open()
+        with self.backend.snapshot(patient=True) as view:
             return queries.since(view, session, cursor, queries.PAGE, drafts)
 
     def heads(self, sessions: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:

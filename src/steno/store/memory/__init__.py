@@ -483,7 +483,7 @@ class MemoryBackend:
         return _Writer(self.place, self.owner)
 
     @contextmanager
-    def snapshot(self) -> Iterator[_Reader]:
+    def snapshot(self, patient: bool = False) -> Iterator[_Reader]:
         with self.place.lock:
             _check_living(self.place, self.owner)
             yield _Reader(self.place)

@@ -75,8 +75,8 @@ class PostgresBackend:
     # --- reading
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        lent = self._lend()
+    def snapshot(self, patient: bool = False) -> Iterator[Reader]:
+        lent = self._lend(self.settings.give_up_ms if patient else self.settings.refuse_ms)
         whole = False
         try:
             with translated(_READING):
@@ -96,12 +96,13 @@ class PostgresBackend:
             return False
         return True
 
-    def _lend(self) -> Reader:
+    def _lend(self, wait_ms: int) -> Reader:
         with self._lending:
             if self._readers:
-                return self._readers.pop()
-        wait_s = self.settings.give_up_ms / 1000
-        return Reader(self.owners.connect_to_read, self.connector.statements, wait_s)
+                lent = self._readers.pop()
+                lent.wait_s = wait_ms / 1000
+                return lent
+        return Reader(self.owners.connect_to_read, self.connector.statements, wait_ms / 1000)
 
     def _give_back(self, lent: Reader, whole: bool) -> None:
         with self._lending:

@@ -120,7 +120,7 @@ class Reader:
     ) -> None:
         self.connection = connect(wait_s)
         self.statements = statements
-        self._connect, self._wait_s = connect, wait_s
+        self._connect, self.wait_s = connect, wait_s
         self.begun = False
         self._horizon = Horizon()
 
@@ -162,7 +162,7 @@ class Reader:
         if self.begun or not is_lost(error):
             raise error
         self.connection.close()
-        self.connection = self._connect(self._wait_s)
+        self.connection = self._connect(self.wait_s)
 
     def end(self) -> None:
         if self.begun:

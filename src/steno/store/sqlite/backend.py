@@ -64,7 +64,7 @@ class SqliteBackend:
 
     # --- reading
 
-    def snapshot(self) -> "_Snapshot":
+    def snapshot(self, patient: bool = False) -> "_Snapshot":
         return _Snapshot(self)
 
     @contextlib.contextmanager
