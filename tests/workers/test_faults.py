@@ -2,7 +2,6 @@
 accepted is answered once, what was shown is what is stored, and the store verifies."""
 
 import json
-import random
 import signal
 import tempfile
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import postgres
-from tests.chance import SEED
+from tests.chance import chance_of
 from tests.gateway.client import Gateway, wait_until
 from tests.program.model_server import ModelServer, Reply
 
@@ -44,7 +43,7 @@ class Client(threading.Thread):
     def __init__(self, workers: list[Gateway], session: str, seed: int) -> None:
         super().__init__(daemon=True)
         self.workers, self.session = workers, session
-        self.chance = random.Random(seed)
+        self.chance = chance_of("client", seed)
         self.accepted: list[str] = []
         self.refusals: list[int] = []
         self.over = threading.Event()
@@ -150,7 +149,7 @@ def test_kills_freezes_and_crashes_of_the_database_lose_and_double_nothing(
     server.replies = [Reply(ANSWER, delay_s=0.05)]
     url = own_server.new_store()
     workers = start(3, url)
-    clients = [Client(workers, workers[n % 3].make(), SEED + n) for n in range(6)]
+    clients = [Client(workers, workers[n % 3].make(), n) for n in range(6)]
     faults: list[Fault] = [
         lambda: end_all_connections(url),
         lambda: crash(own_server, 0.5),
@@ -170,8 +169,8 @@ def test_half_an_hour_of_faults(
     server.replies = [Reply(ANSWER, delay_s=0.05)]
     url = own_server.new_store()
     workers = start(3, url)
-    clients = [Client(workers, workers[n % 3].make(), SEED + n) for n in range(40)]
-    chance = random.Random(SEED)
+    clients = [Client(workers, workers[n % 3].make(), n) for n in range(40)]
+    chance = chance_of("faults")
     kinds: list[Fault] = [
         lambda: end_all_connections(url),
         lambda: crash(own_server, chance.uniform(0, 5)),
