@@ -193,14 +193,14 @@ def _state(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def wait_until(true: Callable[[], bool], what: str) -> None:
+def wait_until(true: Callable[[], bool], what: str, limit_s: float = WAIT_S) -> None:
     """Looks that take long are made less often: whoever waits leaves the machine to what is waited
     for."""
     began = time.monotonic()
-    deadline = began + WAIT_S
+    deadline = began + limit_s
     while not true():
         now = time.monotonic()
         if now > deadline:
-            raise AssertionError(f"waited {WAIT_S} s for {what}")
+            raise AssertionError(f"waited {limit_s} s for {what}")
         time.sleep(max(0.005, 2 * (now - began)) if now - began < 0.1 else 0.2)
         began = time.monotonic()

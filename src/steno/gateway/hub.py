@@ -33,7 +33,9 @@ TAKING_UP_MAX = 32
 _log = logging.getLogger("steno.gateway")
 
 
-Prepare = Callable[[str], Awaitable[None]]
+Prepare = Callable[[str], Awaitable[TurnStarted | None]]
+"""What must be done before a session runs, and the turn that it is to begin with, if one was cut
+off that somebody waits for."""
 
 
 async def _nothing(session: str) -> None:
@@ -59,7 +61,6 @@ class Hub:
         self._later: set[asyncio.Task[None]] = set()
         self._service = program.service(PLATFORM, self.terms(None))
         self.prepare: Prepare = _nothing
-        """What must be done before a session runs."""
         self.failures = 0
 
     def service(self, session: str | None = None) -> Service:
@@ -114,7 +115,7 @@ class Hub:
             service = self.service(session)
             opening = self._openings.pop(session, None)
             try:
-                await self.prepare(session)
+                opening = opening or await self.prepare(session)
                 if opening is not None:
                     await service.turns.run_again(session, opening, self.leaving, self.draining)
                 else:

@@ -265,6 +265,11 @@ class Chats:
                         yield debt
             page = await self._store.list(PAGE, after=page[-1].mark, where="owes")
 
+    async def waits(self, session: str, channels: frozenset[str]) -> bool:
+        """Whether a chat waits for the answer to an input that a turn has taken."""
+        owed = (await self._store.glance(session)).row.deliveries.open.values()
+        return any(one.taken and one.show == "answer" and one.channel in channels for one in owed)
+
     async def debt(self, session: str, seq: Seq) -> Debt | None:
         """One debt as it stands; None if it is settled."""
         try:

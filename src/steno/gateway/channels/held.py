@@ -73,6 +73,12 @@ class HeldAccount:
         await self.note([ChatBound(chat, session, "first", group)], f"bound:{chat}")
         return self.known.chats[chat]
 
+    async def bind_anew(self, chat: str, group: bool, gone: str) -> str:
+        """A session for a chat whose own was deleted."""
+        session = await self.begin(f"chat/{self.source}/{chat}/after-{gone}")
+        await self.note([ChatBound(chat, session, "deleted", group)], f"bound:{chat}:{gone}")
+        return self.known.chats[chat]
+
     async def begin(self, name: str) -> str:
         agents = self.hub.program.agents(self.hub.terms(None))
         model = self.config.model or agents.model_spec()

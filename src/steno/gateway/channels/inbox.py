@@ -46,6 +46,7 @@ from steno.journal.facts import (
     SenderRefused,
 )
 from steno.service.chats import Arrival
+from steno.store.errors import UnknownSession
 
 TEXT_CHARS_MAX = 200_000
 NAME_CHARS_MAX = 64
@@ -85,20 +86,27 @@ class Inbox:
                 if not said.group or said.addressed:
                     await self._refuse(said, sender, refused)
             case Let(rank=rank):
-                if said.group and not said.addressed:
+                empty = not said.text.strip() and not said.files
+                if empty or (said.group and not said.addressed):
                     return
                 await self._remember(sender, rank)
-                session = await held.session_of(said.chat, said.group)
+                session = await self._session_of(said)
                 if (command := parse(said.text)) is not None:
                     await self._commands.give(said, *command, session)
                 else:
                     await self._admit(said, session)
 
+    async def _session_of(self, said: Message) -> str:
+        session = await self._held.session_of(said.chat, said.group)
+        try:
+            await self._held.service().views.glance(session)
+        except UnknownSession:
+            return await self._held.bind_anew(said.chat, said.group, session)
+        return session
+
     async def _admit(self, said: Message, session: str) -> None:
         held = self._held
         text = said.text[:TEXT_CHARS_MAX]
-        if not text.strip() and not said.files:
-            return
         name = shown_name(said.name)
         arrival = Arrival(
             held.source,

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -34,6 +34,7 @@ from steno.journal.facts import (
     InputAdmitted,
     QuestionPut,
     Record,
+    TurnStarted,
 )
 from steno.journal.parts import Seq
 from steno.service.chats import new_key
@@ -241,16 +242,31 @@ async def _whatever_happens(taking: Coroutine[None, None, None]) -> None:
         raise
 
 
+async def _prepare(
+    hub: Hub, session: str, channels: Sequence[Channel], names: frozenset[str]
+) -> TurnStarted | None:
+    """Fetch what inputs of a chat came with. If a chat waits for a turn that was cut off, it comes
+    before what waits."""
+    chats = hub.service().chats
+    await fetch(chats, session, channels)
+    return await _cut_off(hub, session) if await chats.waits(session, names) else None
+
+
+async def _cut_off(hub: Hub, session: str) -> TurnStarted | None:
+    """The turn that goes on with one that was cut off, if it may be: it is continued a bounded
+    number of times, and never after a stop or when something was said since."""
+    service = hub.service(session)
+    with contextlib.suppress(StoreError):
+        return service.turns.continuation(await service.views.load(session))
+    return None
+
+
 async def _take_up(held: HeldAccount, session: str) -> bool:
-    """Go on with a turn that was cut off, if it may be: it is continued a bounded number of times,
-    and never after a stop or when something was said since."""
-    service = held.service(session)
-    try:
-        opening = service.turns.continuation(await service.views.load(session))
-    except StoreError:
-        return False
-    held.hub.wake(session, opening)
-    return True
+    """Go on with a turn that was cut off; False if that cannot be."""
+    opening = await _cut_off(held.hub, session)
+    if opening is not None:
+        held.hub.wake(session, opening)
+    return opening is not None
 
 
 def _by_edits(held: HeldAccount, chat: str) -> bool:
@@ -303,9 +319,9 @@ class Channels:
         """Those of the configuration. Raises `ConfigError` if one of them cannot be used."""
         made = [make(name, one, where) for name, one in chats_in(config).items()]
         channels = [channel for _, channel in made]
+        names = frozenset(setup.name for setup, _ in made)
         if channels:
-            chats = hub.service().chats
-            hub.prepare = lambda session: fetch(chats, session, channels)
+            hub.prepare = lambda session: _prepare(hub, session, channels, names)
         return cls([Worker(setup, channel, hub, extra or {}) for setup, channel in made])
 
     def health(self) -> list[Health]:
