@@ -21,11 +21,12 @@ from bench.search_corpus import COMMON, texts
 from bench.timing import percentile, timed_ms
 from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
+from steno.search import beside
 from steno.search.documents import documents
 from steno.search.feed import told
 from steno.search.index_file import SEQ_END, IndexFile
 from steno.search.indexer import BULK, START, Indexer
-from steno.search.keeper import Search, beside
+from steno.search.keeper import Search
 from steno.search.query import Query, literal, parse
 from steno.search.searching import Asked, Order
 from steno.store.protocol import Admission

@@ -109,8 +109,8 @@ class Setup:
 
         self._check_file("restored from a file: use pg_restore")
         restore(backup, self.where.store)
+        from steno.search import beside
         from steno.search.index_file import remove
-        from steno.search.keeper import beside
 
         remove(beside(self.where.store))  # it knows what the store that is gone said
 
@@ -201,7 +201,7 @@ class Setup:
         here at home, each host for itself."""
         if self.ephemeral:
             return None
-        from steno.search.keeper import beside, within
+        from steno.search import beside, within
 
         address = self.config.store.address
         return within(self.where.home, address) if address else beside(self.where.store)

@@ -634,7 +634,8 @@ def _settings(settings: object) -> Settings | None:
 
 
 def _search_of(store: facade.BlockingStore, path: Path) -> "Search":
-    from steno.search.keeper import Search, beside  # many programs never search
+    from steno.search import beside
+    from steno.search.keeper import Search  # many programs never search
 
     return Search(store, beside(path))
 

@@ -181,7 +181,8 @@ with steno.open(path) as chats:
 
 SEARCHER = """
 import sys, time, steno
-from steno.search.keeper import Search, beside
+from steno.search import beside
+from steno.search.keeper import Search
 path, writers, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with steno.open(path) as chats:
     index = Search(chats.store, beside(chats.store.path), part_texts=30)

@@ -17,3 +17,16 @@ The journal is the truth. The index only says where to look: each hit is read fr
 matched again, and what the index does not have is scanned. So its lag, its damage and its absence
 cost time, and never a hit.
 """
+
+from hashlib import sha256
+from pathlib import Path
+
+
+def beside(store: Path) -> Path:
+    """The index of a store that is a file."""
+    return store.with_name(store.name + "-search")
+
+
+def within(home: Path, identity: str) -> Path:
+    """The index of a store that is no file here, by what names the store."""
+    return home / f"search-{sha256(identity.encode()).hexdigest()[:16]}"

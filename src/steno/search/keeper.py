@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import apsw
@@ -28,16 +27,6 @@ _REST_S = 0.02
 _LOOK_AGAIN_S = 1.0
 _SCRUB_TRIES = 5
 _log = logging.getLogger("steno.search")
-
-
-def beside(store: Path) -> Path:
-    """The index of a store that is a file."""
-    return store.with_name(store.name + "-search")
-
-
-def within(home: Path, identity: str) -> Path:
-    """The index of a store that is no file here, by what names the store."""
-    return home / f"search-{sha256(identity.encode()).hexdigest()[:16]}"
 
 
 class Search:
