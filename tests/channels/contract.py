@@ -28,6 +28,17 @@ class Subject(ABC):
     edits = True
     client_ids = False
     buttons = True
+    secret = TOKEN
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to start
+        """Start what the platform needs."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to stop
+        """Stop it."""
+
+    def id(self, person: str) -> str:
+        """The platform's id of a person."""
+        return person
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -53,8 +64,11 @@ class Subject(ABC):
         """Set up what the program needs to find the channel."""
 
     def configure(self, world: World, **more: Any) -> None:
-        world.environment["CH_SECRET"] = TOKEN
-        settings = {"token_env": "CH_SECRET", "owners": [OWNER]} | self.settings() | more
+        world.environment["CH_SECRET"] = self.secret
+        if "allow" in more:
+            more["allow"] = [self.id(person) for person in more["allow"]]
+        owners = [self.id(OWNER)]
+        settings = {"token_env": "CH_SECRET", "owners": owners} | self.settings() | more
         world.environment["STENO_CHANNELS"] = json.dumps({self.name: settings})
         self.prepare(world)
 
@@ -72,6 +86,12 @@ class Subject(ABC):
 class TelegramSubject(Subject):
     def __init__(self, folder: Path) -> None:
         self.stub = Telegram()
+
+    def open(self) -> None:
+        self.stub.__enter__()
+
+    def close(self) -> None:
+        self.stub.__exit__()
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -157,17 +177,24 @@ class FolderSubject(Subject):
         return sorted(found, key=lambda one: one["made"])
 
 
+def _matrix(folder: Path) -> Subject:
+    from tests.channels.matrix_subject import MatrixSubject
+
+    return MatrixSubject(folder)
+
+
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "telegram": TelegramSubject,
     "folder": FolderSubject,
+    "matrix": _matrix,
 }
 
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[Subject]:
     subject = SUBJECTS[name](folder)
-    if isinstance(subject, TelegramSubject):
-        with subject.stub:
-            yield subject
-    else:
+    subject.open()
+    try:
         yield subject
+    finally:
+        subject.close()
