@@ -145,8 +145,11 @@ def test_over_http_the_same_is_found_and_no_more_than_a_token_may_see(
         gateway.token = bound.strip()
         eventually(gateway, f"/api/sessions/{one}/search?q=plum", 200)
         assert gateway.ask("GET", "/api/search?q=plum").status == 403
-        for bad in ("/api/search", "/api/search?q=", "/api/search?q=a&limit=9999"):
-            assert gateway.ask("GET", bad).status in (400, 403)
+        for bad in ("limit=9999", "before=x", "order=odd", "all=perhaps"):
+            path = f"/api/sessions/{one}/search?q=a&{bad}"
+            assert gateway.ask("GET", path).status == 400
+        nothing = gateway.ask("GET", f"/api/sessions/{one}/search?q=").json()
+        assert nothing["hits"] == []
     finally:
         gateway.close()
 

@@ -5,12 +5,11 @@ from msgspec.structs import replace
 
 from steno.gateway.hub import Hub
 from steno.gateway.routes import Answer, Call, Json, Parameter, Problem, Route
-from steno.search.query import CHARS_MAX
 from steno.search.scope import OneSession, Scope
-from steno.search.searching import Order
+from steno.search.searching import PLACE
 from steno.service.searches import LIMIT_MAX, Wanted, found_object
 
-_ORDERS: tuple[Order, ...] = ("best", "newest")
+_ORDERS = ("best", "newest")
 
 
 class HitShown(Struct):
@@ -72,30 +71,26 @@ async def _found(hub: Hub, wanted: Wanted, scope: Scope | None = None) -> Answer
 
 
 def _wanted(call: Call) -> Wanted:
-    text = call.query.get("q", "")
-    if not text.strip():
-        raise Problem(400, "bad_query", "q is empty: say what to look for.")
-    if len(text) > CHARS_MAX:
-        raise Problem(400, "bad_query", f"q must have at most {CHARS_MAX} characters")
-    order = next((one for one in _ORDERS if one == call.query.get("order", "best")), None)
-    if order is None:
-        raise Problem(400, "bad_query", "order must be best or newest")
+    """Without `q` nothing is asked for, and nothing is found."""
+    before = call.query.get("before")
+    if before is not None and PLACE.fullmatch(before) is None:
+        raise Problem(400, "bad_query", "before must be the `next` of an earlier answer")
     return Wanted(
-        text=text,
+        text=call.query.get("q", ""),
         limit=call.number("limit", 1, LIMIT_MAX, 20) or 20,
-        all=call.query.get("all") == "true",
-        order=order,
-        before=call.query.get("before"),
-        as_text=call.query.get("literal") == "true",
+        all=call.flag("all") or False,
+        order="newest" if call.choice("order", _ORDERS) == "newest" else "best",
+        before=before,
+        as_text=call.flag("literal") or False,
     )
 
 
 _ASKED = (
     Parameter("q", "What to look for"),
-    Parameter("limit", f"How many, up to {LIMIT_MAX}", kind="integer"),
-    Parameter("before", "The `next` of the page before"),
+    Parameter("limit", f"How many, up to {LIMIT_MAX}", kind="integer", least=1, most=LIMIT_MAX),
+    Parameter("before", "The `next` of the page before", pattern=f"^{PLACE.pattern}$"),
     Parameter("all", "Every match, not the best one of each session", kind="boolean"),
-    Parameter("order", "`best`, or `newest`"),
+    Parameter("order", "The best first, or the newest", one_of=_ORDERS),
     Parameter("literal", "Search for `q` as it is: no sign in it means anything", kind="boolean"),
 )
 

@@ -9,6 +9,7 @@ So a result is of the moment in which it was asked for, whatever state the index
 """
 
 import heapq
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,6 +46,8 @@ _BATCH_MAX = 512
 _GAP_KNOWN_MAX = 5_000
 """A gap up to so long is gone through whole: then who hid what is known without asking."""
 TOP: Place = (1 << 62, SEQ_END)
+PLACE = re.compile(r"[0-9]{1,18}\.[0-9]{1,10}\.[0-9]{1,6}")
+"""What `next` looks like."""
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -624,9 +627,9 @@ def _some(ids: Iterator[int], size: int) -> list[int]:
 
 
 def _cursor(before: str | None) -> tuple[Place, int]:
-    """Below which place to look, and how many of what is found to skip."""
-    match (before or "").split("."):
-        case [mark, seq, skipped] if all(one.isdigit() for one in (mark, seq, skipped)):
-            return (int(mark), int(seq)), int(skipped)
-        case _:
-            return TOP, 0
+    """Below which place to look, and how many of what is found to skip. What is no place is
+    none."""
+    if PLACE.fullmatch(before or "") is None:
+        return TOP, 0
+    mark, seq, skipped = map(int, (before or "").split("."))
+    return (mark, seq), skipped

@@ -55,7 +55,7 @@ class Searches:
             time_limit_s=TIME_LIMIT_S,
             now_ms=now_ms,
         )
-        if asked.query.is_empty():
+        if not wanted.text.strip() or asked.query.is_empty():
             return Found(notes=asked.query.notes)
         return await asyncio.to_thread(self._search.find, asked)
 
