@@ -183,10 +183,17 @@ def _matrix(folder: Path) -> Subject:
     return MatrixSubject(folder)
 
 
+def _mail(folder: Path) -> Subject:
+    from tests.channels.mail_subject import MailSubject
+
+    return MailSubject(folder)
+
+
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "telegram": TelegramSubject,
     "folder": FolderSubject,
     "matrix": _matrix,
+    "email": _mail,
 }
 
 

@@ -11,8 +11,10 @@ Each lies in a temporary folder and listens on loopback alone. Debian's do not r
 
 import base64
 import fcntl
+import grp
 import json
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -26,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.debian_parts import PACKAGES, there
+from tests.debian_parts import PACKAGES, SYSTEM_PATH, there
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 100.0
@@ -101,7 +103,59 @@ class Synapse(Real):
         return self.launch([*command, "-c", str(self.folder / "homeserver.json")], as_nobody=False)
 
 
-KINDS: dict[str, type[Real]] = {"synapse": Synapse}
+class Dovecot(Real):
+    """Anybody may log in with the password "test", and has a mailbox."""
+
+    program = "dovecot"
+
+    def start(self, port: int) -> "subprocess.Popen[bytes]":
+        who = NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        group = "nogroup" if os.geteuid() == 0 else grp.getgrgid(os.getegid()).gr_name
+        (self.folder / "mail").mkdir()
+        (self.folder / "dovecot.conf").write_text(f"""
+            base_dir = {self.folder}/run
+            state_dir = {self.folder}/run
+            log_path = /dev/stderr
+            protocols = imap
+            listen = 127.0.0.1
+            ssl = no
+            disable_plaintext_auth = no
+            first_valid_uid = 0
+            default_internal_user = {who}
+            default_internal_group = {group}
+            default_login_user = {who}
+            mail_location = maildir:{self.folder}/mail/%u
+            mail_max_userip_connections = 100
+            passdb {{
+              driver = static
+              args = password=test
+            }}
+            userdb {{
+              driver = static
+              args = uid={who} gid={group} home={self.folder}/mail/%u
+            }}
+            service imap-login {{
+              chroot =
+              inet_listener imap {{
+                port = {port}
+              }}
+              inet_listener imaps {{
+                port = 0
+              }}
+            }}
+            service anvil {{
+              chroot =
+            }}
+            service stats {{
+              chroot =
+            }}
+            """)
+        program = shutil.which("dovecot", path=SYSTEM_PATH) or "dovecot"
+        command = [program, "-F", "-c", str(self.folder / "dovecot.conf")]
+        return self.launch(command, as_nobody=True)
+
+
+KINDS: dict[str, type[Real]] = {"synapse": Synapse, "dovecot": Dovecot}
 
 
 def synapse_installed() -> Path:

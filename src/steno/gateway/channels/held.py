@@ -16,13 +16,13 @@ from steno.service.chats import Chats, new_key
 Show = Literal["answer", "text", "question"]
 
 
-def rules_of(config: ChannelConfig) -> Rules:
+def rules_of(config: ChannelConfig, pairs: bool) -> Rules:
     return Rules(
         frozenset(config.owners),
         frozenset(config.allow),
         frozenset(config.groups),
         frozenset(config.bots),
-        config.pairing,
+        config.pairing and pairs,
     )
 
 
@@ -35,7 +35,7 @@ class HeldAccount:
         self.name, self.config, self.channel, self.hub = name, config, channel, hub
         self.session = session
         self.known = Account()
-        self.rules = rules_of(config)
+        self.rules = rules_of(config, channel.limits.pairing)
         self.chats: Chats = self.service().chats
 
     @property

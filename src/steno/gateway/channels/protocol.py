@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True):
     """`client_id_s`: for how long a repeated key is sure to make no second message; 0: never.
     `chat_per_s` and `all_per_s`: messages and edits a second, in one chat and in all; `burst`: how
     many may go out at once after a rest. `edit_s`: between two edits of one message while it is
-    streamed."""
+    streamed. `pairing`: a stranger may be given a code there."""
 
     text_max: int
     unit: Unit = "chars"
@@ -56,6 +56,7 @@ class Limits(Struct, frozen=True):
     burst: int = 3
     edit_s: float = 1.5
     buttons: bool = False
+    pairing: bool = True
     file_bytes_max: int = 20 << 20
 
 

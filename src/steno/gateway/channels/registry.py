@@ -18,6 +18,7 @@ GROUP = "steno.channels"
 KINDS = {
     "telegram": "steno.gateway.platforms.telegram",
     "hook": "steno.gateway.platforms.hook",
+    "email": "steno.gateway.platforms.mail",
     "matrix": "steno.gateway.platforms.matrix",
 }
 """The kinds that come with steno, each with its module."""
