@@ -165,7 +165,7 @@ async def _page(hub: Hub, call: Call, one_off: bool = False) -> tuple[list[Summa
     """The sessions that are asked for; all filters must hold. Those for one request only if they
     are asked for by their platform, or with `one_off`."""
     limit = call.number("limit", 1, LIST_MAX, 50) or 50
-    before = call.number("before", 0, MARK_MAX, None)
+    before = call.number("before", -MARK_MAX, MARK_MAX, None)
     title = call.query.get("title", "").casefold()
     running, waiting = call.flag("running"), call.flag("waiting")
     same = {name: call.query[name] for name in ("platform", "model", "name") if name in call.query}
@@ -483,7 +483,9 @@ _AFTER = (
 )
 _PAGE = (
     Parameter("limit", f"How many, up to {LIST_MAX}", kind="integer", least=1, most=LIST_MAX),
-    Parameter("before", "The `next` of the page before", kind="integer", least=0, most=MARK_MAX),
+    Parameter(
+        "before", "The `next` of the page before", kind="integer", least=-MARK_MAX, most=MARK_MAX
+    ),
     Parameter("title", "Whose title has this text in it"),
     Parameter("running", "That run, or that do not", kind="boolean"),
     Parameter("waiting", "In which a call waits for approval, or none does", kind="boolean"),

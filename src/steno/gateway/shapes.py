@@ -33,6 +33,7 @@ class SessionInList(Struct):
     model: str
     fallback: str | None
     platform: str
+    folder: str | None
     messages: int
     turns: int
     last_turn: Outcome | None

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from steno.gateway.channels.worker import Health
+from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.routes import Answer, Call, Json, Parameter, Problem, Route
 from steno.store.errors import StoreError
 
@@ -12,7 +12,7 @@ KEY_CHARS_MAX = 200
 
 
 class ChannelList(msgspec.Struct):
-    channels: list[Health]
+    channels: list[ChannelHealth]
 
 
 class Stored(msgspec.Struct):

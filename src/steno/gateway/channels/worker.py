@@ -50,7 +50,7 @@ State = Literal["starting", "waiting", "receiving", "trouble", "refused", "off"]
 _log = logging.getLogger("steno.channels")
 
 
-class Health(Struct):
+class ChannelHealth(Struct):
     """What a person sees of an account. `receiving` is more than connected: what arrives is
     stored."""
 
@@ -73,7 +73,7 @@ class Worker:
     def __init__(
         self, setup: ChannelSetup, channel: Channel, hub: Hub, extra: Mapping[str, Extra]
     ) -> None:
-        self.health = Health(setup.name, setup.config.kind, channel.account)
+        self.health = ChannelHealth(setup.name, setup.config.kind, channel.account)
         self.channel = channel
         self._setup, self._hub = setup, hub
         self._extra = dict(extra)
@@ -83,7 +83,7 @@ class Worker:
         self._marked_s = 0.0
         self.receiving = asyncio.Event()
 
-    def look(self) -> Health:
+    def look(self) -> ChannelHealth:
         if self._inbox is not None and self._outbox is not None:
             health, outbox = self.health, self._outbox
             health.taken, health.last_in_ms = self._inbox.taken, self._inbox.last_ms
@@ -324,7 +324,7 @@ class Channels:
             hub.prepare = lambda session: _prepare(hub, session, channels, names)
         return cls([Worker(setup, channel, hub, extra or {}) for setup, channel in made])
 
-    def health(self) -> list[Health]:
+    def health(self) -> list[ChannelHealth]:
         return [worker.look() for worker in self.workers]
 
     def receiving(self, name: str) -> bool:

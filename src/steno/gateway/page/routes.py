@@ -89,7 +89,7 @@ async def _frame(pages: Pages, call: Call, cursor: str = "") -> Frame:
     if query:
         found, more = await service.views.titled(query, LIST_MAX), None
     else:
-        before = call.number("before", 0, 1 << 62, None) if not cursor else None
+        before = call.number("before", -(1 << 62), 1 << 62, None) if not cursor else None
         found = await service.views.sessions(LIST_MAX, before)
         more = found[-1].listed.mark if len(found) == LIST_MAX else None
     waiting = len(await pages.inbox.waiting(service))
