@@ -9,7 +9,7 @@ journal each time, so a message can be filled, filled again after a kill, and is
 """
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -65,12 +65,14 @@ def account_name(account: str) -> str:
 
 
 class Debt(Struct, frozen=True):
-    """A delivery to a chat, as it stands: where it is owed, what it says, and how far it is."""
+    """A delivery to a chat, as it stands: where it is owed, what it says, and how far it is.
+    `behind`: an earlier answer of its session is not in its chat yet."""
 
     session: str
     seq: Seq
     owed: DeliveryOwed
     one: OwedDelivery
+    behind: bool = False
 
 
 class Showing(Struct, frozen=True):
@@ -270,13 +272,23 @@ class Chats:
         owed = (await self._store.glance(session)).row.deliveries.open.values()
         return any(one.taken and one.show == "answer" and one.channel in channels for one in owed)
 
+    async def owed(self, session: str, channels: frozenset[str]) -> dict[Seq, OwedDelivery]:
+        """What a session owes on these channels."""
+        try:
+            row = (await self._store.glance(session)).row
+        except UnknownSession:
+            return {}
+        return {seq: one for seq, one in row.deliveries.open.items() if one.channel in channels}
+
     async def debt(self, session: str, seq: Seq) -> Debt | None:
         """One debt as it stands; None if it is settled."""
         try:
-            one = (await self._store.glance(session)).row.deliveries.open.get(seq)
+            owed = (await self._store.glance(session)).row.deliveries.open
         except UnknownSession:
             return None
-        return None if one is None else await self._debt(session, seq, one)
+        one = owed.get(seq)
+        debt = None if one is None else await self._debt(session, seq, one)
+        return None if debt is None else replace(debt, behind=_behind(owed, debt))
 
     async def _debt(self, session: str, seq: Seq, one: OwedDelivery) -> Debt | None:
         [record] = await self._store.read(session, seq - 1, 1)
@@ -367,6 +379,17 @@ class Chats:
 
     def changes(self, after: FeedMark) -> AsyncIterator[Change]:
         return self._store.follow_changes(after)
+
+
+def _behind(owed: Mapping[Seq, OwedDelivery], debt: Debt) -> bool:
+    """Answers come in the order of what they answer."""
+    if debt.owed.show != "answer":
+        return False
+    return any(
+        seq < debt.seq and other.show == "answer" and not other.placed
+        for seq, other in owed.items()
+        if other.channel == debt.owed.channel
+    )
 
 
 def new_key() -> str:

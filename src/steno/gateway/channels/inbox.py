@@ -66,6 +66,7 @@ class Inbox:
         """When this returns, the update is stored as far as it is to be."""
         self.taken += 1
         self.last_ms = self._held.now_ms()
+        await self._held.catch_up()  # who was let in or taken out by another process counts at once
         match update:
             case Message():
                 await self._message(update)

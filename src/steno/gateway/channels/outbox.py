@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import assert_never
 
@@ -46,6 +45,8 @@ THINKING_S = 3.0
 CUT_OFF_S = 0.3
 """How long a turn that was cut off is left to whoever takes it up."""
 LOOK_S = 30.0
+BEHIND_S = 1.0
+"""How long an answer waits for an earlier one before it looks again, if nothing wakes it."""
 TYPING_S = 4.5
 WAIT_MAX_S = 300.0
 UNSURE_MAX = 4
@@ -225,7 +226,11 @@ class Outbox:
         self._limits = means.channel.limits
         self._pace = Pace(self._limits)
         self._tasks: dict[tuple[str, Seq], asyncio.Task[None]] = {}
-        self._changed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._changed: dict[tuple[str, Seq], asyncio.Event] = {}
+        self._channels: frozenset[str] = frozenset()
+        self._owing: set[str] = set()
+        self._woken: set[str] = set()
+        self._looks: set[asyncio.Task[None]] = set()
         self.sent = 0
         self.last_sent_ms = 0
         self.last_error = ""
@@ -237,40 +242,70 @@ class Outbox:
     async def begin(self, channels: frozenset[str]) -> list[Debt]:
         """Take up everything that is owed. What expired meanwhile is recorded first, before
         anything is sent."""
+        self._channels = channels
         debts = [debt async for debt in self._chats.debts(channels)]
         left = [debt for debt in debts if not await self._expire(debt)]
-        for debt in left:
-            self.tend(debt.session, debt.seq)
+        for session in {debt.session for debt in left}:
+            self.owing(session)
         return left
 
-    def tend(self, session: str, seq: Seq) -> None:
-        """Look after one delivery until it is settled."""
-        if (session, seq) not in self._tasks:
-            task = asyncio.create_task(self._tend(session, seq), name=f"post {session} {seq}")
-            self._tasks[session, seq] = task
-            task.add_done_callback(lambda _: self._over(session, seq))
+    def owing(self, session: str) -> None:
+        """A session owes something to one of our chats."""
+        self._owing.add(session)
+        self.wake(session)
 
     def wake(self, session: str) -> None:
-        """Something changed in a session."""
-        if (event := self._changed.get(session)) is not None:
-            event.set()
+        """Something changed in a session. However often that is said, it is looked at once."""
+        if session in self._owing and session not in self._woken:
+            self._woken.add(session)
+            task = asyncio.create_task(self._look_at(session))
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
+
+    async def _look_at(self, session: str) -> None:
+        """Look after what can be shown. An answer that no turn has begun needs nobody yet: of a
+        thousand that wait, one is looked after."""
+        self._woken.discard(session)
+        try:
+            owed = await self._chats.owed(session, self._channels)
+        except StoreError as error:
+            _log.warning("deliveries of %s: %s", session, error)
+            await asyncio.sleep(1.0)
+            self.wake(session)
+            return
+        if not owed:
+            self._owing.discard(session)
+        for seq, one in owed.items():
+            if one.taken or one.show != "answer":
+                self._tend_one(session, seq)
+
+    def _tend_one(self, session: str, seq: Seq) -> None:
+        here = (session, seq)
+        if (changed := self._changed.get(here)) is not None:
+            changed.set()
+            return
+        changed = self._changed[here] = asyncio.Event()
+        task = asyncio.create_task(self._tend(session, seq, changed), name=f"post {session} {seq}")
+        self._tasks[here] = task
+        task.add_done_callback(lambda _: self._over(here))
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
+        self._owing.clear()
+        tasks = [*self._tasks.values(), *self._looks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _over(self, session: str, seq: Seq) -> None:
-        task = self._tasks.pop((session, seq))
-        if not any(other == session for other, _ in self._tasks):
-            self._changed.pop(session, None)
+    def _over(self, here: tuple[str, Seq]) -> None:
+        task = self._tasks.pop(here)
+        del self._changed[here]
         if not task.cancelled() and (error := task.exception()) is not None:
             self.last_error = f"{type(error).__name__}"
-            _log.error("delivery %s of %s: %s: %s", seq, session, type(error).__name__, error)
+            _log.error("delivery %s of %s: %s: %s", *reversed(here), type(error).__name__, error)
 
-    async def _tend(self, session: str, seq: Seq) -> None:
-        state, changed = _State(), self._changed[session]
+    async def _tend(self, session: str, seq: Seq, changed: asyncio.Event) -> None:
+        """Until it is settled."""
+        state = _State()
         while True:
             changed.clear()
             try:
@@ -303,6 +338,8 @@ class Outbox:
         showing = await self._chats.showing(debt)
         if (wait_s := await self._cut_off(debt, showing, state)) is not None:
             return wait_s
+        if debt.behind and not debt.one.placed:
+            return BEHIND_S
         if (wait_s := self._too_early(debt, showing, state)) is not None:
             await self._type(debt, showing, state)
             return wait_s

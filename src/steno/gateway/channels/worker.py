@@ -219,7 +219,7 @@ class Worker:
             return 0
         fact = record.fact
         if isinstance(fact, DeliveryOwed) and fact.channel == held.name:
-            outbox.tend(session, record.seq)
+            outbox.owing(session)
         outbox.wake(session)
         chats = held.known.chats_of(session)
         if not chats:
