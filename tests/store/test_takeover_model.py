@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -185,7 +185,11 @@ MUTANTS: dict[str, tuple[type, str, Any]] = {
 def test_each_rule_is_missed_when_it_is_taken_out(mutant: str) -> None:
     kind, name, instead = MUTANTS[mutant]
     tries = settings(
-        stateful_step_count=30, max_examples=100, suppress_health_check=QUIET, database=None
+        stateful_step_count=25,
+        max_examples=100,
+        suppress_health_check=QUIET,
+        database=None,
+        phases=[Phase.generate],
     )
     with patch.object(kind, name, instead), pytest.raises(Exception):  # noqa: B017, PT011
         run_state_machine_as_test(Takeover, settings=tries)

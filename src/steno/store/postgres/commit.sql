@@ -8,11 +8,11 @@ create function @commit_batch(
     f_session bigint[], f_seq bigint[], f_at_ms bigint[], f_crc bigint[], f_body text[],
     d_session bigint[], d_started bigint[], d_kind text[], d_start bigint[], d_crc bigint[], d_text text[],
     u_session bigint[], u_started bigint[],
-    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes smallint[], s_memory smallint[]
+    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes bigint[], s_memory bigint[]
 ) returns void language plpgsql
 set search_path from current
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set jit = off
 as $$
 declare
     same bigint;

@@ -42,9 +42,10 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _SYNCHRONOUS = {"power": "on", "process": "off"}
 _PINNED = (
     "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off "
-    "-c enable_mergejoin=off"
+    "-c enable_mergejoin=off -c jit=off"
 )
-"""For reading: what is found by an index stays found by it, whatever a table's statistics say."""
+"""For reading: what is found by an index stays found by it, whatever a table's statistics say. A
+plan that is not wanted costs so much on paper that the server would compile it."""
 
 _SESSION_ROW = """s.n, s.id, s.name, s.parent, s.base, h.token, h.owner, s.touched, s.listed,
     s.listing, s.crc, s.owes, s.memory, h.head, h.stamp"""
@@ -155,7 +156,7 @@ class Connector:
         options = {"application_name": application_name(self.owner), "connect_timeout": "5"}
         if not settings.pooled:
             level = settings.synchronous_commit or _SYNCHRONOUS[settings.durability]
-            options["options"] = _PINNED if reads else f"-c synchronous_commit={level}"
+            options["options"] = _PINNED if reads else f"-c jit=off -c synchronous_commit={level}"
         with translated("cannot reach the database"):
             return psycopg.connect(
                 self.where.url,

@@ -37,6 +37,7 @@ from steno.store.backend import (
     new_row,
 )
 from steno.store.errors import OutcomeUnknown, StoreError, warn
+from steno.store.postgres.arrays import Ints, Texts
 from steno.store.postgres.database import Connected, is_conflict, is_lost, translate, translated
 from steno.store.postgres.owners import Owners
 from steno.store.postgres.reader import CHUNK, Reader, Stamped, Values, to_row
@@ -60,10 +61,7 @@ _RECENT_MAX = 64
 """Facts of a session that are kept in memory: what opened a stream is among them."""
 _TEXT_MAX = 64 << 20
 """Characters of streams that are kept in memory, to be compared with what seals them."""
-_COMMIT = (
-    b"select {schema}.commit_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, "
-    b"%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::text[], %s, %s, %s::smallint[], %s::smallint[])"
-)
+_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 30) + b")"
 
 
 class _State(Struct):
@@ -117,6 +115,7 @@ class PostgresWriter(Reader):
         self._numbers: list[int] = []
         self._patience_s = 0.0
         self._ids: dict[str, int] = {}
+        self._id_of: dict[int, str] = {}
         self._forget_fetched()
 
     def _forget_fetched(self) -> None:
@@ -218,7 +217,7 @@ class PostgresWriter(Reader):
             row.touched = 0
             self._sessions[row.id] = row
             self._known[row.n] = _State(row.head, row.token, row.owner, row.stamp)
-            self._ids[row.id] = row.n
+            self._ids[row.id], self._id_of[row.n] = row.n, row.id
             self._texts[row.n] = {}
             row.stamp = 0
         by_session: dict[int, list[tuple[Any, ...]]] = {}
@@ -341,6 +340,7 @@ class PostgresWriter(Reader):
     def _forget_sessions(self) -> None:
         self._known.clear()
         self._ids.clear()
+        self._id_of.clear()
         self._recent.clear()
         self._texts.clear()
         self._text_chars = 0
@@ -389,7 +389,6 @@ class PostgresWriter(Reader):
     def _arguments(self, states: Mapping[int, _State], fenced: bool) -> list[Any]:
         batch = self._batch
         were = [self._known[n] for n in states]
-        facts = _columns(batch.facts, 5)
         pieces = []
         for (n, stream), (start, texts) in batch.drafts.items():
             text = codec.escape("".join(texts))
@@ -400,18 +399,18 @@ class PostgresWriter(Reader):
             self._owners.owner,
             self._k,
             fenced,
-            list(states),
-            [state.head for state in were],
-            [state.token for state in were],
-            [state.stamp for state in were],
-            [state.head for state in states.values()],
-            [state.token for state in states.values()],
-            [state.owner for state in states.values()],
-            [state.stamp for state in states.values()],
-            *facts,
-            *_columns(pieces, 6),
-            *_columns(batch.undrafts, 2),
-            *_columns(rows, 6),
+            Ints.of(list(states)),
+            Ints.of([state.head for state in were]),
+            Ints.of([state.token for state in were]),
+            Ints.of([state.stamp for state in were]),
+            Ints.of([state.head for state in states.values()]),
+            Ints.of([state.token for state in states.values()]),
+            Texts.of([state.owner for state in states.values()]),
+            Ints.of([state.stamp for state in states.values()]),
+            *_columns(batch.facts, "nnnnt"),
+            *_columns(pieces, "nntnnt"),
+            *_columns(batch.undrafts, "nn"),
+            *_columns(rows, "ntnnnn"),
         ]
 
     def _write_out(self) -> None:
@@ -529,7 +528,7 @@ class PostgresWriter(Reader):
 
     def _made(self, row: SessionRow) -> SessionRow:
         self._known[row.n] = _State(row.head, 0, None, 0)
-        self._ids[row.id] = row.n
+        self._ids[row.id], self._id_of[row.n] = row.n, row.id
         self._texts.setdefault(row.n, {})
         if row.name is not None:
             self._names[row.name] = row.id
@@ -541,14 +540,14 @@ class PostgresWriter(Reader):
             row = one.row
             row.list_row, row.listed = codec.encode(one.listing), row.head
             row.marks = marks_of(one.listing)
+            row.expires_ms = row.touched = 0  # a lease has no term here; places are the server's
             self._batch.rows[row.n] = one
             self._batch.touched[row.n] = None
 
     def overdue(self, limit: int) -> list[Behind]:
         """Rows are saved when the lease changes; what is added without one has its row saved at
         once."""
-        held = self._owners.owner
-        names = {n: id for id, n in self._ids.items()} if self._batch.facts else {}
+        held, names = self._owners.owner, self._id_of
         changed = {n for n, *_ in self._batch.facts}
         free = [n for n in changed if self._known[n].owner != held and n in names]
         return [Behind(n, names[n], 0) for n in free if n not in self._batch.rows]
@@ -558,7 +557,7 @@ class PostgresWriter(Reader):
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
         if n not in self._known:
             rows = [(n, s, at, fact_crc(n, s, at, body), body.decode()) for s, at, body in facts]
-            self.run("insert_facts", *_columns(rows, 5))
+            self.run("insert_facts", *_columns(rows, "nnnnt"))
             return
         recent = self._recent.setdefault(n, {})
         for seq, at_ms, body in facts:
@@ -628,7 +627,7 @@ class PostgresWriter(Reader):
 
     def put_key(self, source: str, key: str, n: int, seq: Seq, count: int) -> None:
         self._new_keys[source, key] = (n, seq, count)
-        owner = next((id for id, number in self._ids.items() if number == n), None)
+        owner = self._id_of.get(n)
         self._keys[source, key] = None if owner is None else KeyRow(owner, seq, count)
 
     # --- removing
@@ -642,6 +641,7 @@ class PostgresWriter(Reader):
         for known in (self._known, self._recent, self._texts):
             known.pop(row.n, None)
         self._ids.pop(row.id, None)
+        self._id_of.pop(row.n, None)
         self._sessions[row.id] = None
         self._names = {}
         self._keys = {}
@@ -708,8 +708,18 @@ def _saved_row(saved: Saved) -> tuple[Any, ...]:
     return row.n, row.list_row.decode(), row.listed, session_crc(plain), owes, memory
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width
+_NONE: dict[str, Ints | Texts] = {"n": Ints.of(()), "t": Texts.of(())}
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], kinds: str) -> list[Ints | Texts]:
+    """Rows as arrays, one a column: `n` of numbers, `t` of texts."""
+    if not rows:
+        return [_NONE[kind] for kind in kinds]
+    columns = zip(*rows, strict=True)
+    return [
+        Ints.of(column) if kind == "n" else Texts.of(column)
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
 
 
 def _texts(*values: object) -> bool:
