@@ -1,6 +1,8 @@
 """What only PostgreSQL can do to a store: answers that are lost, workers that are declared dead, a
 server that goes away and comes back, and copies of the store elsewhere."""
 
+import asyncio
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +22,13 @@ from steno.journal.facts import (
     Takes,
     TurnStarted,
 )
-from steno.journal.parts import Text
+from steno.journal.parts import File, Text
 from steno.store.errors import LeaseLost, OutcomeUnknown, SessionBusy, StoreTooNew, StoreUnopenable
 from steno.store.postgres.database import PostgresSettings, StoreUnreachable, address
-from steno.store.postgres.store import BlockingPostgresStore
+from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, Admitted, StoreRestored
+from steno.store.sqlite.store import SqliteStore
+from steno.transfer.copy import copy
 from tests import postgres
 
 STARTED = SessionStarted("test")
@@ -357,6 +361,38 @@ def test_a_copy_of_the_store_elsewhere_tells_all_anew(url: str) -> None:
         assert [one.session for one in store.changes(page.mark).changes] == [session]  # type: ignore[union-attr]
 
 
+@pytest.mark.promise(51)
+def test_a_dump_is_restored_by_the_servers_own_tools(url: str, tmp_path: Path) -> None:
+    with BlockingPostgresStore(url) as store:
+        lease, step = begin(store)
+        store.draft(lease, Stream(step, "text"), "under way")
+        before = store.read(lease.session)
+        dump(url, tmp_path / "dump")
+    with BlockingPostgresStore(restored(url, tmp_path / "dump")) as store:
+        assert store.read(lease.session) == before
+        assert [one.text for one in store.drafts(lease.session)] == ["under way"]
+        assert store.verify().damage == ()
+        assert isinstance(store.changes(1).changes[0], StoreRestored)
+        admit(store, "it goes on", lease.session)
+
+
+def dump(url: str, to: Path) -> None:
+    where = address(url)
+    words = [str(postgres.BIN / "pg_dump"), "-Fc", "-n", where.schema, "-f", str(to), where.url]
+    subprocess.run(words, check=True)
+
+
+def restored(url: str, dumped: Path) -> str:
+    """In a database of its own."""
+    name = f"restored_{postgres.schema_of(url)}"
+    with closing(postgres.connect(url)) as connection:
+        connection.execute(f"create database {name}".encode())
+    other = address(url).url.replace("/postgres?", f"/{name}?")
+    words = [str(postgres.BIN / "pg_restore"), "-d", other, str(dumped)]
+    subprocess.run(words, check=True)
+    return f"{other}&schema={postgres.schema_of(url)}"
+
+
 @pytest.mark.promise(53)
 def test_a_large_payload_is_kept_in_chunks_and_comes_back(
     url: str, store: BlockingPostgresStore
@@ -368,6 +404,39 @@ def test_a_large_payload_is_kept_in_chunks_and_comes_back(
     assert sql(url, "select count(*) from @chunks") == [(3,)]
     store.delete(session)
     assert sql(url, "select count(*) from @chunks") == [(0,)]
+
+
+@pytest.mark.promise(59, 71)
+@pytest.mark.parametrize("way", ["to a file", "from a file"])
+def test_a_whole_store_is_copied_and_goes_on_where_it_was_cut_off(
+    url: str, tmp_path: Path, way: str
+) -> None:
+    async def both() -> None:
+        there = await PostgresStore.open(url)
+        here = await SqliteStore.open(tmp_path / "chats.db")
+        async with there, here:
+            source, target = (there, here) if way == "to a file" else (here, there)
+            ids = [await source.create(STARTED) for _ in range(3)]
+            for id in ids:
+                await source.admit(Admission(input=said(f"in {id}", f"key {id}"), session=id))
+            hash = await source.put(ids[0], b"payload")
+            photo = InputAdmitted((File(hash, "text/plain", 7),), "test")
+            await source.admit(Admission(input=photo, session=ids[0]))
+            assert (await copy(source, target, lambda _: None)).copied == 3
+            await source.admit(Admission(input=said("more"), session=ids[1]))
+            again = await copy(source, target, lambda _: None)
+            assert (again.copied, again.extended, again.equal) == (0, 1, 2)
+            for id in ids:
+                assert await target.read(id) == await source.read(id)
+            assert await target.get(hash) == b"payload"
+            repeated = Admission(input=said(f"in {ids[2]}", f"key {ids[2]}"), session=ids[2])
+            assert not (await target.admit(repeated)).first, "keys came along"
+            await target.admit(Admission(input=said("apart"), session=ids[2]))
+            await source.admit(Admission(input=said("ways"), session=ids[2]))
+            assert (await copy(source, target, lambda _: None)).different == [ids[2]]
+            assert (await target.verify()).damage == ()
+
+    asyncio.run(both())
 
 
 @pytest.mark.promise(50)
