@@ -189,11 +189,18 @@ def _mail(folder: Path) -> Subject:
     return MailSubject(folder)
 
 
+def _xmpp(folder: Path) -> Subject:
+    from tests.channels.xmpp_subject import XmppSubject
+
+    return XmppSubject(folder)
+
+
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "telegram": TelegramSubject,
     "folder": FolderSubject,
     "matrix": _matrix,
     "email": _mail,
+    "xmpp": _xmpp,
 }
 
 

@@ -155,7 +155,41 @@ class Dovecot(Real):
         return self.launch(command, as_nobody=True)
 
 
-KINDS: dict[str, type[Real]] = {"synapse": Synapse, "dovecot": Dovecot}
+class Prosody(Real):
+    """Anybody may log in with any password, as a user of localhost."""
+
+    program = "prosody"
+
+    def start(self, port: int) -> "subprocess.Popen[bytes]":
+        (self.folder / "data").mkdir()
+        (self.folder / "prosody.cfg.lua").write_text(f"""
+            pidfile = "{self.folder}/pid"
+            data_path = "{self.folder}/data"
+            interfaces = {{ "127.0.0.1" }}
+            c2s_ports = {{ {port} }}
+            s2s_ports = {{ }}
+            http_ports = {{ }}
+            https_ports = {{ }}
+            modules_enabled = {{
+                "saslauth"; "roster"; "disco"; "ping"; "mam"; "offline";
+            }}
+            modules_disabled = {{ "s2s"; "tls"; "http" }}
+            limits = {{ c2s = {{ rate = "10mb/s" }} }}
+            c2s_require_encryption = false
+            allow_unencrypted_plain_auth = true
+            authentication = "insecure"
+            insecure_open_authentication = "Yes please, I know what I'm doing!"
+            storage = "internal"
+            default_archive_policy = true
+            log = {{ {{ levels = {{ min = "warn" }}, to = "console" }} }}
+            VirtualHost "localhost"
+            """)
+        program = shutil.which("prosody", path=SYSTEM_PATH) or "prosody"
+        command = [program, "-F", "--config", str(self.folder / "prosody.cfg.lua")]
+        return self.launch(command, as_nobody=True)
+
+
+KINDS: dict[str, type[Real]] = {"synapse": Synapse, "dovecot": Dovecot, "prosody": Prosody}
 
 
 def synapse_installed() -> Path:
