@@ -427,6 +427,13 @@ def terminal(environment: Mapping[str, str] = os.environ) -> TerminalHints:
     return TerminalHints(environment.get("TERM", ""), environment.get("COLORFGBG", ""))
 
 
+def editor(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The words that start a person's editor."""
+    import shlex
+
+    return shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "vi") or ["vi"]
+
+
 def prepare_home(where: Place) -> None:
     """Make the home folder and a commented example, readable by their owner alone, on first use."""
     try:

@@ -121,11 +121,11 @@ def test_a_copy_goes_to_the_clipboard_of_the_terminal(world: World, server: Mode
         await person.say("/copy")
         await person.until(lambda: person.chat.clipboard == "*the* answer", "the copy")
         await person.sees("12 characters copied")
-        line, typing, status = person.screen().splitlines()[-3:]
-        assert (set(line), typing.strip(), status.strip()[:7]) == (
+        line, typing, _, status = person.screen().splitlines()[-4:]
+        assert (set(line), typing.strip(), status.strip()[:11]) == (
             {"─"},
             ">",
-            "○ ready",
+            "ask ○ ready",
         )  # nothing lies over them
         await person.press("tab", "up", "c")
         await person.until(lambda: person.chat.clipboard == "go", "the copy of a message")
@@ -332,9 +332,10 @@ def test_the_status_line_says_model_tokens_context_and_durability(
     async def talk(person: Person) -> None:
         await person.say("go")
         await person.rests()
-        await person.sees("openai-chat:test · 15 tokens · context 15% · power-safe")
+        await person.sees("ask ○ ready", "openai-chat:test · work · 15 tokens")
+        await person.sees("context ▰▱▱▱▱▱▱▱ 15% · power-safe")
 
-    chat_with(world, talk, setup=setup)
+    chat_with(world, talk, setup=setup, size=(100, 24))
 
 
 def test_light_and_dark_are_both_readable(world: World, server: ModelServer) -> None:

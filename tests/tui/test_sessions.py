@@ -19,6 +19,7 @@ from steno.service.views import Views
 from steno.store.errors import JournalCorrupt
 from steno.tui import actions, status_line
 from steno.tui.blocks import Block
+from steno.tui.composer import Composer
 from steno.tui.dialogs import Finder
 from steno.tui.painting.markdown import one_line
 from steno.tui.scroll import LINES_MAX, Scroll
@@ -47,7 +48,7 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
         await person.press(*sea[:5])
         await person.sees_no_more("about the mountains")
         await person.press(*["backspace"] * 5, sea[-1], "0")
-        await person.sees("nothing is like this")
+        await person.sees("No matches")
         await person.press(*["backspace"] * 2)
         await person.sees("about the mountains")
         await person.press(*"test")  # also the name of the model of both
@@ -72,7 +73,9 @@ def test_every_session_is_found_and_the_latest_are_shown_first(
     monkeypatch.setattr(actions, "SESSIONS_AT_ONCE", 2)
     sessions, reading_on = Views.sessions, asyncio.Event()
 
-    async def slow(self: Views, limit: int, before: int | None = None) -> list[Summary]:
+    async def slow(
+        self: Views, limit: int, before: int | None = None, folder: str = ""
+    ) -> list[Summary]:
         if before is not None:
             await reading_on.wait()
         return await sessions(self, limit, before)
@@ -81,7 +84,7 @@ def test_every_session_is_found_and_the_latest_are_shown_first(
         await person.press("ctrl+o")
         await person.sees("the newest", "plums")
         await person.press(*"oldest")
-        await person.sees("nothing is like this; there are more")
+        await person.sees("No matches; there are more")
         reading_on.set()
         await person.sees("the oldest")
         await person.press("enter")
@@ -100,7 +103,9 @@ def test_a_list_that_cannot_be_read_to_its_end_says_so(
     monkeypatch.setattr(actions, "SESSIONS_AT_ONCE", 2)
     sessions = Views.sessions
 
-    async def broken(self: Views, limit: int, before: int | None = None) -> list[Summary]:
+    async def broken(
+        self: Views, limit: int, before: int | None = None, folder: str = ""
+    ) -> list[Summary]:
         if before is not None:
             raise JournalCorrupt("a row is damaged")
         return await sessions(self, limit, before)
@@ -291,6 +296,9 @@ def test_undo_and_redo(world: World, server: ModelServer) -> None:
     async def talk(person: Person) -> None:
         await person.say("/undo")
         await person.sees("undone: the model is not told this")
+        composer = person.chat.query_one(Composer)
+        await person.until(lambda: composer.text == "two", "the prompt to come back")
+        composer.replace_text("")
         await person.say("/redo")
         await person.sees_no_more("undone: the model is not told this")
 

@@ -166,7 +166,7 @@ def test_a_sentence_typed_at_a_question_refuses_the_call_and_the_model_is_told_i
     [
         (("right", "enter"), True, 0),
         (("tab", "enter"), True, 0),
-        (("right", "right", "enter"), True, 1),
+        (("right", "right", "enter", "enter"), True, 1),
         (("left", "enter"), False, 0),
         (("tab", "tab", "tab", "enter"), False, 0),
         ((*"yes", "enter"), True, 0),
@@ -180,7 +180,7 @@ def test_a_sentence_typed_at_a_question_refuses_the_call_and_the_model_is_told_i
 )
 @pytest.mark.suite(
     "right-enter-True-0",
-    "right-right-enter-True-1",
+    "right-right-enter-enter-True-1",
     "left-enter-False-0",
     "Y-enter-True-0",
     "a-l-w-a-y-s-enter-True-1",
@@ -312,6 +312,8 @@ def test_always_allows_later_calls_of_the_session_too(world: World, server: Mode
         await person.is_asked("shell")
         await person.sees("Always in this session")
         await person.press("right", "right", "enter")
+        await person.sees("This call: ")
+        await person.press("enter")
         await person.sees("Both ran.")
 
     chat_with(world, talk)

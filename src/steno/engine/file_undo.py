@@ -76,13 +76,18 @@ class FileHistory(Struct):
         ]
         return max(open, default=None)
 
-    def whole(self) -> tuple[FileVersions, ...]:
-        """Each file that was changed: what it held at first, and what it held last."""
+    def whole(self, now: Mapping[str, Hash | None]) -> tuple[FileVersions, ...]:
+        """Each file that was changed: what it held at first, and what it holds now, if that is
+        known; else what it was last changed to. A change that was cut off may not have been
+        made."""
         first: dict[str, Hash | None] = {}
         last: dict[str, Hash | None] = {}
         for _, file in self.changes:
             first.setdefault(file.path, file.before)
             last[file.path] = file.after
+        for one in self.since(0):
+            if now[one.path] in one.known:
+                last[one.path] = now[one.path]
         return tuple(
             FileVersions(path, first[path], last[path])
             for path in first

@@ -59,8 +59,10 @@ class Files:
     async def of_session(self, session: str) -> list[Diff]:
         """How the files differ that the session changed, from first to last."""
         history = FileHistory()
-        await self._sessions.whole(session, history)
-        return [await self.diff(file) for file in history.whole()]
+        loaded = await self._sessions.whole(session, history)
+        workspace = self._workspace_in(loaded.state.folder)
+        now = {one.path: await self._held(workspace, one.path) for one in history.since(0)}
+        return [await self.diff(file) for file in history.whole(now)]
 
     async def changed_since(self, session: str, turn: Seq) -> int:
         """How many files were changed from a turn on."""
@@ -112,7 +114,7 @@ class Files:
         self, held: HeldSession, targets: tuple[file_undo.Target, ...], turn: Seq, taken: Seq
     ) -> PutBack:
         workspace = self._workspace_in(held.state.folder)
-        now = {one.path: await self._keep(held, workspace, one) for one in targets}
+        now = {one.path: await self._held(workspace, one.path) for one in targets}
         planned = file_undo.plan(targets, now)
         if not planned.changes:
             return PutBack((), planned.left)
@@ -122,12 +124,10 @@ class Files:
         done = tuple(one.path for one in planned.changes if one.path not in left)
         return PutBack(done, (*planned.left, *left))
 
-    async def _keep(
-        self, held: HeldSession, workspace: Workspace, target: file_undo.Target
-    ) -> Hash | None:
+    async def _held(self, workspace: Workspace, path: str) -> Hash | None:
         """What a file holds now, by its hash."""
         try:
-            data = await asyncio.to_thread(there_now, workspace, target.path)
+            data = await asyncio.to_thread(there_now, workspace, path)
         except (BadArguments, Unusable, OSError):
             return "unreadable"
         return None if data is None else sha256(data).hexdigest()

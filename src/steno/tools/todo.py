@@ -16,7 +16,7 @@ SPEC = ToolSpec(
     name="todo",
     description=(
         "Write down the steps of a longer task and how far each is; the user sees the list. Give "
-        "the whole list each time. Use it for work of three steps or more."
+        "the whole list each time. Use it for work of several steps."
     ),
     schema=(
         '{"type":"object","properties":{'

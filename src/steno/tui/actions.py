@@ -2,39 +2,52 @@
 message."""
 
 import asyncio
-import contextlib
-import os
-import shlex
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote, urlsplit
 
+from steno.config import keep_folder_rules
+from steno.engine.approval import patterns_for
+from steno.frontend.answers import ALWAYS
 from steno.frontend.answers import Answer as Answered
-from steno.journal.facts import ContextSet
+from steno.journal.facts import ContextSet, Mode
 from steno.journal.parts import Seq
 from steno.service import Misused, Summary
+from steno.service.approvals import always
 from steno.service.attachments import read_attachment
+from steno.service.files import PutBack
 from steno.store.errors import NotAllowed, NotPending, SessionBusy
 from steno.tui import status_line
+from steno.tui.beside import Beside
 from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
-from steno.tui.composer import Composer
-from steno.tui.dialogs import Finder, Help, Row, Sure, Typed
+from steno.tui.composer import Composer, meant_path
+from steno.tui.dialogs import Choice, Finder, Help, Row, Sure, Typed
 from steno.tui.painting.markdown import one_line
 from steno.tui.painting.palette import PALETTES
+from steno.tui.scroll import Scroll
+from steno.tui.terminal import keep_shade
 from steno.tui.watched import Watched
+from steno.workspace.instructions import begin_with
 
 if TYPE_CHECKING:
     from steno.tui.app import Chat
 
 FOUND_MAX = 50
 SESSIONS_AT_ONCE = 100
+MODE_ORDER: tuple[Mode, ...] = ("ask", "edits", "plan", "everything")
+UNDO = (
+    ("both", "The talk and the files"),
+    ("files", "Only the files"),
+    ("talk", "Only the talk"),
+)
+SAME_UNDO = 3
+"""An undo of the talk that follows one of files so closely was one with it."""
 
 
 class Acts:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
+        self.beside = Beside(chat)
         self._in_order = asyncio.Lock()
         """What is said, and another session to say it in, come one after the other, however fast
         somebody types."""
@@ -62,6 +75,11 @@ class Acts:
                 chat.restyle(
                     "light" if rest == "light" or (not rest and chat.shade == "dark") else "dark"
                 )
+                keep_shade(chat.wiring.where.home, chat.shade)
+            case "mode":
+                await self.set_mode(rest)
+            case "init":
+                await self.init()
             case "copy":
                 self.copy_last()
             case "plain":
@@ -90,17 +108,22 @@ class Acts:
                 if not await self._chat.watched.stop():
                     self._chat.tell("nothing runs")
             case "undo":
-                _, at = await edits.undo(session)
-                self._chat.tell(
-                    "undone: the model is not told the last turn any more. /redo takes that back "
-                    f"({at})"
-                )
+                await self.undo(session)
+            case "diff":
+                await self.beside.diff(session)
+            case "cost":
+                await self.beside.cost(session)
+            case "context":
+                await self.beside.context(session)
             case "redo":
                 await self.redo(session)
             case "rewind":
                 await edits.rewind(session, self._seq(rest, "rewind SEQ"))
+                self._chat.tell("rewound: /redo takes that back")
             case "fork":
-                await self.fork(session, self._seq(rest, "fork SEQ") if rest else self._last_seq())
+                chosen = bool(rest) or self._chosen_seq() is not None
+                at = self._seq(rest, "fork SEQ") if chosen else self._last_seq()
+                await self.fork(session, at)
             case "hide":
                 await self.hide(session, self._seq(rest, "hide SEQ"))
             case "compact":
@@ -121,8 +144,27 @@ class Acts:
 
     # --- sessions
 
+    async def is_elsewhere(self, session: str) -> str:
+        """The other folder that a session belongs to; "" if it belongs here, or to none."""
+        folder = (await self._chat.service.views.state(session)).folder
+        return "" if folder in ("", self._chat.service.folder) else folder
+
     async def open(self, session: str) -> None:
         """Show a session, where it stopped, and what was left open."""
+        if folder := await self.is_elsewhere(session):
+            where = await self._chat.ask(
+                Choice(
+                    "This session belongs to another folder",
+                    f"It belongs to {folder}; you are in {self._chat.service.folder}.",
+                    (("there", "Work there"), ("here", "Move it here")),
+                )
+            )
+            if where is None:
+                if self._chat.watched.id is None:
+                    self._chat.welcome()
+                return
+            if where == "here":
+                await self._chat.service.edits.move(session, self._chat.service.folder)
         async with self._in_order:
             await self._look_away()
             chat = self._chat
@@ -156,15 +198,18 @@ class Acts:
             await chat.let_go("replaced", before)
 
     async def sessions(self) -> None:
-        acts = {
-            "f2": ("rename", "rename"),
-            "delete": ("delete", "delete"),
-            "ctrl+n": ("new", "new"),
-        }
+        folder = self._chat.service.folder
         while True:
-            first, later = await self._listed()
+            acts = {
+                "f2": ("rename", "rename"),
+                "delete": ("delete", "delete"),
+                "ctrl+n": ("new", "new"),
+                "f4": ("folders", "every folder" if folder else "this folder"),
+            }
+            first, later = await self._listed(folder)
+            heading = "Sessions of this folder" if folder else "Sessions"
             done = await self._chat.ask(
-                Finder("Sessions", first, acts, later=later, search=self._said)
+                Finder(heading, first, acts, later=later, search=self._said)
             )
             match done:
                 case ("open", session):
@@ -173,6 +218,8 @@ class Acts:
                 case ("new", _):
                     await self.new()
                     return
+                case ("folders", _):
+                    folder = "" if folder else self._chat.service.folder
                 case ("rename", session):
                     if (title := await self._title(session)) is not None:
                         await self._chat.service.edits.rename(session, title)
@@ -209,18 +256,18 @@ class Acts:
 
         found = await self._chat.service.searches.find(Wanted(text=text, limit=FOUND_MAX))
         return [
-            Row(hit.session, f"{hit.title}: {hit.text}", "", ("", ago(hit.at_ms), ""))
+            Row(hit.session, f"{hit.title}: {hit.text}", "", ("", "", ago(hit.at_ms), ""))
             for hit in found.hits
         ]
 
-    async def _listed(self) -> tuple[list[Row], AsyncIterator[list[Row]]]:
+    async def _listed(self, folder: str) -> tuple[list[Row], AsyncIterator[list[Row]]]:
         """The latest sessions, and the others page by page."""
         views, now_s = self._chat.service.views, time.time()
-        latest = await views.sessions(SESSIONS_AT_ONCE)
+        latest = await views.sessions(SESSIONS_AT_ONCE, folder=folder)
 
         async def earlier(page: list[Summary]) -> AsyncIterator[list[Row]]:
             while page:
-                page = await views.sessions(SESSIONS_AT_ONCE, page[-1].listed.mark)
+                page = await views.sessions(SESSIONS_AT_ONCE, page[-1].listed.mark, folder=folder)
                 yield [_row(one, now_s) for one in page]
 
         return [_row(one, now_s) for one in latest], earlier(latest)
@@ -259,11 +306,14 @@ class Acts:
         chat = self._chat
         attached, chat.attached = chat.attached, []
         try:
+            along = [*attached, *self.beside.mentioned(text)]
             await self._use_wanted()
             chat.wiring.check(
                 ContextSet(chat.watched.row.model or chat.model)
             )  # refused before anything is stored
-            await chat.watched.say(text, mode, chat.model, attached)
+            begins = chat.watched.id is None
+            rights = chat.mode if begins and chat.mode != "ask" else None
+            await chat.watched.say(text, mode, chat.model, along, rights or chat.take_mode())
         except BaseException:
             chat.attached = attached
             chat.query_one(Composer).put_back(text)
@@ -319,6 +369,45 @@ class Acts:
             kept = f"; your reason was: {answer.reason}" if answer.reason else ""
             self._chat.tell(f"the call was already decided elsewhere; that stands{kept}", "warn")
 
+    async def decide_always(self, call: Call) -> None:
+        """Allow a call, and ask which others like it run from now on."""
+        chat = self._chat
+        if chat.watched.id is None or call.asked is None:
+            return
+        exact = always(await chat.service.approvals.choose(chat.watched.id, call.asked))
+        patterns = patterns_for(call.name, call.arguments)
+        offers = [("exact", f"This call: {', '.join(exact)}")]
+        offers += [(rule, f"Calls like {rule}") for rule in patterns]
+        offers += [(call.name, f"Every call of {call.name}")] if (call.name,) != exact else []
+        kept = patterns[0] if patterns else exact[0]
+        offers.append(("folder", f"{kept}, in all sessions of this folder"))
+        picked = await chat.ask(Choice("Always allow, in this session", "", offers))
+        if picked is None:
+            return
+        rules = exact if picked == "exact" else (kept if picked == "folder" else picked,)
+        if picked == "folder" and chat.folder is not None:
+            keep_folder_rules(chat.wiring.where.home, chat.folder, {kept: "allow"})
+        if not await chat.watched.decide(call, ALWAYS, rules):
+            chat.tell("the call was already decided elsewhere; that stands", "warn")
+
+    async def next_mode(self) -> None:
+        watched = self._chat.watched
+        now = self._chat.mode if watched.id is None else watched.folded.state.mode
+        await self.set_mode(MODE_ORDER[(MODE_ORDER.index(now) + 1) % len(MODE_ORDER)])
+
+    async def set_mode(self, mode: str) -> None:
+        if mode not in MODE_ORDER:
+            raise Misused(f"usage: /mode {'|'.join(MODE_ORDER)}")
+        chosen = MODE_ORDER[MODE_ORDER.index(mode)]
+        self._chat.mode = chosen
+        if self._chat.watched.id is not None:
+            await self._chat.service.edits.set_mode(self._chat.watched.id, chosen)
+
+    async def init(self) -> None:
+        if self._chat.folder is None:
+            raise Misused("there is no folder to write an AGENTS.md for")
+        await self.say(begin_with(self._chat.folder), "queue")
+
     async def compact(self, session: str) -> None:
         chat = self._chat
         chat.compacting = asyncio.Event()
@@ -342,12 +431,59 @@ class Acts:
 
     # --- editing
 
+    async def undo(self, session: str) -> None:
+        """Undo the last turn: what was said, what was edited, or both."""
+        chat = self._chat
+        turn = await chat.service.edits.last_turn(session)
+        files = await chat.service.files.changed_since(session, turn)
+        what: str | None = "talk"
+        if files:
+            many = "1 file was" if files == 1 else f"{files} files were"
+            what = await chat.ask(
+                Choice(
+                    "Undo the last turn",
+                    f"{many} edited in it. A file that something else changed since stays.",
+                    UNDO,
+                )
+            )
+        if what is None:
+            return
+        if what in ("both", "files"):
+            self._tell_put_back(await chat.service.files.undo(session, turn))
+        if what in ("both", "talk"):
+            prompt = next(
+                (one.text for one in reversed(chat.watched.blocks()) if isinstance(one, Said)), ""
+            )
+            _, at = await chat.service.edits.undo(session)
+            chat.tell(
+                "undone: the model is not told the last turn any more. /redo takes that back "
+                f"({at})"
+            )
+            if not chat.query_one(Composer).text:
+                chat.query_one(Composer).replace_text(prompt)
+
+    def _tell_put_back(self, done: PutBack, again: bool = False) -> None:
+        if done.files:
+            files = ", ".join(done.files)
+            said = f"edited again: {files}" if again else f"put back: {files}. /redo edits again"
+            self._chat.tell(said, "good")
+        if done.left:
+            left = ", ".join(done.left)
+            self._chat.tell(f"changed by something else since, and left as it is: {left}", "warn")
+
     async def redo(self, session: str) -> None:
-        rewinds = await self._chat.service.edits.rewinds(session)
-        if not rewinds:
+        """Take the last undo back, of the talk, of files, or both if they were one."""
+        edits, files = self._chat.service.edits, self._chat.service.files
+        rewinds = await edits.rewinds(session)
+        undone = await files.undone_last(session)
+        if not rewinds and undone is None:
             raise NotAllowed("there is no undo to take back")
-        await self._chat.service.edits.redo(session, max(rewinds))
-        self._chat.tell("taken back: the model is told it again")
+        last = max(rewinds, default=0)
+        if undone is not None and (undone[0] > last or last - undone[0] <= SAME_UNDO):
+            self._tell_put_back(await files.redo(session), again=True)
+        if last and (undone is None or last > undone[0]):
+            await edits.redo(session, last)
+            self._chat.tell("taken back: the model is told it again")
 
     async def fork(self, session: str, at: Seq) -> None:
         fork = await self._chat.service.edits.fork(session, at)
@@ -427,7 +563,7 @@ class Acts:
 
     def attach(self, path: str) -> None:
         try:
-            attachment = read_attachment(_meant(path))
+            attachment = read_attachment(meant_path(path))
         except Misused:
             self._chat.query_one(Composer).put_back(f"/attach {path}")
             raise
@@ -466,8 +602,14 @@ class Acts:
 
     # --- what was typed
 
+    def _chosen_seq(self) -> Seq | None:
+        block = self._chat.query_one(Scroll).chosen
+        return block.seq if isinstance(block, Said | Answer | Call) and block.seq else None
+
     def _seq(self, typed: str, usage: str) -> Seq:
-        """Which message is meant: few people know its number."""
+        """Which message is meant: the one that is chosen, or the one of this number."""
+        if not typed and (chosen := self._chosen_seq()) is not None:
+            return chosen
         if not typed.isdigit():
             raise Misused(
                 f"usage: /{usage}; or Tab, choose a message with ↑ and ↓, and press {usage[0]}"
@@ -488,25 +630,6 @@ class Acts:
         raise Misused(f"usage: /{usage}")
 
 
-def _meant(typed: str) -> Path:
-    """The file that is meant: as it is typed, or as shells, terminals and file managers write
-    one."""
-    words = [typed, typed.strip("'\"")]
-    with contextlib.suppress(ValueError):  # a quotation mark that is part of the name
-        words.append(" ".join(shlex.split(typed)))
-    if typed.startswith("file://"):
-        words.append(unquote(urlsplit(typed).path))
-    paths = [_from_home(Path(word)) for word in words]
-    return next(filter(os.path.exists, paths), paths[1])
-
-
-def _from_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:  # the home of a user that this machine does not know
-        return path
-
-
 def _row(one: Summary, now_s: float) -> Row:
     row = one.listed.row
     state: str = (
@@ -514,8 +637,9 @@ def _row(one: Summary, now_s: float) -> Row:
     )
     if row.pending and not one.listed.owner:
         state = f"{len(row.pending)} unanswered"
-    words = f"{row.title} {row.name or ''} {row.model}".lower()
+    words = f"{row.title} {row.name or ''} {row.model} {row.folder}".lower()
     beside = (
+        row.folder.rpartition("/")[2],
         f"{row.messages} msg",
         status_line.ago(row.updated_ms, now_s),
         "" if state == "done" else state,

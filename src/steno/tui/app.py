@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
@@ -19,22 +20,28 @@ from textual.widgets import Static
 from steno.agents import Agents
 from steno.config import ConfigError
 from steno.engine.visit_end import Reason
-from steno.frontend.answers import read
+from steno.frontend.answers import ALWAYS, read
 from steno.frontend.wording import EPHEMERAL, IDLE
 from steno.frontend.worker import start_if_due
+from steno.journal.facts import Mode
 from steno.journal.parts import Seq
 from steno.model_choice import Beginning
 from steno.service import Attachment, Misused, Service
 from steno.store.errors import StoreError
 from steno.tui import status_line
 from steno.tui.actions import Acts
-from steno.tui.bars import Asking, Status, Title, Waiting
+from steno.tui.bars import Asking, Keys, Status, Title, Waiting
 from steno.tui.blocks import Block, Call, Notice, Tone
-from steno.tui.composer import Completions, Composer, known, nearest, parse
+from steno.tui.composer import Completions, Composer
+from steno.tui.offers import Offers, nearest, parse
+from steno.tui.painting.markdown import one_line
 from steno.tui.painting.palette import PALETTES, Shade, theme
 from steno.tui.scroll import Scroll
 from steno.tui.terminal import Terminal
 from steno.tui.watched import Watched
+from steno.workspace.commands import commands
+from steno.workspace.finding import Files
+from steno.workspace.surroundings import branch
 
 Answer = TypeVar("Answer")
 
@@ -46,6 +53,43 @@ STOP_S = 0.25
 LEAVE_S = 0.4
 """For a turn to end in order. What hangs longer is left behind: the next runner closes it."""
 TICK_S = 0.5
+RECENT_SHOWN = 3
+Known = tuple[tuple[str, str], ...]
+KEYS_AT_REST: Known = (
+    ("Enter", "send"),
+    ("Shift-Tab", "mode"),
+    ("@", "file"),
+    ("!", "command"),
+    ("Ctrl-P", "commands"),
+    ("Ctrl-R", "history"),
+    ("Ctrl-O", "sessions"),
+    ("Tab", "messages"),
+    ("F1", "help"),
+)
+KEYS_WHILE_BUSY: Known = (
+    ("Esc", "stop"),
+    ("Enter", "queue"),
+    ("Ctrl-S", "steer"),
+    ("Shift-Tab", "mode"),
+    ("Tab", "messages"),
+    ("F1", "help"),
+)
+KEYS_AT_QUESTION: Known = (
+    ("← →", "choose"),
+    ("Enter", "confirm"),
+    ("text", "deny, with a reason"),
+    ("Shift-Tab", "mode"),
+    ("Esc", "stop"),
+)
+KEYS_IN_MESSAGES: Known = (
+    ("↑ ↓", "choose"),
+    ("Enter", "unfold"),
+    ("c", "copy"),
+    ("f", "fork"),
+    ("r", "rewind"),
+    ("h", "hide"),
+    ("Esc", "back"),
+)
 
 
 class Chat(App[int]):
@@ -84,6 +128,16 @@ class Chat(App[int]):
         self.left: int | None = None
         self.unsent = ""
         """What was typed and not sent when the person left."""
+        self.mode: Mode = beginning.mode or "ask"
+        """What runs without asking in a session that has not begun."""
+        folder = wiring.where.folder
+        self.folder = None if folder is None else Path(folder)
+        files = None if folder is None else Files(folder, (wiring.where.home,))
+        self.offers = Offers(commands(folder, wiring.where.home), files)
+        self._wanted_mode = beginning.mode
+        self._prompt = beginning.prompt
+        self._place = self._where()
+        self._text_at_stop = ""
         self._session = beginning.session
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
@@ -95,6 +149,7 @@ class Chat(App[int]):
         self._busy: tuple[bool, Seq | None] = (False, None)
         self._busy_since_s: float | None = None
         self._hint = ""
+        self._loading = False
         self._stopping: asyncio.Task[None] | None = None
         self._active_s = time.monotonic()
         self._typed_last = ""
@@ -114,16 +169,22 @@ class Chat(App[int]):
         yield offered
         with Horizontal(id="typing"):
             yield Static(">", id="prompt")
-            yield Composer(offered)
+            yield Composer(offered, self.offers)
+        yield Keys(palette)
         yield Status(palette)
 
     async def on_mount(self) -> None:
         self.query_one(Composer).focus()
         self.query_one(Composer).replace_text(self._typed)
         if self._session is not None:
-            await self._done(self.acts.open(self._session))
+            if await self.acts.is_elsewhere(self._session):
+                self.do(self.acts.open(self._session))  # it asks
+            else:
+                await self._done(self.acts.open(self._session))
         else:
             self.welcome()
+        if self._prompt:
+            self._say(self.acts.say(self._prompt, "queue"))
         self.set_interval(TICK_S, self._tick)
 
     # --- what is on the screen
@@ -159,9 +220,29 @@ class Chat(App[int]):
             self.tell(EPHEMERAL.replace("\n", " "), "warn")
         else:
             self.tell(status_line.WELCOME, "good")
+            self.do(self._recent())
         if about := status_line.about_model(self.model, self.wiring):
             self.tell(about, "warn")
         self.tell("Type a message and press Enter. F1 or /help shows keys and commands.")
+
+    async def _recent(self) -> None:
+        """The folder, the last sessions in it, and a tip."""
+        found = await self.service.views.sessions(RECENT_SHOWN, folder=self.service.folder)
+        if self.watched.id is not None:
+            return
+        tip = status_line.TIPS[len(found) % len(status_line.TIPS)]
+        for one in found:
+            row = one.listed.row
+            ago = status_line.ago(row.updated_ms, time.time())
+            self.tell(f"recent here: {one_line(row.title, 50) or 'nothing said'} ({ago})")
+        self.tell(f"{self._place or 'no folder'}: {tip}")
+
+    def _where(self) -> str:
+        """The folder and its branch, in few letters."""
+        if self.folder is None:
+            return ""
+        on = branch(self.folder)
+        return f"{self.folder.name or '/'} ({on})" if on else self.folder.name or "/"
 
     def _blocks(self) -> list[Block]:
         self._notes = [(note, by) for note, by in self._notes if by in (None, self.watched.owner)]
@@ -181,7 +262,21 @@ class Chat(App[int]):
         self._paint_question(self.watched.asked())
         self._paint_hint()
         self._paint_state()
+        if self.watched.without_diff() and not self._loading:
+            self._loading = True
+            self.do(self._load_diffs())
         self._cost_s = time.perf_counter() - before_s
+
+    def take_mode(self) -> Mode | None:
+        """The mode that the chat was started with, until a session has it."""
+        mode, self._wanted_mode = self._wanted_mode, None
+        return mode
+
+    async def _load_diffs(self) -> None:
+        try:
+            await self.watched.load_diffs()
+        finally:
+            self._loading = False
 
     def _paint_question(self, calls: list[Call]) -> None:
         self.query_one(Asking).show(calls)
@@ -204,7 +299,11 @@ class Chat(App[int]):
             return
         watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
         state = status_line.state(
-            watched.folded.state, watched.elsewhere(), watched.driving, self.compacting is not None
+            watched.folded.state,
+            watched.elsewhere(),
+            watched.driving,
+            self.compacting is not None,
+            watched.streams(),
         )
         if watched.deleted:
             state = status_line.DELETED
@@ -215,6 +314,9 @@ class Chat(App[int]):
             self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
         )
         status.since_s = self._busy_since_s
+        status.mode = self.mode if watched.id is None else watched.folded.state.mode
+        status.place = self._place
+        self._paint_keys(state.busy)
         wanted = None if self.wanted is None else self.wanted.instead_of(watched.row.model)
         own = wanted or watched.row.model or self.model
         status.model = status_line.answering(watched.folded.state) or own
@@ -234,6 +336,22 @@ class Chat(App[int]):
         title.title, title.session = watched.row.title, watched.id or ""
         title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
         title.refresh()
+
+    def _paint_keys(self, busy: bool) -> None:
+        keys = self.query_one(Keys)
+        if self.query_one(Scroll).has_focus:
+            found = KEYS_IN_MESSAGES
+        elif self.query_one(Asking).call is not None:
+            found = KEYS_AT_QUESTION
+        else:
+            found = KEYS_WHILE_BUSY if busy else KEYS_AT_REST
+        if keys.keys != found:
+            keys.keys = found
+            keys.refresh()
+
+    def on_descendant_focus(self) -> None:
+        if self._stands():
+            self._paint_state()
 
     def _stands(self) -> bool:
         """Whether there is something to paint on. A timer may strike while the parts are put up or
@@ -289,8 +407,12 @@ class Chat(App[int]):
         if not event.text.strip() and not self.attached:
             composer.put_back(event.text)
             return
-        if meant is not None and not known(meant[0]):
-            near = nearest(meant[0])
+        if meant is None and event.text.startswith("!") and event.text[1:].strip():
+            composer.remember(event.text)
+            self.do(self.acts.beside.run_command(event.text[1:].strip()))
+            return
+        if meant is not None and not self.offers.known(meant[0]):
+            near = nearest(meant[0], tuple(self.offers.own.values()))
             hint = f"did you mean /{near}?" if near else "/help lists them"
             composer.put_back(event.text)
             self.tell(
@@ -305,6 +427,9 @@ class Chat(App[int]):
         self.forget_told()
         if meant is None:
             self._say(self.acts.say(event.text, "steer" if event.steer else "queue"))
+        elif meant[0] in self.offers.own:
+            own = self.offers.own[meant[0]]
+            self._say(self.acts.say(own.with_arguments(meant[1]), "queue"))
         elif meant[0] == "steer":
             self._say(self.acts.command(*meant))
         else:
@@ -317,6 +442,8 @@ class Chat(App[int]):
         if call is None or call.key != question:
             composer.put_back(text)
             self.tell("the call was decided elsewhere; your text is still in the input", "warn")
+        elif answer is ALWAYS and not text.strip():
+            self.do(self.acts.decide_always(call))
         elif answer is not None:
             composer.remember(answer.reason)
             self.forget_told()
@@ -335,10 +462,41 @@ class Chat(App[int]):
                 scroll.action_screens(-1 if event.what == "pageup" else 1)
             case "take back":
                 self.do(self.acts.take_back())
-            case "tab" | "shift+tab" | "left" | "right":
+            case "tab" | "left" | "right":
                 self._choose(event.what)
             case "leave":
                 self._leave_if_idle()
+            case "stop":
+                self._stop_by_escape()
+            case "mode":
+                self.do(self.acts.next_mode())
+            case "ctrl+r":
+                self.do(self.acts.beside.find_said())
+            case "ctrl+f":
+                self.do(self.acts.find())
+            case "ctrl+p":
+                self.do(self.acts.beside.find_command())
+            case "ctrl+g":
+                self.do(self.acts.beside.write_in_editor())
+            case "ctrl+v":
+                self.do(self.acts.beside.attach_image())
+            case "ctrl+z":
+                self._suspend()
+            case what if what.startswith("attach "):
+                self.do(self.acts.command("attach", what.removeprefix("attach ")))
+
+    def _stop_by_escape(self) -> None:
+        if self.compacting is not None:
+            self.compacting.set()
+        elif self.watched.turn() is not None:
+            self._stopping = self.do(self._stop())
+
+    def _suspend(self) -> None:
+        """Whoever runs a turn must be there to renew its lease."""
+        if self.watched.runs_here():
+            self.tell("a turn runs here: stop it with Esc, or wait for it", "warn")
+        else:
+            self.action_suspend_process()
 
     def on_text_area_changed(self) -> None:
         if self._stands():
@@ -414,7 +572,7 @@ class Chat(App[int]):
         palette = PALETTES[shade]
         self.query_one(Scroll).restyle(palette)
         self.query_one(Completions).palette = palette
-        for kind in (Title, Waiting, Asking, Status):
+        for kind in (Title, Waiting, Asking, Keys, Status):
             self.query_one(kind).restyle(palette)
 
     async def ask(self, screen: Screen[Answer]) -> Answer | None:
@@ -467,7 +625,7 @@ class Chat(App[int]):
         """Stop the turn; the second time within two seconds, leave."""
         now_s = time.monotonic()
         twice, self._last_interrupt_s = now_s - self._last_interrupt_s < TWICE_S, now_s
-        if twice or not self._stands():
+        if not self._stands() or (twice and self.query_one(Composer).text == self._text_at_stop):
             self.go(0)
             return
         composer = self.query_one(Composer)
@@ -481,6 +639,7 @@ class Chat(App[int]):
             self._hint = "forgotten, ↑ brings it back; Ctrl-C again leaves"
         else:
             self._hint = "Ctrl-C again leaves, or Ctrl-D"
+        self._text_at_stop = composer.text
         self._paint_state()
         self.set_timer(TWICE_S, self._paint_state)
 

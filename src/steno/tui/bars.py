@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from steno.frontend.answers import ALLOW, ALWAYS, DENY, Answer
+from steno.journal.facts import Mode
 from steno.tui import wording
 from steno.tui.blocks import Call, Said
 from steno.tui.painting.markdown import one_line, width_of
@@ -20,6 +21,7 @@ from steno.tui.painting.palette import DARK, Palette
 WAITING_SHOWN_MAX = 3
 MODEL_LEN_MIN = 16
 WIDE = 60
+BAR_CELLS = 8
 CHOICES = (
     (ALLOW, "Allow once", "Allow"),
     (ALWAYS, "Always in this session", "Always"),
@@ -246,9 +248,42 @@ def _shortened(model: str, room: int) -> str:
     return f"{kind}:…{kept}"
 
 
+class Keys(Bar):
+    """The keys of where a person is."""
+
+    DEFAULT_CSS = "Keys { height: 1; }"
+
+    keys: tuple[tuple[str, str], ...] = ()
+
+    def lines(self) -> list[list[Segment]]:
+        colours = self.palette
+        found = [Segment(" ")]
+        room = self.size.width - 2
+        for key, does in self.keys:
+            room -= width_of(f"{key} {does}  ")
+            if room < 0:
+                break
+            found += [
+                Segment(key, Style(color=colours.text)),
+                Segment(f" {does}  ", Style(color=colours.soft)),
+            ]
+        return [found]
+
+
+MODES: dict[Mode, str] = {
+    "ask": "ask",
+    "edits": "accept edits",
+    "plan": "plan",
+    "everything": "everything",
+}
+
+
 class Status(Bar):
     DEFAULT_CSS = "Status { height: 1; }"
 
+    mode: Mode = "ask"
+    place = ""
+    """The folder, and the branch."""
     state = "ready"
     busy = False
     model = ""
@@ -266,7 +301,14 @@ class Status(Bar):
         clock = ""
         if self.busy and self.since_s is not None:
             clock = f" {wording.duration(int((time.monotonic() - self.since_s) * 1000))}"
+        tones: dict[Mode, str] = {
+            "ask": colours.soft,
+            "edits": colours.good,
+            "plan": colours.link,
+            "everything": colours.warn,
+        }
         left = [
+            Segment(f" {MODES[self.mode]}", Style(color=tones[self.mode], bold=True)),
             Segment(f" {sign} ", Style(color=colours.accent if self.busy else colours.good)),
             Segment(self.state + clock, Style(color=colours.text)),
             Segment(f"  {self.hint}", soft),
@@ -278,7 +320,14 @@ class Status(Bar):
         """As many of them as there is room for; the model is shortened first."""
         tokens = "" if self.tokens is None else f"{wording.count(self.tokens)} tokens"
         safe = "power-safe" if self.durability == "power" else self.durability
-        for parts in ((tokens, self._filled(), safe), (self._filled(), safe), (safe,), ()):
+        place, filled = self.place, self._filled()
+        for parts in (
+            (place, tokens, filled, safe),
+            (place, tokens, filled),
+            (place, filled),
+            (filled,),
+            (),
+        ):
             rest = "".join(f" · {part}" for part in parts if part)
             model = _shortened(self.model, max(room - len(rest) - 1, MODEL_LEN_MIN))
             if len(model) + len(rest) < room:
@@ -290,4 +339,7 @@ class Status(Bar):
             return ""
         if not self.context_max:
             return f"context {wording.count(self.context)}"
-        return f"context {self.context * 100 // self.context_max}%"
+        part = min(self.context / self.context_max, 1.0)
+        full = min(round(part * BAR_CELLS), BAR_CELLS)
+        bar = "▰" * full + "▱" * (BAR_CELLS - full)
+        return f"context {bar} {int(part * 100)}%"

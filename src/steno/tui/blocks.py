@@ -6,8 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from steno.journal.facts import FileVersions
 from steno.journal.parts import Seq
 from steno.journal.transcript import MessageState
+from steno.workspace.diffs import Diff
 
 CallState = Literal[
     "asked", "waiting", "running", "returned", "failed", "refused", "interrupted", "unknown"
@@ -43,7 +45,8 @@ class Answer(Struct, frozen=True, tag=True):
 
 class Call(Struct, frozen=True, tag=True):
     """A tool call. `seq` is the address of its outcome; 0 while it has none. `asked` is where a
-    person is asked, and `why` the reason that comes with the question."""
+    person is asked, and `why` the reason that comes with the question. `file` is what it changed,
+    and `diff` how, as far as that is known."""
 
     key: str
     seq: Seq
@@ -57,6 +60,8 @@ class Call(Struct, frozen=True, tag=True):
     hidden: bool = False
     undone: bool = False
     why: str = ""
+    file: FileVersions | None = None
+    diff: Diff | None = None
 
     def given(self) -> dict[str, object]:
         """The arguments by name; empty if they are no JSON object."""
@@ -69,6 +74,9 @@ class Call(Struct, frozen=True, tag=True):
     def subject(self) -> str:
         """What the call is about, in a line: its command, its path, or all of its arguments."""
         given = self.given()
+        if self.name == "todo" and isinstance(steps := given.get("steps"), list):
+            done = sum(isinstance(one, dict) and one.get("status") == "done" for one in steps)
+            return f"{done} of {len(steps)} done"
         for key in ("command", "path", "query", "prompt", "task", "url"):
             if isinstance(value := given.get(key), str):
                 return value

@@ -1,11 +1,13 @@
 """Where a person types. Enter sends, Ctrl-J makes a new line; what is pasted keeps its lines."""
 
-import difflib
-import re
+import contextlib
+import os
+import shlex
 import time
+from pathlib import Path
 from typing import ClassVar
+from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -15,6 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from steno.tui.offers import Command, Offers
 from steno.tui.painting.markdown import one_line
 from steno.tui.painting.palette import DARK, Palette
 
@@ -22,81 +25,37 @@ HISTORY_MAX = 200
 SHOWN_MAX = 7
 GUARD_S = 0.4
 """A key that comes so soon after a question was meant for something else: it answers nothing."""
+PASTE_CHARS_MAX = 1_500
+PASTE_LINES_MAX = 12
+"""A longer paste stands as one line."""
 NEW_LINE = frozenset(("ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"))
 
 
-# --- words that begin with a slash ----------------------------------------------------------------
-
-COMMAND = re.compile(r"/([\w-]*)(?:\s|$)")
-"""A first word with one slash before it is meant as a command. A path has a second slash."""
-
-
-class Command(Struct, frozen=True):
-    name: str
-    takes: str
-    does: str
+def is_path(text: str) -> bool:
+    """Whether what is pasted is the path of a file, as terminals write one that is dropped."""
+    typed = text.strip()
+    if "\n" in typed or not typed.startswith(("/", "~", "file://", "'/", '"/')):
+        return False
+    return meant_path(typed).is_file()
 
 
-COMMANDS = (
-    Command("help", "", "keys and commands"),
-    Command("new", "", "begin a new session"),
-    Command("sessions", "", "find, resume, rename or delete a session"),
-    Command("resume", "ID", "go on with a session"),
-    Command("continue", "", "take up what was cut off, run what waits"),
-    Command("retry", "", "run the last prompt again"),
-    Command("stop", "", "stop the running turn"),
-    Command("steer", "TEXT", "say something into the running turn"),
-    Command("undo", "", "take the last turn out of the model's view"),
-    Command("redo", "", "take the last undo or rewind back"),
-    Command("rewind", "SEQ", "take what follows a message out of the model's view"),
-    Command("fork", "[SEQ]", "go on in a session of its own from a message"),
-    Command("hide", "SEQ", "take one message out of the model's view, or put it back"),
-    Command("model", "[SPEC]", "have another model answer"),
-    Command("compact", "", "have the older part summarised"),
-    Command("goal", "TEXT", "say what this session is for; the model is told with every request"),
-    Command("memory", "", "what this session is told of earlier ones"),
-    Command("attach", "PATH", "send a file or an image with the next input"),
-    Command("detach", "", "take the last attached file off again"),
-    Command("rename", "TITLE", "give this session a title"),
-    Command("delete", "", "delete this session for good"),
-    Command("copy", "", "copy the last answer"),
-    Command("plain", "", "plain text, for the terminal's own selection"),
-    Command("theme", "[dark|light]", "other colours"),
-    Command("quit", "", "leave; everything is kept"),
-)
-
-_BY_NAME = {command.name: command for command in COMMANDS}
+def meant_path(typed: str) -> Path:
+    """The file that is meant: as it is typed, or as shells, terminals and file managers write
+    one."""
+    words = [typed, typed.strip("'\"")]
+    with contextlib.suppress(ValueError):  # a quotation mark that is part of the name
+        words.append(" ".join(shlex.split(typed)))
+    if typed.startswith("file://"):
+        words.append(unquote(urlsplit(typed).path))
+    paths = [_from_home(Path(word)) for word in words]
+    return next(filter(os.path.exists, paths), paths[1])
 
 
-def parse(line: str) -> tuple[str, str] | None:
-    """The command that a line is meant as, and what follows it as it was typed; None if it is
-    something to be said."""
-    meant = COMMAND.match(line)
-    return None if meant is None else (meant[1], line[meant.end() :])
-
-
-def known(name: str) -> bool:
-    return name in _BY_NAME
-
-
-def completions(line: str) -> list[Command]:
-    """The commands that a beginning can become; none if it is no beginning of one."""
-    if not line.startswith("/") or any(char.isspace() for char in line) or "/" in line[1:]:
-        return []
-    begun = line[1:].lower()
-    first = [command for command in COMMANDS if command.name.startswith(begun)]
-    return first + [
-        command for command in COMMANDS if begun and begun in command.name and command not in first
-    ]
-
-
-def nearest(name: str) -> str | None:
-    """A command that may have been meant."""
-    found = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
-    return found[0] if found else None
-
-
-# --- the input ------------------------------------------------------------------------------------
+def _from_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # the home of nobody whom this machine knows
+        return path
 
 
 class Completions(Widget):
@@ -135,7 +94,7 @@ class Completions(Widget):
         if at >= len(self._found):
             return Strip.blank(self.size.width, Style(bgcolor=colours.ground))
         one = self._found[at]
-        head = f"/{one.name} {one.takes}".rstrip()
+        head = f"{one.sign}{one.name} {one.takes}".rstrip()
         line = [
             Segment(" ▸ " if at == self._at else "   ", ground + Style(color=colours.accent)),
             Segment(head.ljust(20), ground + Style(color=colours.text, bold=at == self._at)),
@@ -168,7 +127,7 @@ class Composer(TextArea):
             super().__init__()
             self.what = what
 
-    def __init__(self, offered: Completions) -> None:
+    def __init__(self, offered: Completions, offers: Offers) -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True
         )
@@ -181,6 +140,9 @@ class Composer(TextArea):
         self._begun_at: str | None = None
         """The question that was open when the text was begun. A text that was begun before it is a
         message, as it was meant."""
+        self._offers = offers
+        self._pasted: dict[str, str] = {}
+        """Long pastes, by the line that stands for each."""
         self._offered = offered
         self._offered_for = ""
         """The text that the list was made for: news of a change may come later than the next
@@ -233,14 +195,41 @@ class Composer(TextArea):
     def _offer(self) -> None:
         if self.text != self._offered_for:
             self._offered_for = self.text
-            self._offered.offer(completions(self.text))
+            self._offered.offer(self._offers.like(self._before_cursor()))
+
+    def _before_cursor(self) -> str:
+        """What stands before the cursor; of a command, the whole line."""
+        row, column = self.cursor_location
+        lines = self.text.split("\n")
+        if len(lines) == 1 and lines[0].startswith("/"):
+            return lines[0]
+        return lines[row][:column] if row < len(lines) else ""
 
     def _offer_nothing(self) -> None:
         self._offered_for = self.text
         self._offered.offer([])
 
     def on_paste(self, event: events.Paste) -> None:
+        """A path is attached; what is long stands as a line, which F3 opens."""
         self._begin()
+        text = event.text
+        if is_path(text):
+            self.post_message(self.Wants(f"attach {text.strip()}"))
+        elif len(text) > PASTE_CHARS_MAX or text.count("\n") >= PASTE_LINES_MAX:
+            lines = text.count("\n") + 1
+            line = f"[pasted {lines} lines, {len(text)} characters, #{len(self._pasted) + 1}]"
+            self._pasted[line] = text
+            self.insert(line)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def unfolded(self, text: str) -> str:
+        """A text with what was pasted in the place of the lines that stand for it."""
+        for line, pasted in self._pasted.items():
+            text = text.replace(line, pasted)
+        return text
 
     def on_key(self, event: events.Key) -> None:
         self._begin()
@@ -260,7 +249,13 @@ class Composer(TextArea):
                 self.insert("\n")
             case "tab" if self._offered.chosen is not None:
                 self._complete()
-            case "tab" | "shift+tab" | "left" | "right" if self._question and not self.text:
+            case "shift+tab":
+                self.post_message(self.Wants("mode"))
+            case "ctrl+r" | "ctrl+g" | "ctrl+f" | "ctrl+p" | "ctrl+z" | "ctrl+v":
+                self.post_message(self.Wants(key))
+            case "f3" if self._pasted:
+                self.replace_text(self.unfolded(self.text))
+            case "tab" | "left" | "right" if self._question and not self.text:
                 if time.monotonic() - self._question_s >= GUARD_S:
                     self.post_message(self.Wants(key))
             case "up" | "down" if self._offered.chosen is not None:
@@ -281,6 +276,8 @@ class Composer(TextArea):
             case "ctrl+d" if not self.text:
                 self.post_message(self.Wants("leave"))
             case "escape":
+                if self._offered.chosen is None:
+                    self.post_message(self.Wants("stop"))
                 self._offer_nothing()
             case _:
                 return False
@@ -288,6 +285,9 @@ class Composer(TextArea):
 
     def _enter(self) -> None:
         chosen = self._offered.chosen
+        if chosen is not None and chosen.sign == "@":
+            self._complete()
+            return
         if chosen is not None and self.text != f"/{chosen.name}":
             self._complete()
             if chosen.takes and not chosen.takes.startswith("["):
@@ -296,14 +296,23 @@ class Composer(TextArea):
 
     def _complete(self) -> None:
         chosen = self._offered.chosen
-        if chosen is not None:
+        if chosen is None:
+            return
+        if chosen.sign == "@":
+            row, column = self.cursor_location
+            start = self._before_cursor().rfind("@")
+            end = "" if chosen.name.endswith("/") else " "
+            self.replace(f"@{chosen.name}{end}", (row, start), (row, column))
+            if not end:
+                return  # go on below the folder
+        else:
             self.replace_text(f"/{chosen.name}" + (" " if chosen.takes else ""))
-            self._offer_nothing()
+        self._offer_nothing()
 
     def _send(self, steer: bool) -> None:
         """What is sent leaves the line at once: the next key is of what comes after it."""
-        text, answers = self.text, None if steer else self.answers()
-        self._forgotten = False
+        text, answers = self.unfolded(self.text), None if steer else self.answers()
+        self._forgotten, self._pasted = False, {}
         self.replace_text("")
         self._offer_nothing()
         self.post_message(self.Sent(text, steer, answers))

@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 
 from steno.session.errors import Misused
 from steno.store.errors import StoreError
-from steno.tui.composer import COMMANDS
+from steno.tui.offers import COMMANDS
 from steno.tui.painting.markdown import one_line
 from steno.tui.painting.palette import Palette
 
@@ -35,7 +35,18 @@ KEYS = (
     ("Ctrl-J", "a new line (also Shift-Enter, Alt-Enter)"),
     ("Ctrl-S", "steer: say it into the running turn, at its next step"),
     ("↑ when empty", "take the last queued input back; else what you said before"),
-    ("Ctrl-C", "stop the turn and keep what was shown; twice within two seconds: leave"),
+    ("Esc", "stop the turn and keep what was shown"),
+    ("Ctrl-C", "the same; twice within two seconds, with nothing typed between: leave"),
+    ("Shift-Tab", "the next mode: ask, accept edits, plan, everything"),
+    ("@", "name a file or a folder, which goes along"),
+    ("!", "run a command yourself; its output is attached"),
+    ("Ctrl-R", "find what you said before"),
+    ("Ctrl-F", "find in the talk"),
+    ("Ctrl-G", "write in your editor"),
+    ("Ctrl-P", "find a command"),
+    ("Ctrl-V", "attach the image in the clipboard"),
+    ("Ctrl-Z", "put steno in the background; fg brings it back"),
+    ("F3", "open what a long paste stands for"),
     ("Ctrl-D", "leave, if nothing runs and nothing is typed"),
     ("← →  Enter", "at a question about a tool call: choose an answer, confirm it"),
     ("text  Enter", "at a question: deny the call and tell the model why; y, n or a answers it"),
@@ -205,7 +216,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
         if not found:
-            none = "nothing is like this" + (f"; {self._end}" if self._end else "")
+            none = "No matches" + (f"; {self._end}" if self._end else "")
             said = f'use "{wanted}" ({self._free})' if self._free and wanted else none
             listed.add_option(
                 Option(Text(said, style="italic"), disabled=not (self._free and wanted))
@@ -269,6 +280,55 @@ class Sure(ModalScreen[bool]):
         self.dismiss(event.option_index == 1)
 
 
+class Choice(ModalScreen[str | None]):
+    """One of some answers; None if none was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", priority=True)
+    ]
+
+    def __init__(self, question: str, detail: str, answers: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._question = question
+        self._detail = detail
+        self._answers = answers
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="panel small"):
+            yield Static(self._question, classes="heading", markup=False)
+            yield Static(self._detail, markup=False)
+            yield OptionList(*(said for _, said in self._answers), compact=True, markup=False)
+            yield Static("↑ ↓ choose   Enter confirms   Esc back", classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._answers[event.option_index][0])
+
+
+class Shown(ModalScreen[None]):
+    """Something to read."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss(None)", "Back")]
+
+    def __init__(self, heading: str, lines: Callable[[int], Sequence[Text]]) -> None:
+        super().__init__()
+        self._heading = heading
+        self._lines = lines
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="panel wide"):
+            yield Static(self._heading, classes="heading", markup=False)
+            with VerticalScroll():
+                width = max(int(self.app.size.width * 0.96) - 8, 30)
+                yield Static(Text("\n").join(self._lines(width)))
+            yield Static("↑ ↓ scroll   Esc back", classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+
 class Typed(ModalScreen[str | None]):
     """A line to type."""
 
@@ -285,7 +345,7 @@ class Typed(ModalScreen[str | None]):
         with Vertical(classes="panel small"):
             yield Static(self._heading, classes="heading", markup=False)
             yield Input(self._value, compact=True)
-            yield Static("Enter keep   Esc back", classes="hint")
+            yield Static("Enter saves   Esc back", classes="hint")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -333,5 +393,5 @@ class Help(ModalScreen[None]):
 
 
 def _key(key: str) -> str:
-    names = {"escape": "Esc", "delete": "Del", "f2": "F2", "ctrl+n": "Ctrl-N"}
+    names = {"escape": "Esc", "delete": "Del", "f2": "F2", "f4": "F4", "ctrl+n": "Ctrl-N"}
     return names.get(key, key)

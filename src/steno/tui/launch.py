@@ -13,7 +13,7 @@ from steno.model_choice import Beginning
 from steno.service import Service
 from steno.store.errors import StoreError
 from steno.tui.app import Chat
-from steno.tui.terminal import Restorer, ask
+from steno.tui.terminal import Restorer, ask, kept_shade
 
 
 class Left(Struct, frozen=True):
@@ -30,7 +30,8 @@ async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
     """The chat, until the person leaves."""
     restorer = Restorer()
     asked = ask(terminal())
-    chat = Chat(service, wiring, beginning, asked.shade, asked.typed)
+    shade = kept_shade(wiring.where.home) or asked.shade
+    chat = Chat(service, wiring, beginning, shade, asked.typed)
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)
     going = {number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()}
     with heeding(going | {signal.SIGINT: chat.action_interrupt}):

@@ -6,6 +6,7 @@ A window of the blocks is laid out. It grows where the screen comes near its edg
 the other one.
 """
 
+import re
 import time
 from bisect import bisect_right
 from typing import ClassVar
@@ -30,6 +31,19 @@ from steno.tui.painting.palette import DARK, Palette
 SCREENS_AHEAD = 2
 """So many screens beyond the edges of the visible one are laid out."""
 LINES_MAX = 3_000
+
+
+_FRAME = re.compile(r"^ *[│▌] ?| *│ *$")
+_BORDER = re.compile(r"^ *[╭╰─].*[╮╯─] *$")
+
+
+def _unframed(line: str) -> str:
+    """A line without what is painted around it."""
+    return _FRAME.sub("", line).rstrip()
+
+
+def _not_frame(line: str) -> bool:
+    return _BORDER.match(line) is None
 
 
 class _Painted(Struct):
@@ -313,7 +327,8 @@ class Scroll(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         lines = (strip.text.rstrip() for strips in self._laid for strip in strips)
-        return selection.extract("\n".join(lines)), "\n"
+        taken = selection.extract("\n".join(lines))
+        return "\n".join(filter(_not_frame, map(_unframed, taken.split("\n")))), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()

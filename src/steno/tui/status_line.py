@@ -16,6 +16,14 @@ from steno.tui.wording import advice, size
 WELCOME = (
     "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
 )
+TIPS = (
+    "@ names a file, which goes along with your message",
+    "Shift-Tab changes what runs without asking: plan mode only reads",
+    "! runs a command yourself and attaches its output",
+    "/undo puts files back that an edit changed",
+    "Ctrl-R finds what you said before",
+    "/init writes an AGENTS.md, which every session of this folder is told",
+)
 LOCAL = (
     "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this "
     "machine: quick, private and "
@@ -34,7 +42,10 @@ class Doing(Struct, frozen=True):
 DELETED = Doing("deleted")
 
 
-def state(state: State, elsewhere: str | None, driving: bool, compacting: bool) -> Doing:
+def state(
+    state: State, elsewhere: str | None, driving: bool, compacting: bool, streams: bool = True
+) -> Doing:
+    """`streams`: some of the answer is there."""
     if compacting:
         return Doing("summarising", True, "Ctrl-C stops")
     turn = state.turn
@@ -50,8 +61,15 @@ def state(state: State, elsewhere: str | None, driving: bool, compacting: bool) 
     if turn.interrupted is not None:
         return Doing(f"stopping{where}", True)
     running = [call.call.name for call in turn.calls.values() if call.started is not None]
-    word = f"running {', '.join(sorted(set(running)))}" if running else "answering"
-    return Doing(word + where, True, "Ctrl-C stops")
+    if running:
+        word = f"running {', '.join(sorted(set(running)))}"
+    elif turn.step is None and turn.lost and turn.last_lost is not None:
+        wait = turn.last_lost.wait_ms
+        after = f" in {wait // 1000} s" if wait else ""
+        word = f"retrying{after} (attempt {turn.lost + 1})"
+    else:
+        word = "answering" if streams else "waiting for the first byte"
+    return Doing(word + where, True, "Esc stops")
 
 
 def meaning(answer: Answer | None) -> str:

@@ -14,6 +14,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -167,6 +168,19 @@ class Answer(Struct, frozen=True):
 
     shade: Shade
     typed: str
+
+
+def keep_shade(home: Path, shade: Shade) -> None:
+    """Begin with these colours from now on."""
+    with contextlib.suppress(OSError):
+        (home / "theme").write_text(f"{shade}\n", encoding="utf-8")
+
+
+def kept_shade(home: Path) -> Shade | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        said = (home / "theme").read_text(encoding="utf-8").strip()
+        return "light" if said == "light" else "dark" if said == "dark" else None
+    return None
 
 
 def ask(hints: TerminalHints) -> Answer:

@@ -20,11 +20,16 @@ from steno.journal.facts import (
     Continues,
     EditFact,
     FileFact,
+    FileKept,
+    FilesPutBack,
+    FilesSettled,
+    FileVersions,
     FolderSet,
     ForkPoint,
     GoalSet,
     HelperEnded,
     HelperFact,
+    HelperStarted,
     InputFact,
     InterruptAsked,
     ItemFact,
@@ -73,6 +78,7 @@ from steno.service import Page, Tail
 from steno.store.protocol import Piece
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
+from steno.workspace.diffs import Diff
 
 Ending = Callable[[TurnEnded, bool], tuple[str, Tone]]
 
@@ -88,6 +94,7 @@ class _Call(Struct):
     asked: Seq | None = None
     decided: bool = False
     why: str = ""
+    file: FileVersions | None = None
 
 
 class Folded(Struct):
@@ -100,7 +107,10 @@ class Folded(Struct):
     transcript: Transcript
     state: State
     turns: Turns
+    diffs: dict[str, Diff | None] = {}
+    """How calls change files, by the keys of their blocks; None where that cannot be shown."""
     _calls: dict[tuple[Seq, str], _Call] = {}
+    _helpers: dict[Seq, str] = {}
     _streams: dict[Stream, list[str]] = {}
     _notices: list[Notice] = []
     _noticed: AnyFact | None = None
@@ -140,6 +150,8 @@ class Folded(Struct):
         for fold in (self.transcript, self.state, self.turns):
             fold.apply(record)
         self._blocks = None
+        if isinstance(record.fact, HelperStarted):
+            self._helpers[record.seq] = record.fact.purpose
         self._tell(record)
         fact, seq = record.fact, record.seq
         match fact:
@@ -178,7 +190,12 @@ class Folded(Struct):
                 pass
             case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemFact():
                 pass
-            case ModeSet() | FileFact():
+            case FileKept():
+                for call in self._calls.values():
+                    if call.started == fact.started:
+                        call.file = fact.file
+                        self.diffs.pop(f"c{_step_of(self._calls, call)}", None)
+            case ModeSet() | FilesPutBack() | FilesSettled():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -197,6 +214,14 @@ class Folded(Struct):
         if len(pieces) > 1:
             pieces[:] = ["".join(pieces)]
         return pieces[0] if pieces else ""
+
+    def streams(self, step: Seq) -> bool:
+        """Whether something of an answer is there."""
+        return any(self._streams.get(Stream(step, kind)) for kind in ("text", "reasoning"))
+
+    def forget_blocks(self) -> None:
+        """They are made anew when they are asked for next."""
+        self._blocks = None
 
     def blocks(self) -> list[Block]:
         if self._blocks is None or not self._grown <= self._live.keys():
@@ -308,6 +333,8 @@ class Folded(Struct):
             message.hidden,
             undone,
             known.why,
+            known.file,
+            self.diffs.get(f"c{message.seq}.{call.id}"),
         )
 
     def _add_open(self, found: list[Block], step: Seq, notices: list[Notice]) -> None:
@@ -338,6 +365,8 @@ class Folded(Struct):
             return
         if isinstance(fact, TurnEnded) and _is_cause(before, fact):
             self._notices.pop()  # why the turn failed is not said twice
+        elif isinstance(fact, StepLost) and isinstance(before, StepLost):
+            self._notices.pop()  # attempts of one request are one line
         seq = record.seq
         if isinstance(fact, StepStarted) and self._cut is not None:
             seq = self._cut
@@ -364,7 +393,7 @@ class Folded(Struct):
             case ThreadCompacted(runtime=runtime):
                 told = f"{runtime} made its own thread shorter; only {runtime} knows what it says"
                 return told, "quiet"
-            case HelperEnded(outcome="failed"):
+            case HelperEnded(outcome="failed") if self._helpers.get(fact.started) == "summary":
                 return f"a summary could not be made: {fact.detail or 'no reason given'}", "warn"
             case PlanUpdated():
                 return "\n".join((fact.title(), *fact.lines())), "quiet"
@@ -398,6 +427,11 @@ class Folded(Struct):
         if before and before != model:
             return f"{model} answers from here on", "quiet"
         return None
+
+
+def _step_of(calls: dict[tuple[Seq, str], _Call], call: _Call) -> str:
+    step, id = next(key for key, one in calls.items() if one is call)
+    return f"{step}.{id}"
 
 
 def _broke_off(fact: AnyFact | None) -> bool:

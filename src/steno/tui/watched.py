@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from steno.config import ConfigError
+from steno.engine.approval import EDITS
 from steno.frontend.answers import Answer
-from steno.journal.facts import Record, TurnStarted
+from steno.journal.facts import Mode, Record, TurnStarted
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.service import Attachment, Misused, Page, Service, Tail
@@ -22,6 +23,10 @@ from steno.tui.blocks import Block, Call, Said
 from steno.tui.status_line import problem
 from steno.tui.to_blocks import Folded, earlier_blocks
 from steno.tui.wording import CAUSES
+from steno.workspace.diffs import Diff
+
+DIFFS_MAX = 200
+"""How many of the last blocks show how files differ."""
 
 
 class Watched:
@@ -103,6 +108,11 @@ class Watched:
     def blocks(self) -> list[Block]:
         return self._earlier + self.folded.blocks()
 
+    def streams(self) -> bool:
+        """Whether some of the answer that is being given is there."""
+        turn = self.folded.state.turn
+        return turn is None or turn.step is None or self.folded.streams(turn.step)
+
     def waiting(self) -> list[Said]:
         return self.folded.waiting()
 
@@ -130,6 +140,30 @@ class Watched:
         self._first, self._reaching = page, page.reaching() + self._reaching
         self._earlier = blocks + self._earlier
         return blocks
+
+    def without_diff(self) -> list[Call]:
+        """Calls that change files, or would, and of which it is not known yet how."""
+        diffs = self.folded.diffs
+        return [
+            block
+            for block in self.folded.blocks()[-DIFFS_MAX:]
+            if isinstance(block, Call)
+            and block.key not in diffs
+            and (block.file is not None or (block.state == "asked" and block.name in EDITS))
+        ]
+
+    async def load_diffs(self) -> None:
+        """Find out how calls change files."""
+        for call in self.without_diff():
+            files, folded = self._service.files, self.folded
+            folded.diffs[call.key] = None
+            if call.file is not None:
+                found: Diff | None = await files.diff(call.file)
+            else:
+                found = await files.preview(folded.state.folder, call.name, call.arguments)
+            folded.diffs[call.key] = found
+            folded.forget_blocks()
+            self._changed()
 
     async def _follow(self, live: LiveSession) -> None:
         try:
@@ -166,10 +200,13 @@ class Watched:
         mode: Literal["queue", "steer"],
         model: str,
         attachments: Sequence[Attachment] = (),
+        rights: Mode | None = None,
     ) -> None:
         """Have an input accepted, then run the session. A new session begins with its first
         input."""
         admitted = await self._service.admit(text, self.id, None, None, model, mode, attachments)
+        if rights is not None:
+            await self._service.edits.set_mode(admitted.session, rights)
         if self.id is None:
             await self.open(admitted.session)
         self.run()
@@ -184,12 +221,16 @@ class Watched:
         """Ask the running turn to stop, whichever process runs it; whether there is one."""
         return self._live is not None and await self._live.stop()
 
-    async def decide(self, call: Call, answer: Answer) -> bool:
-        """Answer a question about a call. False if it was decided elsewhere before."""
+    async def decide(
+        self, call: Call, answer: Answer, given: tuple[str, ...] | None = None
+    ) -> bool:
+        """Answer a question about a call, with the rules that are given or those of "always". False
+        if it was decided elsewhere before."""
         if self.id is None or call.asked is None:
             return False
         approvals = self._service.approvals
         rules = always(await approvals.choose(self.id, call.asked)) if answer.always else ()
+        rules = rules if given is None else given
         first = await approvals.decide(
             self.id, call.asked, answer.decision, answer.reason, rules=rules
         )

@@ -11,6 +11,7 @@ from rich.text import Text
 from steno.frontend.sanitize import output, sanitize
 from steno.tui import wording
 from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
+from steno.tui.painting.diff import paint_diff
 from steno.tui.painting.markdown import (
     BLANK,
     Growing,
@@ -29,6 +30,8 @@ OUTPUT_LINES = 6
 they say why."""
 REASONING_LINES = 3
 OUTPUT_LINES_MAX = 2_000
+DIFF_LINES = 16
+DIFF_LINES_MAX = 2_000
 _LANGUAGES = {"shell": "bash"}
 
 _SIGNS: dict[CallState, tuple[str, str]] = {
@@ -186,18 +189,46 @@ def _card(block: Call, look: Look) -> list[Line]:
         Segment(right, mark),
         Segment(" ─╮", edge),
     ]
+    if block.name == "todo" and (steps := block.given().get("steps")):
+        body = _steps(steps, look, width - 4)
+        return [top, *(_framed(line, width, edge) for line in body), _bottom(width, edge)]
+    if block.diff is not None and block.state not in ("failed", "refused"):
+        most = DIFF_LINES_MAX if look.opened or block.state == "asked" else DIFF_LINES
+        body = paint_diff(block.diff, width - 4, colours, most)
+        body += _reason(block, look, width - 4)
+        return [top, *(_framed(line, width, edge) for line in body), _bottom(width, edge)]
     told = look.opened or (block.state == "asked" and not whole)
     body = _arguments(block, look, width - 4) if told else []
     if told and cut and "command" not in block.given():
         body = wrapped(Text(sanitize(subject), Style(color=colours.text)), width - 4) + body
-    if block.why and (look.opened or block.state == "asked"):
-        body += wrapped(
-            Text(f"because: {sanitize(block.why)}", Style(color=colours.warn)), width - 4
-        )
+    body += _reason(block, look, width - 4)
     body += _output(block, look, width - 4)
     if not body:
         return [_single(top)]
     return [top, *(_framed(line, width, edge) for line in body), _bottom(width, edge)]
+
+
+def _reason(block: Call, look: Look, width: int) -> list[Line]:
+    if not block.why or not (look.opened or block.state == "asked"):
+        return []
+    text = Text(f"because: {sanitize(block.why)}", Style(color=look.palette.warn))
+    return wrapped(text, width)
+
+
+def _steps(steps: object, look: Look, width: int) -> list[Line]:
+    """A list of what is to be done, with a box for each."""
+    colours = look.palette
+    looks = {
+        "done": ("☑", Style(color=colours.soft, strike=True)),
+        "doing": ("▸", Style(color=colours.accent, bold=True)),
+    }
+    found: list[Line] = []
+    for step in steps if isinstance(steps, list) else []:
+        if isinstance(step, dict):
+            sign, style = looks.get(str(step.get("status")), ("☐", Style(color=colours.text)))
+            text = one_line(str(step.get("text", "")), width - 3)
+            found.append([Segment(f"{sign} ", Style(color=colours.accent)), Segment(text, style)])
+    return found
 
 
 def _single(top: Line) -> Line:

@@ -166,8 +166,10 @@ class Painter:
             case "link" | "image":
                 address = str(node.attrs.get("href", node.attrs.get("src", "")))
                 before = len(found)
+                opens = address if address.startswith(("http://", "https://")) else None
+                look = Style(color=colours.link, underline=True, link=opens)
                 for child in node.children:
-                    self._span(found, child, style + Style(color=colours.link, underline=True))
+                    self._span(found, child, style + look)
                 if found.plain[before:] not in (address, address.removeprefix("mailto:")):
                     found.append(f" ({address})", style + Style(color=colours.soft))
             case _:

@@ -33,6 +33,11 @@ class Palette(Struct, frozen=True):
     number: str
     name: str
     comment: str
+    added: str
+    added_word: str
+    removed: str
+    removed_word: str
+    """Under lines and words of a diff."""
 
 
 DARK = Palette(
@@ -53,6 +58,10 @@ DARK = Palette(
     number="#ff9e64",
     name="#7dcfff",
     comment="#7d86a5",
+    added="#17301f",
+    added_word="#2c6a41",
+    removed="#391c23",
+    removed_word="#83303f",
 )
 
 LIGHT = Palette(
@@ -73,6 +82,10 @@ LIGHT = Palette(
     number="#a04100",
     name="#0550ae",
     comment="#6e7781",
+    added="#def5e2",
+    added_word="#a4e0b1",
+    removed="#fbe4e7",
+    removed_word="#f2b0ba",
 )
 
 PALETTES: dict[Shade, Palette] = {"dark": DARK, "light": LIGHT}
