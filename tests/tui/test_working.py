@@ -229,7 +229,7 @@ def test_escape_stops_and_what_was_typed_keeps_two_ctrl_c_from_leaving(
     chat_with(world, talk)
 
 
-def test_what_was_said_is_found_and_so_is_the_talk(world: World, server: ModelServer) -> None:
+def test_what_was_said_before_is_found(world: World, server: ModelServer) -> None:
     world.steno("run", "an earlier prompt")
     server.replies = [Reply(("An answer about tides.",))]
 
@@ -243,11 +243,6 @@ def test_what_was_said_is_found_and_so_is_the_talk(world: World, server: ModelSe
         await person.press("enter")
         await person.sees("about tides")
         await person.rests()
-        await person.press("ctrl+f")
-        await person.sees("Find in this talk")
-        await person.press(*"tides", "enter")
-        await person.until(lambda: person.scroll.chosen is not None, "a chosen message")
-        await person.sees("c copy")
 
     chat_with(world, talk)
 
