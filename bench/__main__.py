@@ -13,6 +13,7 @@ import msgspec
 
 from bench import (
     append,
+    channels,
     codex,
     crowd,
     disk,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     leaving.NAME: leaving.run,
     codex.NAME: codex.run,
     gateway.NAME: gateway.run,
+    channels.NAME: channels.run,
     page.NAME: page.run,
     search.NAME: search.run,
 }

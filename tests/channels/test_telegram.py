@@ -485,3 +485,17 @@ def test_a_secret_is_in_no_log_and_no_error(
 def _health(gateway: Gateway) -> dict[str, object]:
     [one] = gateway.ask("GET", "/api/channels").json()["channels"]
     return dict(one)
+
+
+def test_a_chat_whose_session_was_deleted_goes_on_in_another(
+    serve: Serve, telegram: Telegram, server: ModelServer, world: World
+) -> None:
+    gateway = serve()
+    telegram.say("first")
+    telegram.wait_text(OWNER, "ok")
+    wait_until(lambda: _states(world) == ["delivered"], "the receipt")
+    first = world.only_session()
+    assert gateway.ask("DELETE", f"/api/sessions/{first}").status == 200
+    telegram.say("second")
+    wait_until(lambda: telegram.texts(OWNER) == ["ok", "ok"], "the answer")
+    assert world.only_session() != first

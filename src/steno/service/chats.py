@@ -104,7 +104,7 @@ class Arrival(Struct, frozen=True):
 
 class Chats:
     def __init__(self, sessions: Sessions, views: Views, visits: Visits) -> None:
-        self._store = sessions.store
+        self.store = sessions.store
         self._sessions = sessions
         self._views = views
         self._visits = visits
@@ -113,52 +113,52 @@ class Chats:
 
     async def account(self, account: str) -> str:
         """The session of an account, made if absent."""
-        return await self._store.ensure(SessionStarted(ACCOUNT, "", account_name(account)))
+        return await self.store.ensure(SessionStarted(ACCOUNT, "", account_name(account)))
 
     async def find_account(self, account: str) -> str | None:
-        return await self._store.find(account_name(account))
+        return await self.store.find(account_name(account))
 
     async def accounts(self) -> AsyncIterator[tuple[str, str]]:
         """Every account that was ever used here, and its session."""
-        page = await self._store.list(PAGE, after=0)
+        page = await self.store.list(PAGE, after=0)
         while page:
             for listed in page:
                 if listed.row.platform == ACCOUNT and listed.row.name is not None:
                     yield listed.row.name.removeprefix(f"{ACCOUNT}/"), listed.id
-            page = await self._store.list(PAGE, after=page[-1].mark)
+            page = await self.store.list(PAGE, after=page[-1].mark)
 
     async def take_account(self, session: str) -> Lease | None:
         """The right to receive and send as an account; None while another process has it."""
         try:
-            return await self._store.acquire(session)
+            return await self.store.acquire(session)
         except SessionBusy:
             return None
 
     async def keep_account(self, lease: Lease) -> Lease:
-        return await self._store.renew(lease)
+        return await self.store.renew(lease)
 
     async def leave_account(self, lease: Lease) -> None:
         while True:
-            head = (await self._store.glance(lease.session)).head
-            if (await self._store.release(lease, head)).released:
+            head = (await self.store.glance(lease.session)).head
+            if (await self.store.release(lease, head)).released:
                 return
 
     async def catch_up(self, session: str, account: Account) -> None:
-        async for record in read_all(self._store, session, account.head):
+        async for record in read_all(self.store, session, account.head):
             account.apply(record)
 
     async def of_account(self, session: str, kinds: Sequence[str]) -> list[Record]:
         """The last facts of these kinds in an account's journal, as far as a page reaches."""
-        head = (await self._store.glance(session)).head
-        return await self._store.read(session, max(head - PAGE, 0), PAGE, kinds)
+        head = (await self.store.glance(session)).head
+        return await self.store.read(session, max(head - PAGE, 0), PAGE, kinds)
 
     async def note(
         self, session: str, facts: Sequence[FreeFact], key: str | None = None
     ) -> tuple[Seq, bool]:
         """Add facts, once under a key; where, and whether they are new."""
-        head = (await self._store.glance(session)).head if key is not None else 0
+        head = (await self.store.glance(session)).head if key is not None else 0
         try:
-            added = await self._store.add(session, facts, key)
+            added = await self.store.add(session, facts, key)
         except KeyReused:
             return 0, False
         return added.first, key is None or added.first > head
@@ -167,7 +167,7 @@ class Chats:
 
     async def begin(self, platform: str, model: str, name: str) -> str:
         """The session of this name, made if absent: a chat's first one is named after it."""
-        return await self._store.ensure(SessionStarted(platform, model, name[:KEY_CHARS_MAX]))
+        return await self.store.ensure(SessionStarted(platform, model, name[:KEY_CHARS_MAX]))
 
     async def admit(self, arrival: Arrival, owes: tuple[DeliveryOwed, ...]) -> Admitted | None:
         """Store what was said; None if the same id came before with other words, which change
@@ -184,7 +184,7 @@ class Chats:
         )
         visit = await self._visits.opening(arrival.session)
         try:
-            admitted = await self._store.admit(
+            admitted = await self.store.admit(
                 Admission(input=said, session=arrival.session, visit=visit, owes=owes)
             )
         except KeyReused:
@@ -193,18 +193,18 @@ class Chats:
         return admitted
 
     async def input_at(self, session: str, seq: Seq) -> InputAdmitted | None:
-        found = await self._store.read(session, seq - 1, 1)
+        found = await self.store.read(session, seq - 1, 1)
         fact = found[0].fact if found else None
         return fact if isinstance(fact, InputAdmitted) else None
 
     async def awaited(self, session: str) -> list[tuple[Seq, str, AwaitedFile]]:
         """The files that pending inputs await: each with its input and where that came from."""
-        pending = (await self._store.glance(session)).row.pending
+        pending = (await self.store.glance(session)).row.pending
         if not pending:
             return []
         settled = {
             (record.fact.input, record.fact.file)
-            for record in await self._store.read(session, pending[0], PAGE, ("attachment.settled",))
+            for record in await self.store.read(session, pending[0], PAGE, ("attachment.settled",))
             if isinstance(record.fact, AttachmentSettled)
         }
         found: list[tuple[Seq, str, AwaitedFile]] = []
@@ -220,14 +220,14 @@ class Chats:
         """Record what came of fetching a file, once."""
         parts = () if found is None else (found.part,)
         if found is not None:
-            await self._store.put(session, found.data)
+            await self.store.put(session, found.data)
         fact = AttachmentSettled(input, file, parts, cause)
         await self.note(session, [fact], f"attachment:{input}:{file}"[:KEY_CHARS_MAX])
 
     async def find_input(self, session: str, source: str, key: str) -> Seq | None:
         """The input that came under a key."""
         after = 0
-        while page := await self._store.read(session, after, 1_000, ("input.admitted",)):
+        while page := await self.store.read(session, after, 1_000, ("input.admitted",)):
             for record in page:
                 fact = record.fact
                 if isinstance(fact, InputAdmitted) and (fact.source, fact.key) == (source, key):
@@ -240,11 +240,11 @@ class Chats:
     ) -> Seq | None:
         """Text that a chat is to show, and that it is owed there, in one commit; None if that was
         stored before."""
-        head = (await self._store.glance(session)).head
+        head = (await self.store.glance(session)).head
         facts: list[FreeFact] = [Posted(text, by)]
         first, new = await self.note(session, facts, f"{key}:text")
         if not first:
-            found = [one for one in await self._store.keys(session) if one.key == f"{key}:text"]
+            found = [one for one in await self.store.keys(session) if one.key == f"{key}:text"]
             if not found:
                 return None
             first = found[0].seq
@@ -259,23 +259,23 @@ class Chats:
 
     async def debts(self, channels: frozenset[str]) -> AsyncIterator[Debt]:
         """Everything that is owed on these channels."""
-        page = await self._store.list(PAGE, after=0, where="owes")
+        page = await self.store.list(PAGE, after=0, where="owes")
         while page:
             for listed in page:
                 for seq, one in listed.row.deliveries.open.items():
                     if one.channel in channels and (debt := await self._debt(listed.id, seq, one)):
                         yield debt
-            page = await self._store.list(PAGE, after=page[-1].mark, where="owes")
+            page = await self.store.list(PAGE, after=page[-1].mark, where="owes")
 
     async def waits(self, session: str, channels: frozenset[str]) -> bool:
         """Whether a chat waits for the answer to an input that a turn has taken."""
-        owed = (await self._store.glance(session)).row.deliveries.open.values()
+        owed = (await self.store.glance(session)).row.deliveries.open.values()
         return any(one.taken and one.show == "answer" and one.channel in channels for one in owed)
 
     async def owed(self, session: str, channels: frozenset[str]) -> dict[Seq, OwedDelivery]:
         """What a session owes on these channels."""
         try:
-            row = (await self._store.glance(session)).row
+            row = (await self.store.glance(session)).row
         except UnknownSession:
             return {}
         return {seq: one for seq, one in row.deliveries.open.items() if one.channel in channels}
@@ -283,7 +283,7 @@ class Chats:
     async def debt(self, session: str, seq: Seq) -> Debt | None:
         """One debt as it stands; None if it is settled."""
         try:
-            owed = (await self._store.glance(session)).row.deliveries.open
+            owed = (await self.store.glance(session)).row.deliveries.open
         except UnknownSession:
             return None
         one = owed.get(seq)
@@ -291,7 +291,7 @@ class Chats:
         return None if debt is None else replace(debt, behind=_behind(owed, debt))
 
     async def _debt(self, session: str, seq: Seq, one: OwedDelivery) -> Debt | None:
-        [record] = await self._store.read(session, seq - 1, 1)
+        [record] = await self.store.read(session, seq - 1, 1)
         return (
             Debt(session, seq, record.fact, one) if isinstance(record.fact, DeliveryOwed) else None
         )
@@ -299,7 +299,7 @@ class Chats:
     async def attempt(self, debt: Debt, part: int) -> bool:
         """Record that a message for a part is about to be made; False if another process did."""
         number = debt.one.attempts.get(part, 0) + 1
-        fact = DeliveryAttempted(debt.seq, self._store.owner, None, part)
+        fact = DeliveryAttempted(debt.seq, self.store.owner, None, part)
         key = f"delivery:{debt.seq}:{part}:{number}"
         return (await self.note(debt.session, [fact], key))[1]
 
@@ -336,14 +336,14 @@ class Chats:
         if not one.taken:
             return Showing("", False)
         answer = Answer(one.taken)
-        glance = await self._store.glance(debt.session)
-        async for record in read_all(self._store, debt.session, one.taken - 1, glance.head):
+        glance = await self.store.glance(debt.session)
+        async for record in read_all(self.store, debt.session, one.taken - 1, glance.head):
             answer.apply(record)
         text = answer.text(glance.drafts)
         return Showing(text, answer.ended is not None, answer.ended, began=True)
 
     async def _text(self, debt: Debt) -> Showing:
-        [record] = await self._store.read(debt.session, debt.owed.target - 1, 1)
+        [record] = await self.store.read(debt.session, debt.owed.target - 1, 1)
         fact = record.fact
         if isinstance(fact, InputAdmitted):
             who = fact.author or fact.source
@@ -360,7 +360,7 @@ class Chats:
 
     async def decision(self, session: str, asked: Seq) -> str | None:
         """What was decided about a call, whoever did; None if nothing was."""
-        found = await self._store.read(session, asked, 1_000, ("approval.decided",))
+        found = await self.store.read(session, asked, 1_000, ("approval.decided",))
         said = (one.fact for one in found)
         return next(
             (one.decision for one in said if getattr(one, "asked", None) == asked),  # type: ignore[union-attr]
@@ -375,10 +375,10 @@ class Chats:
     # --- what changes
 
     async def now(self) -> FeedMark:
-        return (await self._store.changes(None)).mark
+        return (await self.store.changes(None)).mark
 
     def changes(self, after: FeedMark) -> AsyncIterator[Change]:
-        return self._store.follow_changes(after)
+        return self.store.follow_changes(after)
 
 
 def _behind(owed: Mapping[Seq, OwedDelivery], debt: Debt) -> bool:

@@ -91,19 +91,17 @@ class Inbox:
                 if empty or (said.group and not said.addressed):
                     return
                 await self._remember(sender, rank)
-                session = await self._session_of(said)
-                if (command := parse(said.text)) is not None:
-                    await self._commands.give(said, *command, session)
-                else:
-                    await self._admit(said, session)
+                session = await held.session_of(said.chat, said.group)
+                try:
+                    await self._say(said, session)
+                except UnknownSession:  # it was deleted: the chat goes on in another one
+                    await self._say(said, await held.bind_anew(said.chat, said.group, session))
 
-    async def _session_of(self, said: Message) -> str:
-        session = await self._held.session_of(said.chat, said.group)
-        try:
-            await self._held.service().views.glance(session)
-        except UnknownSession:
-            return await self._held.bind_anew(said.chat, said.group, session)
-        return session
+    async def _say(self, said: Message, session: str) -> None:
+        if (command := parse(said.text)) is not None:
+            await self._commands.give(said, *command, session)
+        else:
+            await self._admit(said, session)
 
     async def _admit(self, said: Message, session: str) -> None:
         held = self._held
