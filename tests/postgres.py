@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+import pytest
 
 BIN = Path("/usr/lib/postgresql/15/bin")
 USER = "postgres"
@@ -95,6 +96,8 @@ def _run_folder() -> tuple[Path, int]:
 
 @cache
 def server() -> Server:
+    if not (BIN / "postgres").exists():
+        pytest.skip("PostgreSQL 15 is not installed: python -m tests.debian_parts")
     folder, controller = _run_folder()
     found = Server(folder)
     with Path(f"{folder}.lock").open("w") as lock:

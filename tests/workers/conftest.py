@@ -24,15 +24,20 @@ def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[i
     """Starts some workers, on one store or on another address of it."""
     started: Workers = []
 
-    def start(count: int, address: str = "") -> Workers:
+    def start(count: int, address: str = "", home: Path | None = None) -> Workers:
         made: Workers = []
         for _ in range(count):
             folder = tmp_path / f"worker-{len(started) + len(made)}"
             folder.mkdir()
             world = World(folder, server.url)
+            if home is not None:
+                world.home = home
+                world.environment["STENO_HOME"] = str(home)
             world.environment["STENO_STORE"] = address or url
             world.environment["STENO_GATEWAY_APPROVAL"] = "allow"
-            made.append(Gateway(world, folder))
+            world.environment["STENO_GATEWAY_NAMES"] = "127.0.0.1"
+            world.environment["STENO_GATEWAY_PROXIES"] = "127.0.0.1"
+            made.append(Gateway(world, folder, name=folder.name))
         started.extend(made)
         return made
 
