@@ -195,11 +195,18 @@ def _xmpp(folder: Path) -> Subject:
     return XmppSubject(folder)
 
 
+def _slack(folder: Path) -> Subject:
+    from tests.channels.slack_stub import SlackSubject
+
+    return SlackSubject(folder)
+
+
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "telegram": TelegramSubject,
     "folder": FolderSubject,
     "matrix": _matrix,
     "email": _mail,
+    "slack": _slack,
     "xmpp": _xmpp,
 }
 

@@ -20,6 +20,7 @@ KINDS = {
     "hook": "steno.gateway.platforms.hook",
     "email": "steno.gateway.platforms.mail",
     "matrix": "steno.gateway.platforms.matrix",
+    "slack": "steno.gateway.platforms.slack",
     "xmpp": "steno.gateway.platforms.xmpp",
 }
 """The kinds that come with steno, each with its module."""

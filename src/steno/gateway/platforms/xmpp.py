@@ -123,7 +123,7 @@ class Xmpp(Quiet):
         client.add_event_handler("failed_all_auth", lambda _: settle("auth"))
         client.add_event_handler("connection_failed", lambda _: settle("unreachable"))
         client.add_event_handler("disconnected", lambda _: settle("lost"))
-        client.add_event_handler("disconnected", lambda _: self._gone.set())
+        client.add_event_handler("disconnected", lambda _, gone=self._gone: gone.set())
         client.add_event_handler("message", lambda _: self._news.set())
         client.add_event_handler("message_error", self._note_error)
         self._client = client

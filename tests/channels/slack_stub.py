@@ -1,0 +1,207 @@
+"""Slack on loopback, as far as a bot can notice its rules:
+
+- a socket gets envelopes; one that is not acknowledged is given out again to the next socket
+- what happens while no socket is open is given out by no socket, and stands in the history
+- a message has a `ts`, and metadata that only `include_all_metadata` shows
+- an answer can be lost, and too many messages be refused with Retry-After
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from tests.channels.contract import OWNER, Subject
+
+BOT, TEAM = "UBOT", "T123"
+APP_TOKEN, BOT_TOKEN = "xapp-1-test", "xoxb-test"
+Answer = dict[str, Any]
+
+
+class SlackStub:
+    """`messages` is each conversation, by `ts`."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, dict[str, dict[str, Any]]] = {}
+        self.lose: Callable[[str], bool] = lambda method: False
+        self.refuse: Callable[[str], Answer | None] = lambda method: None
+        self.pending: dict[str, dict[str, Any]] = {}
+        self.port = 0
+        self._stamps = count(4_000_000_000)
+        self._socket: web.WebSocketResponse | None = None
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "SlackStub":
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        app = web.Application()
+        app.router.add_route("*", "/api/{method}", self._api)
+        app.router.add_get("/socket", self._connect)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        self._loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        self._loop.run_until_complete(site.start())
+        self.port = runner.addresses[0][1]
+        self._ready.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+
+    # --- what people do
+
+    def say(self, channel: str, user: str, text: str, **fields: Any) -> dict[str, Any]:
+        ts = f"{next(self._stamps)}.000100"
+        event = {"type": "message", "channel": channel, "user": user, "text": text, "ts": ts}
+        event |= {"channel_type": "im" if channel.startswith("D") else "channel"} | fields
+        self.messages.setdefault(channel, {})[ts] = {"user": user, "text": text, "ts": ts} | fields
+        self.give({"type": "events_api", "payload": {"event": event}})
+        return event
+
+    def give(self, envelope: dict[str, Any]) -> None:
+        """Nobody hears it if no socket is open."""
+        id = f"e{next(self._stamps)}"
+
+        async def push() -> None:
+            if self._socket is not None:
+                self.pending[id] = envelope | {"envelope_id": id}
+                await self._socket.send_json(self.pending[id])
+
+        asyncio.run_coroutine_threadsafe(push(), self._loop).result(30)
+
+    # --- what the bot asks
+
+    async def _connect(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_json({"type": "hello"})
+        for envelope in list(self.pending.values()):
+            await socket.send_json(envelope | {"retry_attempt": 1})
+        self._socket = socket
+        async for frame in socket:
+            if frame.type == WSMsgType.TEXT:
+                self.pending.pop(json.loads(frame.data)["envelope_id"], None)
+        if self._socket is socket:
+            self._socket = None
+        return socket
+
+    async def _api(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        body = json.loads(await request.text() or "{}")
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token != (APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN):
+            return web.json_response({"ok": False, "error": "invalid_auth"})
+        if (refused := self.refuse(method)) is not None:
+            return web.json_response(refused, status=429, headers={"Retry-After": "1"})
+        told = self._answer(method, body)
+        if self.lose(method):
+            assert request.transport is not None
+            request.transport.close()
+        return web.json_response({"ok": "error" not in told} | told)
+
+    def _answer(self, method: str, body: dict[str, Any]) -> Answer:
+        match method:
+            case "auth.test":
+                return {"team_id": TEAM, "user_id": BOT}
+            case "apps.connections.open":
+                return {"url": f"ws://127.0.0.1:{self.port}/socket"}
+            case "users.conversations":
+                return {
+                    "channels": [
+                        {"id": id, "is_im": id.startswith("D")} for id in sorted(self.messages)
+                    ]
+                }
+            case "conversations.history":
+                return self._history(body)
+            case "chat.postMessage":
+                ts = f"{next(self._stamps)}.000200"
+                made: Answer = {"user": BOT, "bot_id": "B1", "ts": ts, "text": _shown(body)}
+                made |= {"metadata": body.get("metadata"), "blocks": body["blocks"]}
+                self.messages.setdefault(body["channel"], {})[ts] = made
+                return {"ts": ts}
+            case "chat.update":
+                found = self.messages[body["channel"]].get(body["ts"])
+                if found is None:
+                    return {"error": "message_not_found"}
+                found |= {"text": _shown(body), "blocks": body["blocks"]}
+                return {"ts": body["ts"]}
+            case _:
+                return {}
+
+    def _history(self, body: dict[str, Any]) -> Answer:
+        found = [
+            one if body.get("include_all_metadata") else one | {"metadata": None}
+            for ts, one in sorted(self.messages.get(body["channel"], {}).items(), reverse=True)
+            if float(ts) > float(body.get("oldest", 0))
+        ]
+        start = int(body.get("cursor") or 0)
+        page = found[start : start + 8]
+        more = len(found) > start + 8
+        cursor = str(start + 8) if more else ""
+        return {
+            "messages": page,
+            "has_more": more,
+            "response_metadata": {"next_cursor": cursor},
+        }
+
+
+def _shown(body: dict[str, Any]) -> str:
+    marked = [one["text"] for one in body["blocks"] if one["type"] == "markdown"]
+    text: str = marked[0] if marked else body["text"]
+    return text
+
+
+class SlackSubject(Subject):
+    secret = f"{APP_TOKEN},{BOT_TOKEN}"
+
+    def __init__(self, folder: Path) -> None:
+        self.stub = SlackStub()
+
+    def open(self) -> None:
+        self.stub.__enter__()
+
+    def close(self) -> None:
+        self.stub.__exit__()
+
+    def id(self, person: str) -> str:
+        return f"UPERSON{person}"
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "kind": "slack",
+            "url": f"http://127.0.0.1:{self.stub.port}",
+            "options": {
+                "team": TEAM,
+                "user": BOT,
+                "chat_per_s": 1_000,
+                "all_per_s": 1_000,
+                "edit_s": 0.1,
+            },
+        }
+
+    def say(self, text: str, person: str = OWNER) -> Any:
+        return self.stub.say(f"D{person}", self.id(person), text)
+
+    def again(self, said: Any) -> None:
+        self.stub.give({"type": "events_api", "payload": {"event": said}})
+
+    def made(self, person: str = OWNER) -> list[dict[str, Any]]:
+        found = sorted(self.stub.messages.get(f"D{person}", {}).items())
+        return [one for _, one in found if one["user"] == BOT]
+
+    def texts(self, person: str = OWNER) -> list[str]:
+        return [one["text"] for one in self.made(person)]
