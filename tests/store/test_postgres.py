@@ -23,7 +23,14 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import File, Text
-from steno.store.errors import LeaseLost, OutcomeUnknown, SessionBusy, StoreTooNew, StoreUnopenable
+from steno.store.errors import (
+    LeaseLost,
+    OutcomeUnknown,
+    SessionBusy,
+    StoreLocked,
+    StoreTooNew,
+    StoreUnopenable,
+)
 from steno.store.postgres.database import PostgresSettings, StoreUnreachable, address
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, Admitted, StoreRestored
@@ -316,6 +323,17 @@ def test_a_change_that_commits_late_is_not_missed(url: str, store: BlockingPostg
 def test_an_address_where_nothing_answers_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable, match="cannot reach"):
         BlockingPostgresStore(f"postgresql://nobody@/x?host={tmp_path}")
+
+
+def test_a_session_that_is_locked_for_too_long_is_said_to_be(url: str) -> None:
+    with BlockingPostgresStore(url, PostgresSettings(lock_wait_ms=100)) as store:
+        session = store.create(STARTED)
+        schema = postgres.schema_of(url)
+        with closing(psycopg.connect(address(url).url)) as other:
+            other.execute(f"select 1 from {schema}.heads for update".encode())
+            with pytest.raises(StoreLocked, match="too long"):
+                admit(store, "hello", session)
+        assert admit(store, "hello", session).seq == 2
 
 
 @pytest.mark.parametrize("schema", ["", "Up", "a b", 'x"; drop', "x" * 41, "1a"])

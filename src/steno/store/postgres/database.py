@@ -47,6 +47,15 @@ _PINNED = (
 """For reading: what is found by an index stays found by it, whatever a table's statistics say. A
 plan that is not wanted costs so much on paper that the server would compile it."""
 
+_NOTICES_A_DEAD_LINK = {
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+"""A network that swallows everything would else hold a commit up for many minutes."""
+
 _SESSION_ROW = """s.n, s.id, s.name, s.parent, s.base, h.token, h.owner, s.touched, s.listed,
     s.listing, s.crc, s.owes, s.memory, h.head, h.stamp"""
 
@@ -153,10 +162,12 @@ class Connector:
 
     def connect(self, reads: bool = False) -> Connected:
         settings = self.settings
-        options = {"application_name": application_name(self.owner), "connect_timeout": "5"}
+        options = {"application_name": application_name(self.owner), **_NOTICES_A_DEAD_LINK}
         if not settings.pooled:
             level = settings.synchronous_commit or _SYNCHRONOUS[settings.durability]
-            options["options"] = _PINNED if reads else f"-c jit=off -c synchronous_commit={level}"
+            waits = f"-c lock_timeout={settings.lock_wait_ms}"
+            writes = f"-c jit=off -c synchronous_commit={level} {waits}"
+            options["options"] = _PINNED if reads else writes
         with translated("cannot reach the database"):
             return psycopg.connect(
                 self.where.url,
