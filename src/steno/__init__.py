@@ -16,6 +16,7 @@ Nothing heavy is loaded until it is used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from steno.engine.action import Limits
     from steno.library import (
         AsyncLibrary,
         AsyncReply,
@@ -27,24 +28,39 @@ if TYPE_CHECKING:
         aopen,
         open,
     )
+    from steno.programs.agent import Answer, AsyncAgent, TurnFailed
+    from steno.programs.blocking import Agent
+    from steno.programs.functions import tool
     from steno.store.errors import StoreError
     from steno.store.sqlite.database import SqliteSettings as Settings
 
 __all__ = [
+    "Agent",
+    "Answer",
+    "AsyncAgent",
     "AsyncLibrary",
     "AsyncReply",
     "AsyncSession",
     "Library",
+    "Limits",
     "Message",
     "Reply",
     "Session",
     "Settings",
     "StoreError",
+    "TurnFailed",
     "aopen",
     "open",
+    "tool",
 ]
 
 _HOMES = {
+    "Agent": ("steno.programs.blocking", "Agent"),
+    "Answer": ("steno.programs.agent", "Answer"),
+    "AsyncAgent": ("steno.programs.agent", "AsyncAgent"),
+    "Limits": ("steno.engine.action", "Limits"),
+    "TurnFailed": ("steno.programs.agent", "TurnFailed"),
+    "tool": ("steno.programs.functions", "tool"),
     "StoreError": ("steno.store.errors", "StoreError"),
     "Settings": ("steno.store.sqlite.database", "SqliteSettings"),
 }

@@ -174,6 +174,13 @@ class AsyncSession:
         self._means = means
         self._store = means.store
 
+    @classmethod
+    def over(cls, store: Store, id: str) -> "AsyncSession":
+        """A session of a store that is open already."""
+        from asyncio import sleep
+
+        return cls(_Means(store, sleep), id)
+
     async def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
         """Accept what someone said. The same `key` with the same text is accepted once, however
         often it comes. Raises `JournalCorrupt`, and stores nothing, if what a reply would be built

@@ -1,0 +1,1 @@
+"""Our own loop in other people's programs: `steno.Agent` and `steno.AsyncAgent`."""
