@@ -13,11 +13,19 @@ argument.
 
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
@@ -47,13 +55,14 @@ from steno.store.errors import (
     StoreUnwritable,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Lease, Listed, Settings, Store
+from steno.store.protocol import Admission, Admitted, Kept, Lease, Listed, Settings, Store
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
+    from steno.items import AsyncItems, Item, Tail
     from steno.search.keeper import Search
     from steno.search.searching import Asked, Found
-    from steno.store.sqlite.store import SqliteStore
+    from steno.store.facade import AsyncStore
 
 __all__ = [
     "AsyncLibrary",
@@ -68,6 +77,7 @@ __all__ = [
 ]
 
 SOURCE = "library"
+MEMORY = ":memory:"
 OUTPUT_CHARS_MAX = 10_000
 """Of a tool's long output in `messages`: so much of its beginning and its end together."""
 OUTPUTS_BYTES_MAX = 32 << 20
@@ -80,7 +90,12 @@ T = TypeVar("T")
 
 
 def open(path: str | PathLike[str], settings: Settings | None = None) -> "Library":
-    """Open the store at `path`, or make it. Its folder must exist."""
+    """Open the store at `path`, or make it. Its folder must exist. ":memory:" is a store in the
+    memory of this process, which ends with it."""
+    if path == MEMORY:
+        from steno.store.memory import BlockingMemoryStore, Place
+
+        return Library(BlockingMemoryStore(Place(), _settings(settings)))
     return Library(BlockingStore(_path(path), _settings(settings)))
 
 
@@ -96,7 +111,7 @@ def aopen(path: str | PathLike[str], settings: Settings | None = None) -> "Async
 class AsyncLibrary:
     """All sessions of one store."""
 
-    store: "SqliteStore"
+    store: "AsyncStore"
 
     def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self._path = path
@@ -106,11 +121,16 @@ class AsyncLibrary:
     async def _open(self) -> "AsyncLibrary":
         from asyncio import sleep
 
-        from steno.store.sqlite.store import SqliteStore
+        if str(self._path) == MEMORY:
+            from steno.store.memory import MemoryStore, Place
 
-        self.store = await SqliteStore.open(self._path, self._settings)
+            self.store = await MemoryStore.open(Place(), self._settings)
+        else:
+            from steno.store.sqlite.store import SqliteStore
+
+            self.store = await SqliteStore.open(self._path, self._settings)
         self._means = _Means(self.store, sleep)
-        _keep_clear(self.store.blocking, self.store.path)
+        _keep_clear(self.store.blocking, _path_of(self.store))
         return self
 
     def __await__(self) -> "Generator[Any, None, AsyncLibrary]":
@@ -144,6 +164,21 @@ class AsyncLibrary:
                 yield listed
             page = await self.store.list(before=page[-1].mark)
 
+    def items(self, name: str, format: str, platform: str = SOURCE) -> "AsyncItems":
+        """What another program keeps under a name, in a format of its own. Nothing is made until
+        something is kept."""
+        from steno.items import AsyncItems
+
+        return AsyncItems(self.store, _str("name", name), _str("format", format), platform)
+
+    async def named(self, prefix: str) -> AsyncIterator[Listed]:
+        """Every session whose name begins with a prefix, in the order of the names."""
+        page = await self.store.named(_str("prefix", prefix))
+        while page:
+            for listed in page:
+                yield listed
+            page = await self.store.named(prefix, page[-1].row.name or "")
+
     async def search(
         self,
         query: str,
@@ -164,7 +199,7 @@ class AsyncLibrary:
 
     def _searching(self) -> "Search":
         if self._search is None:
-            self._search = _search_of(self.store.blocking, self.store.path)
+            self._search = _search_of(self.store.blocking, _path_of(self.store))
         return self._search
 
 
@@ -440,11 +475,11 @@ def _excerpt(text: str, part: File, seq: Seq) -> str:
 class Library:
     """All sessions of one store."""
 
-    def __init__(self, store: BlockingStore) -> None:
+    def __init__(self, store: facade.BlockingStore) -> None:
         self.store = store
         self._means = _Means(cast(Store, _AtOnce(store)), _sleep)
         self._search: Search | None = None
-        _keep_clear(store, store.path)
+        _keep_clear(store, _path_of(store))
 
     def __enter__(self) -> "Library":
         return self
@@ -473,6 +508,21 @@ class Library:
             yield from page
             page = self.store.list(before=page[-1].mark)
 
+    def items(self, name: str, format: str, platform: str = SOURCE) -> "Items":
+        """What another program keeps under a name, in a format of its own. Nothing is made until
+        something is kept."""
+        from steno.items import AsyncItems
+
+        kept = AsyncItems(self._means.store, _str("name", name), _str("format", format), platform)
+        return Items(kept)
+
+    def named(self, prefix: str) -> Iterator[Listed]:
+        """Every session whose name begins with a prefix, in the order of the names."""
+        page = self.store.named(_str("prefix", prefix))
+        while page:
+            yield from page
+            page = self.store.named(prefix, page[-1].row.name or "")
+
     def search(
         self,
         query: str,
@@ -483,7 +533,7 @@ class Library:
         literal: bool = False,
     ) -> "Found":
         if self._search is None:
-            self._search = _search_of(self.store, self.store.path)
+            self._search = _search_of(self.store, _path_of(self.store))
         return self._search.find(_asked(query, limit, all, newest, before, literal))
 
     search.__doc__ = AsyncLibrary.search.__doc__
@@ -492,7 +542,7 @@ class Library:
 class Session:
     """The verbs of `AsyncSession`, blocking."""
 
-    def __init__(self, session: AsyncSession, store: BlockingStore) -> None:
+    def __init__(self, session: AsyncSession, store: facade.BlockingStore) -> None:
         self.store = store
         self.id = session.id
         self._session = session
@@ -556,10 +606,55 @@ class Reply:
         _now(self._reply.__aexit__(kind, error, at))
 
 
+class Items:
+    """The verbs of `AsyncItems`, blocking."""
+
+    def __init__(self, kept: "AsyncItems") -> None:
+        self._kept = kept
+
+    def add(
+        self,
+        items: Sequence[object],
+        keys: Sequence[str | None] | None = None,
+        expect: Seq | None = None,
+    ) -> Kept:
+        """Add items, all or none of them."""
+        return _now(self._kept.add(items, keys, expect))
+
+    def change(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Kept:
+        return _now(self._kept.change(items, withdraw, expect, keys, payloads, same))
+
+    def last(self, n: int | None = None) -> "Tail":
+        return _now(self._kept.last(n))
+
+    def since(self, seq: Seq) -> "Tail":
+        """Those after a seq."""
+        return _now(self._kept.since(seq))
+
+    def pop(self, check: "Callable[[Item], bool] | None" = None) -> "Item | None":
+        return _now(self._kept.pop(check))
+
+    def clear(self) -> None:
+        """Withdraw all of them, by one fact."""
+        _now(self._kept.clear())
+
+    def delete(self) -> bool:
+        """Remove the session that they are in, for good; whether there was one."""
+        return _now(self._kept.delete())
+
+
 class _AtOnce:
     """The verbs of a blocking store as coroutines that never suspend."""
 
-    def __init__(self, store: BlockingStore) -> None:
+    def __init__(self, store: facade.BlockingStore) -> None:
         self._store = store
         self._draft = store.draft
 
@@ -640,15 +735,23 @@ def _settings(settings: object) -> Settings | None:
 # --- search ---------------------------------------------------------------------------------------
 
 
-def _search_of(store: facade.BlockingStore, path: Path) -> "Search":
+def _path_of(store: facade.Verbs) -> Path | None:
+    """Where a store is, if it is a file."""
+    found: Path | None = getattr(store, "path", None)
+    return found
+
+
+def _search_of(store: facade.BlockingStore, path: Path | None) -> "Search":
     from steno.search import beside
     from steno.search.keeper import Search  # many programs never search
 
-    return Search(store, beside(path))
+    return Search(store, None if path is None else beside(path))
 
 
-def _keep_clear(store: facade.BlockingStore, path: Path) -> None:
+def _keep_clear(store: facade.BlockingStore, path: Path | None) -> None:
     """Have what is removed from the store taken out of its index, too, if there is one."""
+    if path is None:
+        return
 
     def clear() -> None:
         if path.with_name(path.name + "-search").exists():

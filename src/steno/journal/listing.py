@@ -60,6 +60,8 @@ class ListingRow(Struct, omit_defaults=True):
     """The last question about a call in the open turn; 0 if there is none."""
     open: Seq = 0
     """The open turn; 0 if there is none."""
+    items: Seq = 0
+    """The last fact about what other programs keep in the session; 0 if there is none."""
     unseen: bool = False
     """Whether tools gave results that no answer came to, in the open turn or in one that was cut
     off."""
@@ -99,7 +101,7 @@ class ListingRow(Struct, omit_defaults=True):
             case f.SessionStarted():
                 self._start(record, fact)
             case f.ItemFact():
-                pass
+                self.items = seq
             case f.SessionRenamed():
                 self.title, self.named, self.titled = fact.title, True, seq
             case f.SessionAttended():

@@ -149,7 +149,7 @@ class AsyncAgent:
         if address == MEMORY:
             return await MemoryStore.open(Place(), self._settings)
         if "://" in address:
-            return await postgres_store(address).open(address, self._settings)  # type: ignore[arg-type]
+            return await postgres_store(address).open(address, self._settings)
         return await SqliteStore.open(Path(self._at), self._settings)
 
     async def __aexit__(self, *_: object) -> None:
@@ -371,7 +371,7 @@ class AsyncTurn:
         """What came of it, once it is over."""
         async for _ in self._reading:
             pass
-        ended, asked = self._ended, ()
+        ended, asked = self._ended, tuple[Approval, ...]()
         outcome: Outcome = "left" if ended is None else ended.outcome
         if ended is None and self._withdrawn:
             outcome = "withdrawn"
@@ -421,23 +421,21 @@ class AsyncTurn:
 
     def _take(self, record: Record) -> None:
         self._usage.apply(record)
-        match record.fact:
-            case TurnStarted():
-                self.turn = record.seq
-            case TurnEnded() as ended:
-                self._ended = ended
-            case StepSealed(parts=parts):
-                self._text = text_of(parts)
-            case ApprovalAsked():
-                self._ask(record.seq)
-            case ToolStarted():
-                self._open.add(record.seq)
-            case ToolSettled(started=started):
-                self._open.discard(started or 0)
-            case InputWithdrawn():
-                self._withdrawn = True
-            case _:
-                pass
+        fact = record.fact
+        if isinstance(fact, TurnStarted):
+            self.turn = record.seq
+        elif isinstance(fact, TurnEnded):
+            self._ended = fact
+        elif isinstance(fact, StepSealed):
+            self._text = text_of(fact.parts)
+        elif isinstance(fact, ApprovalAsked):
+            self._ask(record.seq)
+        elif isinstance(fact, ToolStarted):
+            self._open.add(record.seq)
+        elif isinstance(fact, ToolSettled):
+            self._open.discard(fact.started or 0)
+        elif isinstance(fact, InputWithdrawn):
+            self._withdrawn = True
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:

@@ -145,9 +145,8 @@ def tool(
 
 def _arguments_of(function: Callable[..., Any], name: str, said: str) -> type[Struct]:
     hints = get_type_hints(function, include_extras=True)
-    about = dict(
-        found.groups() for line in said.splitlines()[1:] if (found := _ABOUT.fullmatch(line))
-    )
+    lines = (_ABOUT.fullmatch(line) for line in said.splitlines()[1:])
+    about = {str(one[1]): str(one[2]) for one in lines if one is not None}
     fields: list[Any] = []
     for one in inspect.signature(function).parameters.values():
         if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):

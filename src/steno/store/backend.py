@@ -197,6 +197,11 @@ class Snapshot(Protocol):
         """The id of the session with an external name."""
         ...
 
+    def named(self, prefix: str, after: str, limit: int) -> list[str]:
+        """The ids of the sessions whose names begin with a prefix and come after a name, in the
+        order of the code points of their names."""
+        ...
+
     def facts(
         self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
     ) -> list[Record]:

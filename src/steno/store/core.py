@@ -22,6 +22,7 @@ from steno.journal.facts import (
     FREE_FACTS,
     TURN_FACTS,
     FreeFact,
+    ItemsWithdrawn,
     Record,
     SessionStarted,
     TurnFact,
@@ -51,6 +52,8 @@ from steno.store.protocol import (
     Event,
     FeedMark,
     Glance,
+    Keeping,
+    Kept,
     Keyed,
     Lease,
     Left,
@@ -65,6 +68,7 @@ from steno.store.transaction import Changes, Transaction, written
 from steno.store.values import (
     check_admission,
     check_facts,
+    check_keeping,
     check_kinds,
     check_lease,
     check_new_id,
@@ -193,6 +197,19 @@ class Core:
             lambda tx: verbs.add(tx, session, ready, key, self.moment()),
             size,
             needs=Needs(session, None if key is None else (RESERVED_SOURCE + str(session), key)),
+        )
+
+    def keep(self, keeping: Keeping) -> Queued[Kept]:
+        check_keeping(keeping, self.settings.payload_bytes_max)
+        withdrawn = (ItemsWithdrawn(keeping.withdraw),) if keeping.withdraw else ()
+        ready = written((*keeping.items, *withdrawn))
+        size = sum(len(body) for _, body, _ in ready) + sum(map(len, keeping.payloads))
+        create = keeping.create
+        name = None if create is None else create.name
+        return Queued(
+            lambda tx: verbs.keep(tx, keeping, ready, self.moment()),
+            size,
+            needs=Needs(keeping.session, None, name, create is not None),
         )
 
     # --- leases
@@ -363,6 +380,20 @@ class Core:
         expect(str, name=name)
         with self.snapshot() as view:
             return view.bound(name)
+
+    def kept(self, session: str, format: str, key: str) -> Seq | None:
+        expect(str, format=format, key=key)
+        with self.snapshot() as view:
+            queries.session(view, session)
+            row = view.key(RESERVED_SOURCE + session, verbs.item_key(format, key))
+        return None if row is None else row.seq
+
+    def named(self, prefix: str, after: str = "", limit: int = 50) -> list[Listed]:
+        expect(str, prefix=prefix, after=after)
+        expect(int, limit=limit)
+        with self.snapshot() as view:
+            found = queries.named(view, prefix, after, limit)
+        return self._with_runners(found)
 
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
         return [

@@ -11,6 +11,7 @@ StoreError
   ShownTextDropped   a sealing fact lacks text that was already shown; mend the caller
   UnknownPayload     no payload has this hash; put it first
   UnknownMark        this store has given no such mark: it is an older copy; begin again at 0
+  Stale              others have changed the items since you looked; nothing was stored; look again
   NotPending         the input was taken, or taken back, meanwhile; nothing was stored; look again
   ForksRemain        other sessions refer to this one; delete them too, or keep it
   StoreClosed        this store was closed, or the process was forked since; open it again
@@ -76,6 +77,17 @@ class UnknownPayload(StoreError):
 
 class UnknownMark(StoreError):
     pass
+
+
+class Stale(StoreError):
+    """`items` is the last fact about items that there is."""
+
+    def __init__(self, session: str | None, expected: int, items: int) -> None:
+        super().__init__(
+            f"the items of session {session!r} were changed by fact {items}, after {expected}; "
+            "nothing was stored"
+        )
+        self.session, self.expected, self.items = session, expected, items
 
 
 class NotPending(StoreError):

@@ -116,6 +116,7 @@ class Verbs:
     ensure = queued(Core.ensure)
     fork = threaded(Core.fork)
     add = queued(Core.add)
+    keep = queued(Core.keep)
 
     acquire = threaded(Core.acquire)
     abandon = at_once(Core.abandon)
@@ -133,6 +134,8 @@ class Verbs:
     glance = threaded(Core.glance)
     changes = threaded(Core.changes)
     find = threaded(Core.find)
+    kept = threaded(Core.kept)
+    named = threaded(Core.named)
     keys = threaded(Core.keys)
     list = threaded(Core.list)
 

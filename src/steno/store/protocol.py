@@ -24,6 +24,7 @@ from steno.journal.facts import (
     DeliveryOwed,
     FreeFact,
     InputAdmitted,
+    ItemKept,
     MessageGiven,
     Record,
     SessionAttended,
@@ -74,6 +75,29 @@ class Admitted(Struct, frozen=True):
     seq: Seq
     first: bool
     visit: Seq | None = None
+
+
+class Keeping(Struct, frozen=True, kw_only=True):
+    """Items of another program to add and to withdraw, in `session` or in the one bound to
+    `create.name`, made if absent. `withdraw` are runs of seqs. With `expect`, only if that is still
+    the last fact about items, 0 before the first. An item whose key was kept before is not kept
+    again; with other content it is refused, or with `same="first"` left as it was."""
+
+    session: str | None = None
+    create: SessionStarted | None = None
+    items: tuple[ItemKept, ...] = ()
+    withdraw: tuple[tuple[Seq, Seq], ...] = ()
+    expect: Seq | None = None
+    payloads: tuple[bytes, ...] = ()
+    same: Literal["refuse", "first"] = "refuse"
+
+
+class Kept(Struct, frozen=True):
+    """Where each item is, in the order in which they were given, and the last fact about items."""
+
+    session: str
+    seqs: tuple[Seq, ...]
+    items: Seq
 
 
 class Lease(Struct, frozen=True):
@@ -392,6 +416,19 @@ class Store(Protocol):
 
     async def alive(self, owner: str) -> bool:
         """Whether the process behind an owner runs; also where that cannot be told."""
+        ...
+
+    async def keep(self, keeping: Keeping) -> Kept:
+        """Add items of another program and withdraw others, in one commit. Raises `Stale` if others
+        came first."""
+        ...
+
+    async def kept(self, session: str, format: str, key: str) -> Seq | None:
+        """Where the item with a key is."""
+        ...
+
+    async def named(self, prefix: str, after: str = "", limit: int = 50) -> list[Listed]:
+        """Sessions whose names begin with a prefix, in the order of their names, after one."""
         ...
 
     async def keys(self, session: str) -> list[Keyed]:

@@ -275,6 +275,12 @@ def _kept(view: Snapshot, row: SessionRow, place: int, mark: Mark | None) -> Ite
         yield Listed(row.id, row.head, place, row.owner, found)
 
 
+def named(view: Snapshot, prefix: str, after: str, limit: int) -> list[Listed]:
+    """Sessions by the beginning of their names, in the order of the names."""
+    rows = [session(view, id) for id in view.named(prefix, after, max(limit, 0))]
+    return [Listed(row.id, row.head, row.n, row.owner, listing(view, row)) for row in rows]
+
+
 def sharing(view: Snapshot, shares: Shares, limit: int, after: int | None) -> list[Listed]:
     """The session that a fact was added to, and all forks that have it."""
     rows = family(view, holder(view, session(view, shares.session), shares.seq), shares.seq)

@@ -15,12 +15,13 @@ from steno.journal.facts import (
     AnyFact,
     DeliveryOwed,
     InputAdmitted,
+    ItemKept,
     MessageGiven,
     SessionAttended,
     SessionStarted,
 )
 from steno.store.errors import NotAllowed, NotStorable
-from steno.store.protocol import Admission, Cursor, Lease, Mark, Shares, Where
+from steno.store.protocol import Admission, Cursor, Keeping, Lease, Mark, Shares, Where
 
 KEY_LEN_MAX = 512
 FACT_BYTES_MAX = 64 << 20
@@ -118,6 +119,30 @@ def check_admission(admission: Admission, payload_bytes_max: int) -> None:
         encoded(owed)
     for payload in admission.payloads:
         check_payload(payload, payload_bytes_max)
+
+
+def check_keeping(keeping: Keeping, payload_bytes_max: int) -> None:
+    expect(Keeping, keeping=keeping)
+    if keeping.create is not None:
+        check_started(keeping.create)
+    if keeping.session is not None:
+        expect(str, session=keeping.session)
+    if keeping.expect is not None:
+        expect(int, expect=keeping.expect)
+    expect(tuple, items=keeping.items, withdraw=keeping.withdraw, payloads=keeping.payloads)
+    for item in keeping.items:
+        expect(ItemKept, items=item)
+    for run in keeping.withdraw:
+        expect(tuple, withdraw=run)
+        if len(run) != 2:
+            raise NotAllowed("a run of items has a first and a last seq; nothing was stored")
+        expect(int, first=run[0], last=run[1])
+    for payload in keeping.payloads:
+        check_payload(payload, payload_bytes_max)
+    if keeping.same not in ("refuse", "first"):
+        raise NotAllowed('same must be "refuse" or "first"; nothing was stored')
+    if not keeping.items and not keeping.withdraw:
+        raise NotAllowed("no item was given, and none to withdraw")
 
 
 def check_started(started: SessionStarted) -> None:

@@ -7,6 +7,7 @@ that writes.
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from steno.journal.facts import (
     ForkPoint,
     InputAdmitted,
     InputWithdrawn,
+    ItemKept,
     MessageGiven,
     MessageRedacted,
     Record,
@@ -31,8 +33,15 @@ from steno.journal.parts import GONE, File, Hash, Redacted, Seq, outcome_parts
 from steno.journal.redaction import redact as without_text
 from steno.store import queries, redact_cascade
 from steno.store.backend import KeyRow
-from steno.store.errors import ForksRemain, KeyReused, NotAllowed, NotPending, ShownTextDropped
-from steno.store.protocol import Admission, Admitted, Appended, Lease, Release
+from steno.store.errors import (
+    ForksRemain,
+    KeyReused,
+    NotAllowed,
+    NotPending,
+    ShownTextDropped,
+    Stale,
+)
+from steno.store.protocol import Admission, Admitted, Appended, Keeping, Kept, Lease, Release
 from steno.store.transaction import Session, Transaction, Written, written
 from steno.store.values import KEY_LEN_MAX, check_new_id
 
@@ -85,7 +94,7 @@ def admitted(tx: Transaction, source: str, key: str) -> Admitted | None:
 
 
 def _target(
-    tx: Transaction, admission: Admission, moment: Moment
+    tx: Transaction, admission: Admission | Keeping, moment: Moment
 ) -> tuple[str, SessionStarted | None]:
     """The session an input goes to, and how to start it if it does not exist."""
     create = admission.create
@@ -97,7 +106,7 @@ def _target(
             raise KeyReused(f"the name {create.name!r} is bound to another session")
         return check_new_id(admission.session), create
     if create is None:
-        raise NotAllowed("an input needs a session, or how to create one")
+        raise NotAllowed("it needs a session, or how to create one")
     named = None if create.name is None else bound(tx, create.name)
     return (moment.new_id(), create) if named is None else (named, None)
 
@@ -193,6 +202,64 @@ def add(
     if key is not None:
         tx.writer.put_key(source, key, session.row.n, first, len(facts))
     return Appended(first, session.row.head, (), moment.now_ms)
+
+
+def item_key(format: str, key: str) -> str:
+    """Under what an item is found in its session: beside the keys of other facts."""
+    return f"item:{format}:{key}"
+
+
+def keep(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment) -> Kept:
+    """`ready` are the items, and then the fact that withdraws others, as they will be stored."""
+    id, started = _target(tx, keeping, moment)
+    source, items = RESERVED_SOURCE + id, keeping.items
+    before = {
+        at: row
+        for at, item in enumerate(items)
+        if item.key is not None
+        and (row := _by_key(tx, source, item_key(item.format, item.key))) is not None
+    }
+    for at, row in before.items():
+        _check_same_item(tx, row, items[at], keeping.same)
+    last = 0 if started is not None else tx.session(id).listing.items
+    if items and len(before) == len(items):
+        return Kept(id, tuple(before[at].seq for at in range(len(items))), last)
+    if keeping.expect is not None and keeping.expect != last:
+        raise Stale(id, keeping.expect, last)
+    head = 0 if started is not None else tx.session(id).row.head
+    for first, upto in keeping.withdraw:
+        if not 1 <= first <= upto <= head:
+            raise NotAllowed(f"session {id!r} has no items {first} to {upto}; nothing was stored")
+    keys = [(item.format, item.key) for item in items if item.key is not None]
+    if len(set(keys)) < len(keys):
+        raise KeyReused("two of the items have the same key; nothing was stored")
+    new = [at for at in range(len(ready)) if at not in before]
+    brought = {sha256(body).hexdigest(): body for body in keeping.payloads}
+    facts = [ready[at] for at in new]
+    tx.check_payloads(facts, brought)
+    session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    for hash, body in brought.items():
+        put(tx, id, hash, body)
+    first = tx.insert(session, facts, moment.now_ms)
+    places = {at: row.seq for at, row in before.items()} | {
+        at: first + i for i, at in enumerate(new)
+    }
+    for at, item in enumerate(items):
+        if item.key is not None and at not in before:
+            key = item_key(item.format, item.key)
+            tx.writer.put_key(source, key, session.row.n, places[at], 1)
+    return Kept(id, tuple(places[at] for at in range(len(items))), session.row.head)
+
+
+def _check_same_item(
+    tx: Transaction, before: KeyRow, item: ItemKept, same: Literal["refuse", "first"]
+) -> None:
+    stored = _record(tx, before.session, before.seq).fact
+    if same == "first" or stored == item or stored == without_text(item):
+        return
+    raise KeyReused(
+        f"the item {item.key!r} was kept before, with other content; nothing was stored"
+    )
 
 
 def _by_key(tx: Transaction, source: str, key: str | None) -> KeyRow | None:

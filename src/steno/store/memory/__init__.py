@@ -128,6 +128,11 @@ class _Reader:
     def bound(self, name: str) -> str | None:
         return next((row.id for row in self._place.rows.values() if row.name == name), None)
 
+    def named(self, prefix: str, after: str, limit: int) -> list[str]:
+        named = [(row.name, row.id) for row in self._place.rows.values() if row.name is not None]
+        found = sorted(one for one in named if one[0].startswith(prefix) and one[0] > after)
+        return [id for _, id in found[:limit]]
+
     def facts(
         self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
     ) -> list[Record]:

@@ -185,6 +185,10 @@ class Reader:
         row = self.one("session_by_name", codec.escape(name))
         return None if row is None else str(row[0])
 
+    def named(self, prefix: str, after: str, limit: int) -> list[str]:
+        begin, above = codec.escape(prefix), codec.escape(after)
+        return [str(row[0]) for row in self.all("sessions_named", begin, above, limit)]
+
     def rows(
         self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
     ) -> Iterator[SessionRow]:

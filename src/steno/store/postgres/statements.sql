@@ -59,6 +59,10 @@ where s.memory in (2, 3) and s.n > %s order by s.n limit %s
 -- name: session_by_name
 select id from @sessions where name = %s
 
+-- name: sessions_named
+select id from @sessions where starts_with(name, %s) and name collate "C" > %s
+order by name collate "C" limit %s
+
 -- name: sessions_by_name
 select name, id from @sessions where name = any (%s)
 

@@ -5,6 +5,7 @@ connection in the past.
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,13 @@ class Reader:
     def bound(self, name: str) -> str | None:
         row = self.one("session_by_name", codec.escape(name))
         return None if row is None else str(row[0])
+
+    def named(self, prefix: str, after: str, limit: int) -> list[str]:
+        begin = codec.escape(prefix)
+        found = self.all(
+            "sessions_named", begin, begin + chr(sys.maxunicode), codec.escape(after), limit
+        )
+        return [str(row[0]) for row in found]
 
     def rows(
         self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0

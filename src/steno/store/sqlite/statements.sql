@@ -53,6 +53,9 @@ select 1 from sessions not indexed where id = ?
 -- name: session_by_name
 select id from sessions where name = ?
 
+-- name: sessions_named
+select id from sessions where name >= ? and name < ? and name > ? order by name limit ?
+
 -- name: tops
 select max((select coalesce(max(id), 0) from facts), given), upto from lists
 

@@ -1,0 +1,1 @@
+"""steno under the frameworks that people have: a module for each, imported when it is used."""

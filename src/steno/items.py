@@ -1,0 +1,199 @@
+"""What another program keeps in a session, in a format of its own: added, withdrawn and replaced,
+each change in one commit.
+
+    kept = chats.items("openai:alice", format="openai.responses")
+    kept.add([{"role": "user", "content": "hi"}])
+    tail = kept.last(10)
+    kept.change([summary], withdraw=[item.seq for item in tail.items], expect=tail.head)
+
+Items wait for nobody. `expect` is the `head` of what you looked at: if others changed the items
+meanwhile, the change is refused with `Stale`, and nothing of it is stored.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from steno.journal.facts import ItemKept, ItemsWithdrawn, Record, SessionStarted
+from steno.journal.parts import Hash, Seq
+from steno.store.errors import Stale, UnknownSession
+from steno.store.protocol import Keeping, Kept, Store, give_way
+
+PAGE = 200
+"""Facts that are read at once, from the end of a session on."""
+KINDS = ("item.kept", "items.withdrawn")
+
+
+class Item(Struct, frozen=True):
+    seq: Seq
+    value: Any
+    key: str | None = None
+    at_ms: int = 0
+    payloads: tuple[Hash, ...] = ()
+
+
+class Tail(Struct, frozen=True):
+    """The last items, oldest first. `head` is what to `expect`; `whole`: there are no others."""
+
+    items: tuple[Item, ...]
+    head: Seq
+    whole: bool
+
+
+class AsyncItems:
+    def __init__(self, store: Store, name: str, format: str, platform: str) -> None:
+        self._store = store
+        self._format = format
+        self._started = SessionStarted(platform, name=name)
+        self.name = name
+
+    async def session(self) -> str | None:
+        """The id of the session that they are in, if there is one."""
+        return await self._store.find(self.name)
+
+    async def add(
+        self,
+        items: Sequence[object],
+        keys: Sequence[str | None] | None = None,
+        expect: Seq | None = None,
+    ) -> Kept:
+        """Add items, all or none of them. One whose key was kept before is not kept again; with
+        other content it is refused with `KeyReused`."""
+        return await self.change(items, (), expect, keys)
+
+    async def change(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Kept:
+        """Add items and withdraw others, in one commit. `payloads` are bytes that belong to the
+        first of them. With `same="first"` a key that was kept before counts as the same item."""
+        texts = [_to_json(item) for item in items]
+        named = [None] * len(texts) if keys is None else list(keys)
+        if len(named) != len(texts):
+            raise ValueError(f"{len(texts)} items have {len(named)} keys")
+        hashes = _hashes(payloads)
+        kept = tuple(
+            ItemKept(self._format, text, key, hashes if at == 0 else ())
+            for at, (text, key) in enumerate(zip(texts, named, strict=True))
+        )
+        return await self._keep(
+            Keeping(
+                create=self._started,
+                items=kept,
+                withdraw=runs_of(withdraw),
+                expect=expect,
+                payloads=tuple(payloads),
+                same=same,
+            )
+        )
+
+    async def _keep(self, keeping: Keeping) -> Kept:
+        return await self._store.keep(keeping)
+
+    async def last(self, n: int | None = None) -> Tail:
+        """The last `n` items, or all: read from the end, so that it costs what it gives."""
+        return await self._tail(n, 0)
+
+    async def since(self, seq: Seq) -> Tail:
+        """Those after a seq."""
+        return await self._tail(None, seq)
+
+    async def _tail(self, n: int | None, after: Seq) -> Tail:
+        session = await self.session()
+        if session is None:
+            return Tail((), 0, True)
+        try:
+            glance = await self._store.glance(session)
+            found, upto = list[Item](), glance.row.items
+            withdrawn: list[tuple[Seq, Seq]] = []
+            while upto > after and (n is None or len(found) <= n):
+                below = max(upto - PAGE, after)
+                page = await self._store.read(session, below, upto - below, KINDS)
+                within = [record for record in page if record.seq <= upto]
+                found += _live(reversed(within), withdrawn, self._format)
+                upto = below
+                await give_way()
+        except UnknownSession:
+            return Tail((), 0, True)
+        kept = found if n is None else found[: max(n, 0)]
+        return Tail(tuple(reversed(kept)), glance.row.items, len(kept) == len(found))
+
+    async def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
+        """Withdraw the last item, and give it back; None if there is none, or if `check` says no to
+        it."""
+        while (tail := await self.last(1)).items:
+            [item] = tail.items
+            if check is not None and not check(item):
+                return None
+            try:
+                await self.change(withdraw=[item.seq], expect=tail.head)
+            except Stale:
+                continue
+            return item
+        return None
+
+    async def clear(self) -> None:
+        """Withdraw all of them, by one fact."""
+        tail = await self.last(1)
+        if tail.items:
+            await self._keep(Keeping(create=self._started, withdraw=((1, tail.items[-1].seq),)))
+
+    async def delete(self) -> bool:
+        """Remove the session that they are in, for good; whether there was one."""
+        session = await self.session()
+        if session is None:
+            return False
+        try:
+            await self._store.delete(session)
+        except UnknownSession:
+            return False
+        return True
+
+
+def _live(
+    backwards: Iterable[Record], withdrawn: list[tuple[Seq, Seq]], format: str
+) -> Iterator[Item]:
+    """The items that are not withdrawn, from the last on. A withdrawal comes after its items, so
+    it is met first; `withdrawn` has what was met."""
+    for record in backwards:
+        fact = record.fact
+        if isinstance(fact, ItemsWithdrawn):
+            withdrawn.extend(fact.runs)
+        elif (
+            isinstance(fact, ItemKept)
+            and fact.format == format
+            and not any(first <= record.seq <= last for first, last in withdrawn)
+        ):
+            value = json.loads(fact.json)
+            yield Item(record.seq, value, fact.key, record.at_ms, fact.payloads)
+
+
+def runs_of(seqs: Sequence[Seq]) -> tuple[tuple[Seq, Seq], ...]:
+    """Seqs as runs of neighbours."""
+    runs: list[tuple[Seq, Seq]] = []
+    for seq in sorted(set(seqs)):
+        if runs and runs[-1][1] == seq - 1:
+            runs[-1] = (runs[-1][0], seq)
+        else:
+            runs.append((seq, seq))
+    return tuple(runs)
+
+
+def _hashes(payloads: Sequence[bytes]) -> tuple[Hash, ...]:
+    from hashlib import sha256
+
+    return tuple(sha256(body).hexdigest() for body in payloads)
+
+
+def _to_json(item: object) -> str:
+    try:
+        return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"an item must be JSON: {error}; nothing was stored") from error
