@@ -201,11 +201,18 @@ def _slack(folder: Path) -> Subject:
     return SlackSubject(folder)
 
 
+def _discord(folder: Path) -> Subject:
+    from tests.channels.discord_stub import DiscordSubject
+
+    return DiscordSubject(folder)
+
+
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "telegram": TelegramSubject,
     "folder": FolderSubject,
     "matrix": _matrix,
     "email": _mail,
+    "discord": _discord,
     "slack": _slack,
     "xmpp": _xmpp,
 }

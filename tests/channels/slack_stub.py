@@ -6,9 +6,7 @@
 - an answer can be lost, and too many messages be refused with Retry-After
 """
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -17,50 +15,28 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from tests.channels.contract import OWNER, Subject
+from tests.channels.site import Site
 
 BOT, TEAM = "UBOT", "T123"
 APP_TOKEN, BOT_TOKEN = "xapp-1-test", "xoxb-test"
 Answer = dict[str, Any]
 
 
-class SlackStub:
+class SlackStub(Site):
     """`messages` is each conversation, by `ts`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.messages: dict[str, dict[str, dict[str, Any]]] = {}
         self.lose: Callable[[str], bool] = lambda method: False
         self.refuse: Callable[[str], Answer | None] = lambda method: None
         self.pending: dict[str, dict[str, Any]] = {}
-        self.port = 0
         self._stamps = count(4_000_000_000)
         self._socket: web.WebSocketResponse | None = None
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def __enter__(self) -> "SlackStub":
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        app = web.Application()
-        app.router.add_route("*", "/api/{method}", self._api)
-        app.router.add_get("/socket", self._connect)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        self._loop.run_until_complete(runner.setup())
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        self._loop.run_until_complete(site.start())
-        self.port = runner.addresses[0][1]
-        self._ready.set()
-        self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
+    def routes(self, router: web.UrlDispatcher) -> None:
+        router.add_route("*", "/api/{method}", self._api)
+        router.add_get("/socket", self._connect)
 
     # --- what people do
 
@@ -81,7 +57,7 @@ class SlackStub:
                 self.pending[id] = envelope | {"envelope_id": id}
                 await self._socket.send_json(self.pending[id])
 
-        asyncio.run_coroutine_threadsafe(push(), self._loop).result(30)
+        self.do(push())
 
     # --- what the bot asks
 
@@ -183,7 +159,7 @@ class SlackSubject(Subject):
     def settings(self) -> dict[str, Any]:
         return {
             "kind": "slack",
-            "url": f"http://127.0.0.1:{self.stub.port}",
+            "url": self.stub.url,
             "options": {
                 "team": TEAM,
                 "user": BOT,

@@ -20,6 +20,7 @@ KINDS = {
     "hook": "steno.gateway.platforms.hook",
     "email": "steno.gateway.platforms.mail",
     "matrix": "steno.gateway.platforms.matrix",
+    "discord": "steno.gateway.platforms.discord",
     "slack": "steno.gateway.platforms.slack",
     "xmpp": "steno.gateway.platforms.xmpp",
 }

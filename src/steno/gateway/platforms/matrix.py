@@ -68,6 +68,7 @@ TIMELINE = 50
 FILL_MAX = 5_000
 """Events of one room that are read back after a gap."""
 FIND_MAX = 1_000
+JOINS_MAX = 3
 EVENT_BYTES_MAX = 40_000
 """Of a message with its formatting: encrypted, it has a third more, and 65,536 is the limit."""
 UNREADABLE_S = 300.0
@@ -110,6 +111,7 @@ class Matrix(Quiet):
         self._nio: nio.AsyncClient | None = None
         self._unreadable: dict[str, tuple[float, nio.MegolmEvent]] = {}
         self._sending = asyncio.Lock()
+        self._joins: dict[str, int] = {}
         rates: dict[str, Any] = {
             name: float(str(options[name]))
             for name in ("chat_per_s", "all_per_s", "edit_s")
@@ -222,8 +224,18 @@ class Matrix(Quiet):
                     by, direct = event.sender, bool(event.content.get("is_direct"))
             known = by in config.owners or by in config.allow or room in config.groups
             if known or (direct and config.pairing and not config.allow):
-                with contextlib.suppress(ChannelLost):
-                    await self._ask(self._client().join(room))
+                await self._join(room)
+
+    async def _join(self, room: str) -> None:
+        """An invitation is told once: while joining fails, the sync token stays where it is. A room
+        that cannot be joined is left after some tries."""
+        try:
+            await self._ask(self._client().join(room))
+        except ChannelLost:
+            self._joins[room] = self._joins.get(room, 0) + 1
+            if self._joins[room] < JOINS_MAX:
+                raise
+            _log.warning("channel %s: a room cannot be joined: %s", self._user, room)
 
     async def _filled(self, room: str, timeline: Any, since: str) -> list[Any]:
         """The events of a timeline, with those that the server left out before them. Of a room
