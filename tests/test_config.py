@@ -30,13 +30,15 @@ from steno.models.specs import VENDORS, Access
 FREE: dict[str, dict[str, Any]] = {
     "approvals": {"shell:git status*": "allow"},
     "contexts": {"openai-chat:x": 4096},
+    "models": {"openai-chat:x": {"effort": "high"}},
+    "providers": {"work": {"address": "https://example.org/v1", "key": "k"}},
     "mcp": {"files": {"command": "serve", "args": ["-v"]}},
     "channels": {"phone": {"url": "https://example.org/hook", "expires_s": 60}},
 }
 KEYS = [
     (section.name, key.name)
     for section in msgspec.structs.fields(Config)
-    if section.name not in FREE and section.name != "vendors"
+    if section.name not in FREE and section.name not in ("vendors", "keyed")
     for key in msgspec.structs.fields(section.type)
 ] + [(vendor.name, key.name) for vendor in VENDORS for key in msgspec.structs.fields(Access)]
 
@@ -92,6 +94,8 @@ def test_a_section_with_keys_of_ones_own_can_be_set_by_a_variable_beside_the_fil
     in_file = {
         "approvals": '[approvals]\nshell = "deny"\n',
         "contexts": '[contexts]\n"local:smollm2" = 1\n',
+        "models": '[models."local:smollm2"]\nmax_tokens = 5\n',
+        "providers": '[providers.other]\naddress = "http://127.0.0.1:9"\n',
         "mcp": '[mcp.other]\nurl = "http://127.0.0.1:9"\n',
         "channels": '[channels.desk]\nurl = "http://localhost:8123/hook"\n',
     }

@@ -14,6 +14,7 @@ import pytest
 from steno.cli.parsing import parser
 from steno.config import ChannelConfig, Config, McpConfig, Place, load
 from steno.journal import facts, parts
+from steno.models.providers import ModelTuning, ProviderConfig
 from steno.models.specs import VENDORS, Access
 from steno.store import errors
 from steno.store.protocol import Store
@@ -100,6 +101,7 @@ def test_the_table_has_every_key_of_the_configuration_and_no_other() -> None:
         for key in msgspec.structs.fields(section.type)
     }
     named: dict[str, type[msgspec.Struct]] = {"mcp.NAME": McpConfig, "channels.NAME": ChannelConfig}
+    named |= {"providers.NAME": ProviderConfig, 'models."SPEC"': ModelTuning}
     named |= {vendor.name: Access for vendor in VENDORS}
     assert said == known | {
         (name, key.name) for name, kind in named.items() for key in msgspec.structs.fields(kind)

@@ -21,6 +21,10 @@ from steno.config import (
     Place,
     codex_environment,
     folder_rules,
+    key_variables,
+    known_usable,
+    provider_key,
+    proxies,
     system_prompt,
 )
 from steno.engine.action import Limits
@@ -29,7 +33,7 @@ from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
 from steno.model_choice import Beginning, Terms, Wanted, native_default, runtime_of, spec_of
 from steno.models.protocol import Model
-from steno.models.specs import Access, ModelSettings, kind_of, make, usable
+from steno.models.specs import KINDS, ModelKind, ModelSettings, kind_of, make, server_of
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.distil import Distiller
@@ -75,8 +79,16 @@ class Models:
         return tuple(self._made.values())
 
 
-def model_settings(config: Config) -> ModelSettings:
-    return ModelSettings(config.vendors, config.limits.idle_s, config.model.max_tokens)
+def model_settings(config: Config, where: Place) -> ModelSettings:
+    return ModelSettings(
+        config.vendors,
+        config.limits.idle_s,
+        config.model.max_tokens,
+        config.providers,
+        config.models,
+        proxies(),
+        partial(provider_key, config, where),
+    )
 
 
 class Parts(Struct, frozen=True):
@@ -213,7 +225,7 @@ class Agents:
     def is_demo(self, before: ContextSet | None = None) -> bool:
         """Whether the small local model answers in a session, because no other was chosen."""
         spec = self.model_spec(before)
-        return not _is_able(spec) and spec not in (self.terms.model, self.config.model.default)
+        return not self._is_able(spec) and spec not in (self.terms.model, self.config.model.default)
 
     def beginning(self, session: str | None) -> Beginning:
         """What a chat on these terms begins with."""
@@ -229,17 +241,19 @@ class Agents:
         config = self.config
         known = [
             self.model_spec(),
+            *config.model.favourites,
             native_default(config),
             *config.model.fallback,
             *config.contexts,
+            *config.models,
         ]
-        return list(dict.fromkeys([*known, *usable(config.vendors)]))
+        return list(dict.fromkeys([*known, *known_usable(config)]))
 
     def agent(self, before: ContextSet | None) -> Agent:
         """Who answers by our own loop."""
         spec = self._spec(before)
         spec = native_default(self.config) if runtime_of(spec) == RUNTIME else spec
-        able = self.config.tools.enabled and _is_able(spec)
+        able = self.config.tools.enabled and self._is_able(spec)
         workspace = self._workspace(before)
         tools = builtin(workspace) if able else {}
         context = ContextSet(
@@ -294,7 +308,7 @@ class Agents:
         ):
             return False
         by = self._distiller_spec(row.model)
-        kind = kind_of(by)
+        kind = self._kind(by)
         if kind is None:
             return True
         return kind.able and (kind.unasked or by == self.config.memory.model)
@@ -307,7 +321,7 @@ class Agents:
         """Who distils a session unless told: the model that is set, else the session's own, if that
         can be asked from here. Codex cannot, nor can the model of a program that has one of its
         own."""
-        own = native_default(self.config) if kind_of(own) is None else own
+        own = native_default(self.config) if self._kind(own) is None else own
         return self.config.memory.model or own
 
     def _helper(self, before: ContextSet | None) -> Agent:
@@ -337,6 +351,18 @@ class Agents:
             missing.append(f"{sandbox} in {self.where.config}")
         return missing
 
+    def idle_rules(self) -> list[str]:
+        """Rules of the configuration about tools that there are not: nothing would follow from
+        them."""
+        tools = {*builtin(self._workspace(None)), "delegate", "search_sessions", "read_output"}
+        return [
+            rule
+            for rule in self.config.approvals
+            if (name := rule.partition(":")[0].strip()) not in tools
+            and name.partition("__")[0] not in self.config.mcp
+            and "*" not in name
+        ]
+
     def context_max(self, spec: str) -> int:
         """The tokens that a model takes; 0 if that is not known."""
         return self.config.contexts.get(spec, self.config.model.context_tokens)
@@ -345,7 +371,7 @@ class Agents:
         """Models that may take over from this one."""
         specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
         return tuple(
-            Fallback(self._model(spec), self._limits(spec), _is_able(spec)) for spec in specs
+            Fallback(self._model(spec), self._limits(spec), self._is_able(spec)) for spec in specs
         )
 
     def _limits(self, spec: str) -> Limits:
@@ -383,17 +409,34 @@ class Agents:
 
     def provider(self, spec: str) -> Provider | None:
         """None for a model that is not behind an address."""
-        kind = kind_of(spec)
+        name = spec.partition(":")[0]
+        try:
+            server = server_of(name, replace(self._models.settings, key_of=lambda _: ""))
+        except ValueError:
+            server = None
+        kind = self._kind(spec)
         if kind is None or kind.vendor is None:
             return None
-        vendor, where = kind.vendor, f"under [{kind.vendor.name}] in {self.where.config}"
-        url = self.config.vendors.get(vendor.name, Access()).base_url or vendor.base_url
-        scheme, _, rest = url.rpartition("://")
-        return Provider(
-            f"{scheme}://{rest.rpartition('@')[2]}",
-            f"{vendor.url_variable}, or base_url {where}",
-            f"{vendor.key_variable}, or key {where}",
-        )
+        where = f"[providers.{name}] in {self.where.config}"
+        if name in KINDS and name not in self.config.providers:
+            vendor = kind.vendor
+            where = f"under [{vendor.name}] in {self.where.config}"
+            url_from = f"{vendor.url_variable}, or base_url {where}"
+            key_from = f"{vendor.key_variable}, steno login {vendor.name}, or key {where}"
+        else:
+            variable = "" if server is None else server.provider.key_env
+            url_from = f"address under {where}"
+            key_from = " or ".join(filter(None, (variable, f"steno login {name}")))
+        scheme, _, rest = ("" if server is None else server.provider.address).rpartition("://")
+        return Provider(f"{scheme}://{rest.rpartition('@')[2]}", url_from, key_from)
+
+    def _kind(self, spec: str) -> ModelKind | None:
+        return kind_of(spec, self.config.providers)
+
+    def _is_able(self, spec: str) -> bool:
+        """Whether a model can call tools."""
+        kind = self._kind(spec)
+        return kind is None or kind.able
 
     def workspace(self, folder: str) -> Workspace:
         """Where the tools of a session work that belongs to a folder; "" if it belongs to none."""
@@ -418,7 +461,10 @@ class Agents:
             tools.time_limit_s,
             tools.output_chars_max,
             tools.kept_chars_max,
-            Scrub(frozenset((*tools.secret_env, *tokens)), frozenset(tools.kept_env)),
+            Scrub(
+                frozenset((*tools.secret_env, *tokens, *key_variables(self.config))),
+                frozenset(tools.kept_env),
+            ),
             Bounds(tools.cpu_s, tools.memory_mb, tools.open_files, tools.file_mb),
             self._sandbox(),
         )
@@ -427,12 +473,6 @@ class Agents:
         return Sandbox(
             self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,)
         )
-
-
-def _is_able(spec: str) -> bool:
-    """Whether a model can call tools."""
-    kind = kind_of(spec)
-    return kind is None or kind.able
 
 
 def _no_codex(path: str, config: Path) -> str:

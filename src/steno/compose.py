@@ -81,7 +81,7 @@ class Setup:
         self.config = config
         self.where = where
         self.ephemeral = ephemeral
-        self._models = Models(model_settings(config))
+        self._models = Models(model_settings(config, where))
 
     def agents(self, terms: Terms, parts: Parts | None = None) -> Agents:
         return Agents(self.config, self.where, self._models, terms, parts, self.ephemeral)
@@ -324,6 +324,13 @@ class Program:
         if not isinstance(store, SqliteStore):
             raise NotAllowed("only a store in a file has a backup in a file")
         await store.backup(to)
+
+    async def vacuum(self) -> None:
+        """Write the store anew, where it is a file."""
+        store = self._sessions.store
+        if not isinstance(store, SqliteStore):
+            raise NotAllowed("a store in PostgreSQL is vacuumed by its server")
+        await store.vacuum()
 
     async def pause(self, seconds: float) -> None:
         """Sleep, but not beyond the moment in which another worker is found dead."""

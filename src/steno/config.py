@@ -2,7 +2,8 @@
 
 Every key of config.toml can be set by a variable too: `[store] durability` is
 STENO_STORE_DURABILITY. Names in a list are separated by commas; a section whose keys are free
-(approvals, contexts, mcp, channels) is one JSON object in STENO_APPROVALS and so on, added to that
+(approvals, contexts, models, mcp, providers, channels) is one JSON object in STENO_APPROVALS and
+so on, added to that
 of the file. The variable wins over the file, the file over the default. A variable of its own
 (OPENAI_API_KEY) wins over the general one.
 """
@@ -17,7 +18,16 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from steno.models.providers import (
+    KNOWN,
+    RESERVED,
+    ModelTuning,
+    ProviderConfig,
+    ProviderName,
+    Proxies,
+)
 from steno.models.specs import VENDORS, Access, usable
+from steno.providers.keys import Keys, KeysUnusable
 
 _VENDOR_EXAMPLE = """\
 [{0.name}]
@@ -28,20 +38,41 @@ _VENDOR_EXAMPLE = """\
 _EXAMPLE = """\
 # steno's configuration. Every line is optional; what stands behind # is the default.
 # Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a
-# list are separated by commas there; [approvals], [contexts], [mcp.NAME] and [channels.NAME] are a
-# JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
+# list are separated by commas there; [approvals], [contexts], [models.SPEC], [mcp.NAME],
+# [providers.NAME] and [channels.NAME] are a JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
 
 [model]
 # default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by
                              # the key that is set, and the small local model if there is none
 # fallback = []              # models that answer the rest of a turn when the session's own does
                              # not, in this order
+# favourites = []            # models that steno models and the picker show first
 # max_tokens = 8192
 # context_tokens = 0         # what the model takes; older parts of a longer session are summarised.
                              # 0: not known, then that happens when the provider says that a request
                              # is too long, or at a million tokens
 
 VENDORS
+# [providers.NAME]           # a provider of your own, or other settings for a known one: openai,
+                             # anthropic, openrouter, gemini, azure, mistral, groq, deepseek, xai,
+                             # ollama, llamacpp, lmstudio. Its models are named NAME:MODEL
+# address = ""               # e.g. "https://RESOURCE.openai.azure.com/openai/v1"
+# format = "openai-chat"     # or "openai-responses", "anthropic"
+# key = ""                   # better: key_env, key_file, or steno login NAME
+# key_env = ""               # the variable that holds the key
+# key_file = ""              # the file that holds it, readable by you alone
+# key_header = ""            # e.g. "api-key"; empty: as the format has it
+# headers = {}               # sent with each request
+# query = {}                 # added to the address, e.g. { api-version = "2024-10-21" }
+# proxy = ""                 # empty: HTTPS_PROXY and NO_PROXY decide; "none": no proxy
+
+# [models."NAME:MODEL"]      # how one model is asked, and what it costs
+# effort = ""                # none, minimal, low, medium, high, xhigh: how much it thinks
+# temperature = 1.0
+# max_tokens = 0             # of an answer; 0: as [model] says, or the provider
+# price_in = 0.0             # US dollars for a million tokens; without it, our own table
+# price_out = 0.0
+
 [runtime]
 # default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session
                              # keeps the one it has
@@ -167,6 +198,7 @@ class ConfigError(Exception):
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
     fallback: tuple[str, ...] = ()
+    favourites: tuple[str, ...] = ()
     max_tokens: Count = 8192
     context_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
@@ -336,7 +368,8 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """`vendors` are the sections that are called like a vendor of models."""
+    """`vendors` are the sections that are called like a vendor of models. `keyed` are the providers
+    whose key is at hand: in a section, in the environment, or kept by a login."""
 
     model: ModelConfig = ModelConfig()
     vendors: dict[str, Access] = {}
@@ -349,6 +382,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     gateway: GatewayConfig = GatewayConfig()
     approvals: dict[str, Verdict] = {}
     contexts: dict[str, Count] = {}
+    models: dict[str, ModelTuning] = {}
+    providers: dict[ProviderName, ProviderConfig] = {}
+    keyed: frozenset[str] = frozenset()
     mcp: dict[ServerName, McpConfig] = {}
     channels: dict[ChannelName, ChannelConfig] = {}
 
@@ -377,13 +413,14 @@ _KNOWN_VARIABLES = {
     **{vendor.url_variable: (vendor.name, "base_url") for vendor in VENDORS},
 }
 
-SECTIONS = frozenset(Config.__struct_fields__) - {"vendors"} | _VENDORS
-_FREE = frozenset(("approvals", "contexts", "mcp", "channels"))
+SECTIONS = frozenset(Config.__struct_fields__) - {"vendors", "keyed"} | _VENDORS
+_FREE = frozenset(("approvals", "contexts", "models", "mcp", "providers", "channels"))
 """Sections whose keys are the user's own."""
 
 _LISTS = frozenset(
     (
         ("model", "fallback"),
+        ("model", "favourites"),
         ("tools", "secret_env"),
         ("tools", "kept_env"),
         ("gateway", "names"),
@@ -427,6 +464,11 @@ def terminal(environment: Mapping[str, str] = os.environ) -> TerminalHints:
     return TerminalHints(environment.get("TERM", ""), environment.get("COLORFGBG", ""))
 
 
+def log_file(environment: Mapping[str, str] = os.environ) -> str:
+    """The file that what is done is logged to; "" if none is asked for."""
+    return environment.get("STENO_LOG_FILE", "")
+
+
 def editor(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The words that start a person's editor."""
     import shlex
@@ -465,7 +507,63 @@ def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
             told = _told(section, key, value, f"the variable {variable}")
             _checked({section: told}, f"the variable {variable}")
             tables.setdefault(section, {}).update(told)
-    return _checked(tables, str(where.config))
+    config = _checked(tables, str(where.config))
+    return replace(config, keyed=_keyed(config, where, environment))
+
+
+def _keyed(config: Config, where: Place, environment: Mapping[str, str]) -> frozenset[str]:
+    try:
+        kept = Keys(where.home).names()
+    except KeysUnusable as error:
+        raise ConfigError(str(error)) from error
+    known = {name for name, one in KNOWN.items() if environment.get(one.key_env or "-")}
+    own = {
+        name
+        for name, one in config.providers.items()
+        if one.key or one.key_file or environment.get(one.key_env or "-")
+    }
+    return kept | known | own
+
+
+def provider_key(
+    config: Config, where: Place, name: str, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The key of a provider; "" if none is at hand."""
+    own = config.providers.get(name, ProviderConfig())
+    known = KNOWN.get(name)
+    if own.key:
+        return own.key
+    variable = own.key_env or ("" if own.key_file or known is None else known.key_env)
+    if variable and environment.get(variable):
+        return environment[variable].strip()
+    if own.key_file:
+        return secret_in(Path(own.key_file).expanduser())
+    try:
+        return Keys(where.home).get(name)
+    except KeysUnusable as error:
+        raise ConfigError(str(error)) from error
+
+
+def key_variables(config: Config) -> frozenset[str]:
+    """The variables that hold keys: no command gets them."""
+    own = {one.key_env for one in config.providers.values()}
+    return frozenset({*own, *(one.key_env for one in KNOWN.values())} - {""})
+
+
+def proxies(environment: Mapping[str, str] = os.environ) -> Proxies:
+    """As most programs read them: the small letters win, because a server may be made to set the
+    large ones."""
+
+    def told(name: str) -> str:
+        return environment.get(name.lower()) or environment.get(name) or ""
+
+    everything = told("ALL_PROXY")
+    hosts = (one.strip() for one in told("NO_PROXY").split(","))
+    return Proxies(
+        told("HTTPS_PROXY") or everything,
+        environment.get("http_proxy") or everything,
+        tuple(filter(None, hosts)),
+    )
 
 
 def _tables(file: Path) -> dict[str, dict[str, object]]:
@@ -475,21 +573,35 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
         return {}
     try:
         text = file.read_text(encoding="utf-8")
-        if text == EXAMPLE:
-            return {}  # as it was made: it sets nothing, and needs no parser
-        import tomllib
-
-        tables = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(
             f"{file} cannot be read: {error.strerror or error}; nothing was touched"
         ) from error
     except ValueError as error:
-        mend = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
-        raise ConfigError(f"{file} cannot be read: {error}; {mend}; nothing was touched") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error}; {_MEND}; nothing was touched"
+        ) from error
+    return parsed(text, str(file))
+
+
+_MEND = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
+
+
+def parsed(text: str, origin: str) -> dict[str, dict[str, object]]:
+    """The sections of a file's text, checked. Raises `ConfigError`."""
+    if text == EXAMPLE:
+        return {}  # as it was made: it sets nothing, and needs no parser
+    import tomllib
+
+    try:
+        tables = tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{origin} cannot be read: {error}; {_MEND}; nothing was touched"
+        ) from error
     if isinstance(tables.get("store"), str):
         tables["store"] = {"address": tables["store"]}
-    _checked(tables, str(file))
+    _checked(tables, origin)
     return tables
 
 
@@ -501,23 +613,36 @@ def _checked(tables: Mapping[str, object], origin: str) -> Config:
             vendors[vendor] = msgspec.convert(tables[vendor], Access, strict=False)
         vendor = ""
         others = {name: table for name, table in tables.items() if name not in _VENDORS}
-        if "vendors" in others:
-            raise msgspec.ValidationError("Object contains unknown field `vendors`")
+        for ours in {"vendors", "keyed"}.intersection(others):
+            raise msgspec.ValidationError(f"Object contains unknown field `{ours}`")
         config = replace(msgspec.convert(others, Config, strict=False), vendors=vendors)
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$.")
         at = f"{vendor}.{at}" if vendor else at
-        section, _, key = at.rstrip("`").partition(".")
-        place = f", at {f'[{section}] {key}'.rstrip()}" if section else ""
+        place = f", at {_place_of(at.rstrip('`'))}" if at else ""
         raise ConfigError(
             f"{origin} cannot be used: {what}{place}; correct it or take it out"
         ) from error
+    for name in config.providers:
+        if name in RESERVED:
+            raise ConfigError(
+                f"{origin} cannot be used: {name!r} is a kind of model, at [providers.{name}]; "
+                "give the provider another name"
+            )
     for rule in config.approvals:
         if not rule.partition(":")[0].strip():
             raise ConfigError(
                 f"{origin} cannot be used: {rule!r} names no tool, at [approvals]; correct it"
             )
     return config
+
+
+def _place_of(path: str) -> str:
+    """Where in the file a value is, by msgspec's path: it tells no keys of free sections."""
+    free = "[...]"
+    section, _, key = path.removeprefix("key in ").strip("`").replace(free, "*").partition(".")
+    name = ".NAME" if section.endswith("*") and key else ""
+    return f"[{section.rstrip('*')}{name}] {key.replace('*', '')}".rstrip()
 
 
 def _told(section: str, key: str, value: str, origin: str) -> dict[str, object]:
@@ -597,7 +722,7 @@ def channel_token(
     """What to send along; "" if the channel wants none, None if its variable or file holds nothing
     that can be sent, or others may read the file."""
     if channel.token_file:
-        token = _secret_in(Path(channel.token_file).expanduser())
+        token = secret_in(Path(channel.token_file).expanduser())
     elif channel.token_env:
         token = environment.get(channel.token_env, "")
     else:
@@ -605,7 +730,7 @@ def channel_token(
     return token if token and token.isascii() and token.isprintable() and " " not in token else None
 
 
-def _secret_in(file: Path) -> str:
+def secret_in(file: Path) -> str:
     """What a file holds that its owner alone may read; "" of any other."""
     try:
         if file.stat().st_mode & 0o077 or file.stat().st_size > 10_000:
@@ -616,4 +741,9 @@ def _secret_in(file: Path) -> str:
 
 
 def default_model(config: Config) -> str:
-    return config.model.default or usable(config.vendors)[0]
+    return config.model.default or known_usable(config)[0]
+
+
+def known_usable(config: Config) -> list[str]:
+    """Models that can be used at once, the preferred one first."""
+    return usable(config.vendors, config.providers, config.keyed)

@@ -25,7 +25,7 @@ def test_each_kind_has_its_model(spec: str, provider: str) -> None:
     assert (model.spec, model.provider) == (spec, provider)
 
 
-@pytest.mark.parametrize("spec", ["", "gpt-test", "openai:gpt-test", "openai-chat:", ":x"])
+@pytest.mark.parametrize("spec", ["", "gpt-test", "opnai:gpt-test", "openai-chat:", ":x"])
 def test_a_name_that_is_none_is_refused_with_the_kinds(spec: str) -> None:
     with pytest.raises(ValueError, match="openai-chat") as error:
         make(spec, SETTINGS)

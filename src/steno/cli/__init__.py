@@ -38,6 +38,13 @@ def _main(options: argparse.Namespace) -> int:
 
         stdio.show(f"steno {version('steno-agent')}")
         return 0
+    if options.verb in ("completion", "man"):
+        from steno.cli.keeping import manual
+
+        whole = parser()
+        if options.verb == "man":
+            return manual.manual(whole)
+        return manual.completion(whole, options.shell)
     gc.disable()  # what is loaded stays: to look through it for garbage would be a useless wait
     from steno.cli import (
         commands,

@@ -15,7 +15,7 @@ from steno.cli import background, editing, memory, output, stdio
 from steno.cli.signals import Leaving, left, taking_in, visiting
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import Front, carry_out, what_stays
-from steno.compose import Setup
+from steno.compose import Program, Setup
 from steno.config import ConfigError
 from steno.frontend import wording
 from steno.frontend.process import LEFT, in_time
@@ -36,6 +36,7 @@ DEMO = (
 VISITING = (None, "run", "compact", "continue", "retry", "carry")
 """Commands that run a session: plugins hear of them. The others look at one, or change something
 in passing."""
+AROUND = ("backup", "vacuum", "prune", "usage")
 READING = (
     "sessions",
     "show",
@@ -46,6 +47,7 @@ READING = (
     "verify",
     "backup",
     "workers",
+    "usage",
 )
 """Commands that write nothing to the store: a full disk is no reason not to look."""
 
@@ -54,7 +56,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         where = configuration.place()
         _check_ephemeral(options)
-        looks = options.verb == "doctor" or (options.verb in READING and where.store.exists())
+        _settle_seq(options)
+        looks = options.verb in ("doctor", "models") or (
+            options.verb in READING and where.store.exists()
+        )
         if not looks and not options.ephemeral:
             configuration.prepare_home(where)
         config = configuration.load(where)
@@ -63,6 +68,10 @@ def run(options: argparse.Namespace) -> int:
             options.prompt = (
                 stdio.read_all()
             )  # before there is a loop, so that Ctrl-C ends the reading
+        if options.verbose or configuration.log_file():
+            from steno.cli.keeping import logs
+
+            logs.begin(options.verbose, configuration.log_file())
         return left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
     except (ConfigError, Misused) as error:
         complain(wording.problem(error))
@@ -95,6 +104,24 @@ def _terms(options: argparse.Namespace) -> Terms:
     if contrary := contradiction(terms.model, terms.runtime):
         raise Misused(contrary)
     return terms
+
+
+def _settle_seq(options: argparse.Namespace) -> None:
+    """A message is named after the session, or by the option that each command had for it."""
+    name = {"hide": "seq", "redact": "seq", "fork": "at", "rewind": "to"}.get(options.verb or "")
+    if options.resume is not None and options.latest:
+        raise Misused("--continue and --resume name two sessions; leave one out")
+    if name is None:
+        return
+    by_place, by_option = options.at_seq, getattr(options, name)
+    taken_back = getattr(options, "withdraw", None)
+    if sum(one is not None for one in (by_place, by_option, taken_back)) != 1:
+        raise Misused(
+            f"which message? steno {options.verb} ID SEQ, with one number as steno show prints it; "
+            "nothing was changed"
+        )
+    if by_place is not None:
+        setattr(options, name, by_place)
 
 
 def _check_ephemeral(options: argparse.Namespace) -> None:
@@ -152,7 +179,18 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
         case "doctor":
             from steno.cli.doctor import doctor
 
-            return asyncio.run(doctor(setup, terms))
+            return asyncio.run(doctor(setup, terms, options.ask, options.json))
+        case "models" | "login" | "logout":
+            from steno.cli.keeping import providers
+
+            if options.verb == "logout":
+                return providers.logout(options, setup)
+            does = providers.models if options.verb == "models" else providers.login
+            return asyncio.run(does(options, setup))
+        case "config":
+            from steno.cli.keeping import settings
+
+            return settings.act(options, setup)
         case "verify" if options.adopt and setup.has_store():
             adopted = setup.adopt()
             show(
@@ -181,8 +219,24 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
             if options.act == "open":
                 return gateway.open_page(options, setup)
             return asyncio.run(gateway.serve(options, setup))
+        case None if _is_first(options, setup, terms):
+            return _first_start(options, setup, terms)
         case _:
             return asyncio.run(_with_service(options, setup, terms))
+
+
+def _is_first(options: argparse.Namespace, setup: Setup, terms: Terms) -> bool:
+    """Whether a person begins to chat in a new home, with nothing to answer but the tiny model."""
+    known = options.ephemeral or setup.has_store() or not setup.agents(terms).is_demo()
+    return not known and stdio.person_present()
+
+
+def _first_start(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
+    from steno.cli.keeping import providers
+
+    if asyncio.run(providers.offer(setup)):
+        setup = Setup(configuration.load(setup.where), setup.where)
+    return asyncio.run(_with_service(options, setup, terms))
 
 
 async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
@@ -195,9 +249,8 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
         own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
         wiring, service = program.agents(own), program.service(platform, own)
         try:
-            if options.verb == "backup":
-                await program.backup(Path(options.file))
-                return DONE
+            if options.verb in AROUND:
+                return await _around(options, setup, program, wiring, service)
             if options.verb == "workers":
                 return output.workers(await program.workers(), options.json)
             if not visits:
@@ -217,6 +270,25 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
             )
             complain(f"{error}; {hint}")
             return USAGE
+
+
+async def _around(
+    options: argparse.Namespace, setup: Setup, program: Program, wiring: Agents, service: Service
+) -> int:
+    """The store as a whole."""
+    from steno.cli.keeping import upkeep
+
+    match options.verb:
+        case "backup":
+            return await upkeep.backup(options, setup, program)
+        case "vacuum":
+            return await upkeep.vacuum(setup, program)
+        case "prune":
+            return await upkeep.prune(options, service)
+        case _:
+            from steno.cli.keeping import usage
+
+            return await usage.usage(options, wiring, service)
 
 
 async def _act(options: argparse.Namespace, wiring: Agents, service: Service) -> int:

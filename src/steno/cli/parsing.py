@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
+from steno.cli.keeping.words import Parser, add_around, count, number
+
 EXPIRES_S_MAX = 10 * 366 * 86_400
 LIMIT_MAX = 100_000
 MODES = ("ask", "edits", "plan", "everything")
@@ -28,9 +30,9 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
 
     def verb(prog: str, **more: Any) -> argparse.ArgumentParser | _Unsaid:
         said = words is None or prog.rpartition(" ")[2] in words
-        return argparse.ArgumentParser(prog=prog, **more) if said else _Unsaid()
+        return Parser(prog=prog, **more) if said else _Unsaid()
 
-    root = argparse.ArgumentParser(
+    root = Parser(
         prog="steno", description="An agent whose transcript never lies: written before shown."
     )
     verbs = root.add_subparsers(
@@ -55,6 +57,9 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     )
     _with_memory(root)
     root.add_argument("--version", action="store_true", help="say which steno this is")
+    root.add_argument(
+        "--verbose", action="store_true", help="say on stderr what is done; see also STENO_LOG_FILE"
+    )
     _with_agent(root, None)
     _add_turns(verbs)
     _add_looks(verbs)
@@ -63,6 +68,7 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     _add_memory(verbs)
     _add_moving(verbs)
     _add_keeping(verbs)
+    add_around(verbs)
     _add_gateway(verbs)
     return root
 
@@ -174,7 +180,7 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     ):
         with_id(verbs.add_parser(verb, help=text))
     carry = with_id(verbs.add_parser("carry"))  # what a detached process runs; not for people
-    carry.add_argument("input", type=int)
+    carry.add_argument("input", type=number)
     for turn in (run, verbs.choices["continue"], verbs.choices["retry"], carry):
         _with_agent(turn, argparse.SUPPRESS)
         turn.add_argument(
@@ -189,7 +195,7 @@ def _add_turns(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         )
     )
     follow.add_argument(
-        "--input", type=int, metavar="SEQ", help="the turn of this input; else the one that runs"
+        "--input", type=number, metavar="SEQ", help="the turn of this input; else the one that runs"
     )
     for turn in (run, verbs.choices["continue"], verbs.choices["retry"], follow):
         turn.add_argument("--output", choices=("text", "ndjson"), default="text")
@@ -254,7 +260,7 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     ):
         decide = with_id(verbs.add_parser(verb, help=text))
         decide.add_argument(
-            "seq", type=int, nargs="?", metavar="SEQ", help="which, if more than one waits"
+            "seq", type=number, nargs="?", metavar="SEQ", help="which, if more than one waits"
         )
         decide.add_argument(
             "--always",
@@ -293,7 +299,7 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
     undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
     which = undo.add_mutually_exclusive_group()
-    which.add_argument("--withdraw", type=int, metavar="SEQ", help="take an undo back")
+    which.add_argument("--withdraw", type=number, metavar="SEQ", help="take an undo back")
     which.add_argument(
         "--files", action="store_true", help="put the files back that it edited, and only that"
     )
@@ -302,23 +308,24 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     rewind = with_id(
         verbs.add_parser("rewind", help="take everything after a message out of the model's view")
     )
-    where = rewind.add_mutually_exclusive_group(required=True)
+    rewind.add_argument("at_seq", type=number, nargs="?", metavar="SEQ", help="the same as --to")
+    where = rewind.add_mutually_exclusive_group()
     where.add_argument(
-        "--to", type=int, metavar="SEQ", help="the last message to stay, or the first turn to go"
+        "--to", type=number, metavar="SEQ", help="the last message to stay, or the first turn to go"
     )
-    where.add_argument("--withdraw", type=int, metavar="SEQ", help="take a rewind back")
+    where.add_argument("--withdraw", type=number, metavar="SEQ", help="take a rewind back")
     hide = with_id(verbs.add_parser("hide", help="take one message out of the model's view"))
     hide.add_argument("--show", action="store_true", help="put it back")
     redact = with_id(verbs.add_parser("redact", help="remove the text of one message for good"))
     redact.add_argument("--yes", action="store_true", help="without asking")
     for one in (hide, redact):
+        one.add_argument("at_seq", type=number, nargs="?", metavar="SEQ", help="the same as --seq")
         one.add_argument(
-            "--seq", type=int, required=True, metavar="SEQ", help="the message, as show numbers it"
+            "--seq", type=number, metavar="SEQ", help="the message, as show numbers it"
         )
     fork = with_id(verbs.add_parser("fork", help="a new session with everything up to a message"))
-    fork.add_argument(
-        "--at", type=int, required=True, metavar="SEQ", help="the message, or the turn"
-    )
+    fork.add_argument("at_seq", type=number, nargs="?", metavar="SEQ", help="the same as --at")
+    fork.add_argument("--at", type=number, metavar="SEQ", help="the message, or the turn")
     compact = with_id(
         verbs.add_parser(
             "compact", help="put a summary in the place of the older part, for the model"
@@ -358,7 +365,7 @@ def _add_memory(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     for look in (distill, memory):
         look.add_argument("--json", action="store_true")
     remember = verbs.add_parser("remember")  # what a detached process runs; not for people
-    remember.add_argument("lock", type=int, nargs="?")
+    remember.add_argument("lock", type=number, nargs="?")
 
 
 def _add_moving(verbs: "Verbs[argparse.ArgumentParser]") -> None:
@@ -419,12 +426,16 @@ def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         action="store_true",
         help="if another program wrote to the store: check everything, mend its pages",
     )
-    for verb, text in (
-        ("backup", "copy the store while it is in use"),
-        ("restore", "put a backup in its place"),
-    ):
-        verbs.add_parser(verb, help=text).add_argument("file")
-    verbs.add_parser("doctor", help="say what is set up and what is not")
+    backup = verbs.add_parser("backup", help="copy the store while it is in use")
+    backup.add_argument("file", nargs="?", metavar="FILE", help="a new file")
+    backup.add_argument("--into", metavar="FOLDER", help="a new file there, named by the time")
+    backup.add_argument(
+        "--keep", type=count, metavar="N", help="with --into: then remove all but the newest N"
+    )
+    verbs.add_parser("restore", help="put a backup in its place").add_argument("file")
+    doctor = verbs.add_parser("doctor", help="say what is set up and what is not")
+    doctor.add_argument("--ask", action="store_true", help="ask each provider whether it answers")
+    doctor.add_argument("--json", action="store_true", help="one object")
     workers = verbs.add_parser("workers", help="list the processes that share a PostgreSQL store")
     workers.add_argument("--json", action="store_true", help="one object a line, a line a worker")
     store = verbs.add_parser("store", help="copy a whole store").add_subparsers(
@@ -481,7 +492,6 @@ def _seconds(text: str) -> float:
 
 
 def _limit(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= LIMIT_MAX:
-        raise argparse.ArgumentTypeError(f"it must be 1 to {LIMIT_MAX}")
-    return number
+    if not text.isdecimal() or not 1 <= int(text) <= LIMIT_MAX:
+        raise argparse.ArgumentTypeError(f"it must be a number from 1 to {LIMIT_MAX}")
+    return int(text)

@@ -34,13 +34,15 @@ from steno.models.conversation import (
 )
 from steno.models.failures import reported, unreadable
 from steno.models.protocol import Endpoint, ModelError
-from steno.models.specs import ModelSettings
+from steno.models.providers import ModelTuning
 from steno.models.wire import decode, encode, schema
 
 PATH = "/v1/messages"
 VERSION = ("anthropic-version", "2023-06-01")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CACHED = {"type": "ephemeral"}
+THINKING_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+"""What a model may think, by effort. It comes on top of the answer, so that that stays as long."""
 NO_TOOL = {
     "name": "none_available",
     "description": "No tool is available. Do not call this.",
@@ -53,18 +55,24 @@ def endpoint(base_url: str) -> Endpoint:
     return Endpoint(url, key_header="x-api-key", key_prefix="", headers=(VERSION,))
 
 
-def format(name: str, provider: str, settings: ModelSettings) -> "MessagesFormat":
-    return MessagesFormat(name, provider, settings.max_tokens)
+def format(name: str, provider: str, tuning: ModelTuning) -> "MessagesFormat":
+    return MessagesFormat(name, provider, tuning)
 
 
 class MessagesFormat(Struct, frozen=True):
     model: str
     provider: str
-    max_tokens: int
+    tuning: ModelTuning
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         told = conversation(request, payloads, self.provider, CALL_ID)
-        body: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "stream": True}
+        most = self.tuning.max_tokens
+        body: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
+        if thinking := THINKING_TOKENS.get(self.tuning.effort):
+            body["max_tokens"] = most + thinking
+            body["thinking"] = {"type": "enabled", "budget_tokens": thinking}
+        elif self.tuning.temperature is not None:  # a model that thinks takes none
+            body["temperature"] = self.tuning.temperature
         if request.system.strip():
             body["system"] = [{"type": "text", "text": request.system, "cache_control": CACHED}]
         if request.tools:

@@ -108,7 +108,11 @@ class HttpModel:
         try:
             async with asyncio.timeout(CONNECT_S + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN):
                 return await self._client.post(
-                    to.url, data=io.BytesIO(body), headers=headers, allow_redirects=False
+                    to.url,
+                    data=io.BytesIO(body),
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=to.proxy or None,
                 )
         except (*LOST, TimeoutError, ValueError) as error:
             raise _lost(error, False, to.idle_s) from error
@@ -270,6 +274,10 @@ def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
                 error.certificate_error
             )
             return ModelError("not_trusted", failures.bounded(why), "no")
+        case aiohttp.ClientHttpProxyError():
+            return ModelError("unreachable", f"the proxy refused: {error.status}", "no")
+        case aiohttp.ClientProxyConnectionError():  # its address may hold a password
+            return ModelError("unreachable", "the proxy cannot be reached", "no")
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
             return ModelError("unreachable", reason, "no")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password

@@ -50,7 +50,9 @@ _ANY_ID = re.compile(r"(?s).+")
 
 
 def make(spec: str, name: str, settings: ModelSettings) -> "LocalModel":
-    return LocalModel(spec, name, settings.max_tokens)
+    tuned = settings.tuning.get(spec)
+    most = tuned.max_tokens if tuned is not None else 0
+    return LocalModel(spec, name, most or settings.max_tokens)
 
 
 class LocalModel:

@@ -35,7 +35,7 @@ from steno.models.conversation import (
 )
 from steno.models.failures import reported, unreadable
 from steno.models.protocol import Endpoint
-from steno.models.specs import ModelSettings
+from steno.models.providers import ModelTuning
 from steno.models.wire import decode, encode, is_object, schema
 
 PATH = "/chat/completions"
@@ -48,13 +48,14 @@ def endpoint(base_url: str) -> Endpoint:
     return Endpoint(base_url.rstrip("/") + PATH)
 
 
-def format(name: str, provider: str, settings: ModelSettings) -> "ChatFormat":
-    return ChatFormat(name, provider)
+def format(name: str, provider: str, tuning: ModelTuning) -> "ChatFormat":
+    return ChatFormat(name, provider, tuning)
 
 
 class ChatFormat(Struct, frozen=True):
     model: str
     provider: str
+    tuning: ModelTuning = ModelTuning()
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         body: dict[str, Any] = {
@@ -62,11 +63,23 @@ class ChatFormat(Struct, frozen=True):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        body |= self._tuned()
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         told = conversation(request, payloads, self.provider, CALL_ID)
         body["messages"] = _messages(request.system, told.messages())
         return encode(body)
+
+    def _tuned(self) -> dict[str, Any]:
+        """What is set for this model. OpenAI has a name of its own for the most tokens."""
+        own, tuned = "@" not in self.provider, dict[str, Any]()
+        if self.tuning.effort:
+            tuned["reasoning_effort"] = self.tuning.effort
+        if self.tuning.temperature is not None:
+            tuned["temperature"] = self.tuning.temperature
+        if self.tuning.max_tokens:
+            tuned["max_completion_tokens" if own else "max_tokens"] = self.tuning.max_tokens
+        return tuned
 
     def reader(self) -> "ChatReader":
         return ChatReader(self.provider)

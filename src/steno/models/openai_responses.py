@@ -34,7 +34,7 @@ from steno.models.conversation import (
 )
 from steno.models.failures import reported, unreadable
 from steno.models.protocol import Endpoint, ModelError
-from steno.models.specs import ModelSettings
+from steno.models.providers import ModelTuning
 from steno.models.wire import decode, encode, schema
 
 PATH = "/responses"
@@ -48,18 +48,25 @@ def endpoint(base_url: str) -> Endpoint:
     return Endpoint(base_url.rstrip("/") + PATH)
 
 
-def format(name: str, provider: str, settings: ModelSettings) -> "ResponsesFormat":
-    return ResponsesFormat(name, provider)
+def format(name: str, provider: str, tuning: ModelTuning) -> "ResponsesFormat":
+    return ResponsesFormat(name, provider, tuning)
 
 
 class ResponsesFormat(Struct, frozen=True):
     model: str
     provider: str
+    tuning: ModelTuning = ModelTuning()
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
         if WITHOUT_REASONING.match(self.model) is None:
             body["include"] = [ENCRYPTED]
+        if self.tuning.effort:
+            body["reasoning"] = {"effort": self.tuning.effort}
+        if self.tuning.temperature is not None:
+            body["temperature"] = self.tuning.temperature
+        if self.tuning.max_tokens:
+            body["max_output_tokens"] = self.tuning.max_tokens
         if request.system.strip():
             body["instructions"] = request.system
         if request.tools:

@@ -52,7 +52,7 @@ class ModelError(Exception):
 
 class Endpoint(Struct, frozen=True):
     """Where a model is and how to reach it. `key_header` is sent with `key_prefix` and the key, if
-    there is one."""
+    there is one. `proxy` is the address to go by, if not straight."""
 
     url: str
     key: str = ""
@@ -61,6 +61,7 @@ class Endpoint(Struct, frozen=True):
     key_prefix: str = "Bearer "
     headers: tuple[tuple[str, str], ...] = ()
     idle_s: float = 120.0
+    proxy: str = ""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"

@@ -132,10 +132,11 @@ class AsyncAgent:
         self._running: set[asyncio.Future[None]] = set()
 
     async def __aenter__(self) -> "AsyncAgent":
-        config = await asyncio.to_thread(lambda: load(place()))
+        where = place()
+        config = await asyncio.to_thread(load, where)
         self.model = self.model or config.model.default
         if self._made is None:
-            self._models = Models(model_settings(config))
+            self._models = Models(model_settings(config, where))
             self._made = self._models.get(self.model)
         self.store = await self._opened()
         self._sessions = Sessions(self.store, self.store.settings.lease_ms)

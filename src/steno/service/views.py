@@ -211,26 +211,40 @@ class Views:
             raise NoSuch("attachment", seq, session)
         return found[0], await self._store.get(found[0].hash)
 
-    async def spent(self, listed: Listed) -> list[Record]:
-        """The facts of a session of its own that say what calls of models cost."""
+    async def spent(self, listed: Listed, with_starts: bool = False) -> list[Record]:
+        """The facts of a session of its own that say what calls of models cost; and those that say
+        which model was called."""
+        kinds = (*USAGE_FACTS, "step.started", "helper.started") if with_starts else USAGE_FACTS
         forked_from = listed.row.forked_from
         found: list[Record] = []
         after = 0 if forked_from is None else forked_from.seq
         while True:
-            records = await self._store.read(listed.id, after, PAGE, USAGE_FACTS)
+            records = await self._store.read(listed.id, after, PAGE, kinds)
             found += records
             if len(records) < PAGE:
                 return found
             after = records[-1].seq
 
     async def since(self, at_ms: int, limit: int) -> list[Listed]:
-        """The sessions that changed since a time, the latest first."""
+        """The sessions that changed since a time, the latest first. Lists are in the order in which
+        sessions came to the store, so one that was imported stands before later ones."""
         found: list[Listed] = []
         async for listed in list_all(self._store):
-            if listed.row.updated_ms < at_ms or len(found) == limit:
+            if len(found) == limit:
                 break
-            found.append(listed)
-        return found
+            if listed.row.updated_ms >= at_ms:
+                found.append(listed)
+        return sorted(found, key=lambda one: -one.row.updated_ms)
+
+    async def older(self, before_ms: int) -> list[Listed]:
+        """The sessions in which nothing happened since a time and nothing runs or waits, the oldest
+        first."""
+        found = [
+            listed
+            async for listed in list_all(self._store)
+            if listed.row.updated_ms < before_ms and listed.owner is None
+        ]
+        return sorted(found, key=lambda one: one.row.updated_ms)
 
     async def owner(self, session: str) -> str | None:
         """Who runs a session."""

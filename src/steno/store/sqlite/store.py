@@ -58,3 +58,8 @@ class SqliteStore(_Sqlite, facade.AsyncStore):
         """A copy of this moment, with everything acknowledged before the call, to a file that does
         not exist yet."""
         await self.to_thread(self.backend.backup, to)
+
+    async def vacuum(self) -> None:
+        """Write the store anew, without the room that removed facts left. Holds writers up
+        meanwhile."""
+        await self.to_thread(self.backend.remains.vacuum)

@@ -1,0 +1,1 @@
+"""Commands for what is around sessions: providers, configuration, usage, the store's upkeep."""

@@ -1,0 +1,74 @@
+"""Tables, bars and progress for people. Where the output is no terminal, a table is plain text in
+columns and progress is silent: scripts read the same bytes wherever they run."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from unicodedata import east_asian_width
+
+from steno.cli.stdio import show
+from steno.frontend.sanitize import sanitize
+
+PROGRESS_AFTER_S = 0.5
+PROGRESS_EVERY_S = 0.1
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Columns as wide as what is in them; heads only for people."""
+    for line in lines(heads if sys.stdout.isatty() else (), rows, right):
+        show(line)
+
+
+def lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
+) -> list[str]:
+    clean = [[sanitize(cell) for cell in row] for row in ([heads] if heads else []) + list(rows)]
+    widths = [max(map(width, column)) for column in zip(*clean, strict=True)]
+    return [
+        "  ".join(padded(cell, widths[at], at in right) for at, cell in enumerate(row)).rstrip()
+        for row in clean
+    ]
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def padded(text: str, to: int, right: bool = False) -> str:
+    gap = " " * max(0, to - width(text))
+    return gap + text if right else text + gap
+
+
+def bar(part: float, columns: int) -> str:
+    """A bar for a number from 0 to 1, to an eighth of a column."""
+    eighths = round(max(0.0, min(1.0, part)) * columns * 8)
+    return "█" * (eighths // 8) + (_BLOCKS[eighths % 8] if eighths % 8 else "")
+
+
+class Progress:
+    """One line on a terminal's stderr, rewritten; nothing for what is quick, and nothing where
+    nobody looks."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._begun = self._told = time.monotonic()
+        self._shown = False
+        self._seen = sys.stderr.isatty()
+
+    def at(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        late = now - self._begun >= PROGRESS_AFTER_S and now - self._told >= PROGRESS_EVERY_S
+        if not self._seen or not late:
+            return
+        self._told, self._shown = now, True
+        part = done / total if total else 0.0
+        said = f"{done:,}" + (f" of {total:,}" if total else "")
+        line = f"{self._doing} {bar(part, 24):<24} {part:4.0%}  {said}"
+        os.write(2, f"\r\x1b[2K{line}".encode(errors="replace"))
+
+    def end(self) -> None:
+        if self._shown:
+            os.write(2, b"\r\x1b[2K")
