@@ -59,6 +59,8 @@ def another(value: Any) -> tuple[str, Any]:
             return str(value + 7.5), value + 7.5
         case tuple():
             return "ONE_KEY, TWO_KEY", ("ONE_KEY", "TWO_KEY")
+        case "":
+            return "on", "on"
         case "power":
             return "process", "process"
         case "none":
