@@ -33,7 +33,7 @@ else \
 fi
 endef
 
-.PHONY: help chat test check format bench torture record-codex clean
+.PHONY: help chat test check format bench torture docs record-codex clean
 
 help:
 	@echo "make chat      talk to steno in the terminal"
@@ -42,6 +42,7 @@ help:
 	@echo "make format    format, and fix what lint can fix"
 	@echo "make bench     run the benchmarks"
 	@echo "make torture   run every test, the long ones too"
+	@echo "make docs      build the site of the documentation"
 	@echo "make record-codex   record turns of the real codex for the tests of its mapping"
 	@echo "make clean     remove .venv, caches and build products"
 
@@ -76,8 +77,13 @@ torture: $(READY) $(LOCAL) $(CODEX) $(SYNAPSE)
 record-codex: $(CODEX)
 	$(BIN)/python -m tests.codex.record
 
+# The pages that stand beside docs/ are not part of the site; links to them lead to nothing there.
+docs: $(READY)
+	@$(call INSTALL,"mkdocs-material>=9.5")
+	$(BIN)/python -m mkdocs build --quiet --site-dir site
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate is run before it is chosen: a name on PATH may be a shim for a version that is not installed. A .venv whose
