@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.channels.telegram_stub import TOKEN, Telegram
+from tests.gateway.client import Gateway
 from tests.program.world import World, wait_until
 
 OWNER, GUEST, STRANGER = "7", "8", "9"
@@ -226,3 +227,20 @@ def running(name: str, folder: Path) -> Iterator[Subject]:
         yield subject
     finally:
         subject.close()
+
+
+@contextmanager
+def serving(subject: Subject, world: World, folder: Path) -> Iterator[Callable[..., Gateway]]:
+    """Starts the gateway with the subject's channel, set as said; ends what it started."""
+    started: list[Gateway] = []
+
+    def start(**settings: Any) -> Gateway:
+        subject.configure(world, **settings)
+        started.append(Gateway(world, folder))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.close()

@@ -46,6 +46,7 @@ def test_what_is_said_is_answered_once_however_often_it_arrives(
 
 
 @pytest.mark.promise(64)
+@pytest.mark.suite("email", "folder", "matrix", "telegram")
 def test_a_stranger_gets_nothing_when_there_is_a_list(
     subject: Subject, gateway: Gateway, server: ModelServer, world: World
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_stranger_gets_nothing_when_there_is_a_list(
 
 @pytest.mark.promise(63)
 @pytest.mark.promise(1)
+@pytest.mark.suite("discord", "email", "folder", "matrix", "telegram")
 def test_what_was_said_while_the_service_was_away_is_answered(
     subject: Subject, gateway: Gateway, server: ModelServer
 ) -> None:
@@ -74,6 +76,7 @@ def test_what_was_said_while_the_service_was_away_is_answered(
 
 
 @pytest.mark.promise(68)
+@pytest.mark.suite("folder", "slack", "telegram", "xmpp")
 def test_a_long_answer_comes_in_parts_that_are_the_stored_text(
     subject: Subject, gateway: Gateway, server: ModelServer, world: World
 ) -> None:

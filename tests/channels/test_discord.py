@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.channels.contract import serving
 from tests.channels.discord_stub import BOT, DiscordSubject
 from tests.gateway.client import Gateway
-from tests.program.model_server import ModelServer
+from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 
 Serve = Callable[..., Gateway]
@@ -27,18 +27,13 @@ def discord(tmp_path: Path) -> Iterator[DiscordSubject]:
 
 @pytest.fixture
 def serve(discord: DiscordSubject, world: World, tmp_path: Path) -> Iterator[Serve]:
-    running: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        discord.configure(world, **settings)
-        running.append(Gateway(world, tmp_path))
-        return running[-1]
-
-    try:
+    with serving(discord, world, tmp_path) as start:
         yield start
-    finally:
-        for one in running:
-            one.close()
+
+
+def open_deliveries(gateway: Gateway) -> int:
+    [one] = gateway.ask("GET", "/api/channels").json()["channels"]
+    return int(one["open"])
 
 
 @pytest.mark.promise(14)
@@ -54,13 +49,15 @@ def test_a_message_whose_answer_was_lost_is_not_there_twice(
             return True
         return False
 
+    server.replies = [Reply(("one",)), Reply(("two",))]
     discord.stub.lose = lose
-    serve(stream="final")
+    gateway = serve(stream="final")
     discord.say("hello")
     wait_until(lambda: bool(lost), "the lost answer")
     discord.say("more")
-    wait_until(lambda: len(discord.texts()) == 2, "the second answer")
-    assert discord.texts() == ["ok", "ok"]
+    discord.wait("two")
+    wait_until(lambda: open_deliveries(gateway) == 0, "all to be settled")
+    assert discord.texts() == ["one", "two"]
     assert len(server.requests) == 2
 
 

@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from steno.gateway.platforms.mail import automatic, said, sender, vouched
-from tests.channels.contract import OWNER, STRANGER
+from tests.channels.contract import OWNER, STRANGER, serving
 from tests.channels.mail_subject import AUTHSERV, MailSubject
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -30,18 +29,8 @@ def mail(tmp_path: Path) -> Iterator[MailSubject]:
 
 @pytest.fixture
 def serve(mail: MailSubject, world: World, tmp_path: Path) -> Iterator[Serve]:
-    running: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        mail.configure(world, **settings)
-        running.append(Gateway(world, tmp_path))
-        return running[-1]
-
-    try:
+    with serving(mail, world, tmp_path) as start:
         yield start
-    finally:
-        for one in running:
-            one.close()
 
 
 @pytest.mark.promise(67)

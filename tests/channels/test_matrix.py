@@ -11,7 +11,7 @@ import pytest
 
 from steno.gateway.channels.protocol import Edited, Message
 from steno.gateway.platforms.matrix import read_message, to_html
-from tests.channels.contract import OWNER
+from tests.channels.contract import OWNER, serving
 from tests.channels.lossy import Lossy
 from tests.channels.matrix_subject import MatrixSubject, User
 from tests.channels.servers import port_of
@@ -29,18 +29,8 @@ def matrix(tmp_path: Path) -> MatrixSubject:
 
 @pytest.fixture
 def serve(matrix: MatrixSubject, world: World, tmp_path: Path) -> Iterator[Serve]:
-    running: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        matrix.configure(world, **settings)
-        running.append(Gateway(world, tmp_path))
-        return running[-1]
-
-    try:
+    with serving(matrix, world, tmp_path) as start:
         yield start
-    finally:
-        for one in running:
-            one.close()
 
 
 def made(matrix: MatrixSubject, person: str = OWNER) -> list[dict[str, Any]]:
@@ -79,15 +69,16 @@ def test_killed_in_mid_answer_the_room_shows_one_message_with_the_stored_text(
 def test_a_message_whose_answer_was_lost_is_not_there_twice(
     matrix: MatrixSubject, serve: Serve, server: ModelServer
 ) -> None:
+    server.replies = [Reply(("one",)), Reply(("two",))]
     with Lossy(port_of("synapse")) as way:
         way.lose = lambda method, path: "/send/" in path and way.lost == 0
         serve(url=way.url, stream="final")
         matrix.say("hello")
-        matrix.wait("ok")
+        matrix.wait("one")
         matrix.say("again")
-        wait_until(lambda: len(matrix.texts()) == 2, "the second answer")
+        matrix.wait("two")
         assert way.lost == 1
-        assert [event["content"]["body"] for event in made(matrix)] == ["ok", "ok"]
+        assert [event["content"]["body"] for event in made(matrix)] == ["one", "two"]
 
 
 @pytest.mark.promise(67)

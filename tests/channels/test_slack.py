@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.contract import OWNER
+from tests.channels.contract import OWNER, serving
 from tests.channels.slack_stub import BOT, SlackSubject
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -29,18 +29,8 @@ def slack(tmp_path: Path) -> Iterator[SlackSubject]:
 
 @pytest.fixture
 def serve(slack: SlackSubject, world: World, tmp_path: Path) -> Iterator[Serve]:
-    running: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        slack.configure(world, **settings)
-        running.append(Gateway(world, tmp_path))
-        return running[-1]
-
-    try:
+    with serving(slack, world, tmp_path) as start:
         yield start
-    finally:
-        for one in running:
-            one.close()
 
 
 @pytest.mark.promise(67)
@@ -76,10 +66,11 @@ def test_a_message_whose_answer_was_lost_is_found_and_a_limit_is_waited_for(
             return True
         return False
 
+    server.replies = [Reply(("one",)), Reply(("two",))]
     slack.stub.lose = lose
     serve(stream="final")
     slack.say("hello")
-    slack.wait("ok")
+    slack.wait("one")
     limited: list[float] = []
 
     def refuse(method: str) -> dict[str, Any] | None:
@@ -90,10 +81,10 @@ def test_a_message_whose_answer_was_lost_is_found_and_a_limit_is_waited_for(
 
     slack.stub.refuse = refuse
     slack.say("more")
-    wait_until(lambda: len(slack.texts()) == 2, "the second answer")
+    slack.wait("two")
     assert time.monotonic() - limited[0] >= 1.0
     assert lost
-    assert slack.texts() == ["ok", "ok"]
+    assert slack.texts() == ["one", "two"]
 
 
 @pytest.mark.promise(70)

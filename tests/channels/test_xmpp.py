@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from steno.config import ChannelConfig
 from steno.gateway.channels.protocol import ChannelSetup, Outgoing, Sent
 from steno.gateway.platforms.xmpp import Xmpp, speakable
-from tests.channels.contract import OWNER
+from tests.channels.contract import OWNER, serving
 from tests.channels.xmpp_subject import XmppSubject
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -31,18 +30,8 @@ def xmpp(tmp_path: Path) -> Iterator[XmppSubject]:
 
 @pytest.fixture
 def serve(xmpp: XmppSubject, world: World, tmp_path: Path) -> Iterator[Serve]:
-    running: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        xmpp.configure(world, **settings)
-        running.append(Gateway(world, tmp_path))
-        return running[-1]
-
-    try:
+    with serving(xmpp, world, tmp_path) as start:
         yield start
-    finally:
-        for one in running:
-            one.close()
 
 
 @pytest.mark.promise(9)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from steno.config import ChannelConfig
@@ -241,6 +242,17 @@ class ChannelSetup(Struct, frozen=True):
     @property
     def options(self) -> Mapping[str, Any]:
         return self.config.options
+
+    def limits(self, usual: Limits) -> Limits:
+        """A platform's limits, as far as the options do not say otherwise."""
+        said = {name: self.options[name] for name in _ADJUSTABLE if name in self.options}
+        try:
+            return msgspec.convert(msgspec.structs.asdict(usual) | said, Limits, strict=False)
+        except msgspec.ValidationError as error:
+            raise ChannelRefused(f"the options cannot be used: {error}") from error
+
+
+_ADJUSTABLE = ("text_max", "chat_per_s", "all_per_s", "edit_s")
 
 
 class Quiet:

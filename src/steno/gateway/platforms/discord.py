@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-from msgspec.structs import replace
 
+from steno.gateway.channels.download import download
 from steno.gateway.channels.protocol import (
     Batch,
     Channel,
@@ -79,12 +79,7 @@ class Discord(Quiet):
         self._base = setup.config.url.rstrip("/") or API
         self._config = setup.config
         self._http: aiohttp.ClientSession | None = None
-        rates = {
-            name: float(str(setup.options[name]))
-            for name in ("chat_per_s", "all_per_s", "edit_s")
-            if name in setup.options
-        }
-        self.limits = replace(LIMITS, **rates)
+        self.limits = setup.limits(LIMITS)
 
     def __repr__(self) -> str:
         return f"Discord({self._user})"
@@ -266,21 +261,7 @@ class Discord(Quiet):
         address = str(found[0].get("url", "")) if found else ""
         if not address.startswith((*FILES, f"{self._base}/")):
             raise ChannelRefused("the file has no address at Discord")
-        body = bytearray()
-        try:
-            async with (
-                asyncio.timeout(ANSWER_S * 3),
-                self._session().get(address, allow_redirects=False) as response,
-            ):
-                if response.status != 200:
-                    raise ChannelLost(f"the file was not given: status {response.status}")
-                async for piece in response.content.iter_chunked(65_536):
-                    body += piece
-                    if len(body) > bytes_max:
-                        raise ChannelRefused("the file is too large")
-        except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"the file did not arrive: {type(error).__name__}") from None
-        return bytes(body)
+        return await download(self._session(), address, bytes_max)
 
     def check_id(self, id: str) -> str:
         return "" if _ID.fullmatch(id) else "an id in Discord is a number, never a name"

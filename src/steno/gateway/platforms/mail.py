@@ -32,7 +32,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from steno.config import LOOPBACK
 from steno.gateway.channels.protocol import (
@@ -109,14 +108,7 @@ class Mail(Quiet):
         self._secret = setup.secret
         self._threads: dict[str, _Thread] = {}
         self._box: _Mailbox | None = None
-        rates: dict[str, Any] = {
-            name: float(str(options[name]))
-            for name in ("chat_per_s", "all_per_s")
-            if name in options
-        }
-        if "text_max" in options:
-            rates["text_max"] = int(str(options["text_max"]))
-        self.limits = replace(LIMITS, **rates)
+        self.limits = setup.limits(LIMITS)
 
     def __repr__(self) -> str:
         return f"Mail({self._address})"

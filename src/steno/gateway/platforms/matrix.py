@@ -24,10 +24,10 @@ import aiohttp
 import msgspec
 import nio
 from markdown_it import MarkdownIt
-from msgspec.structs import replace
 from nio.crypto import ENCRYPTION_ENABLED
 
 from steno.config import LOOPBACK
+from steno.gateway.channels.download import download
 from steno.gateway.channels.protocol import (
     Batch,
     Channel,
@@ -112,14 +112,7 @@ class Matrix(Quiet):
         self._unreadable: dict[str, tuple[float, nio.MegolmEvent]] = {}
         self._sending = asyncio.Lock()
         self._joins: dict[str, int] = {}
-        rates: dict[str, Any] = {
-            name: float(str(options[name]))
-            for name in ("chat_per_s", "all_per_s", "edit_s")
-            if name in options
-        }
-        if "text_max" in options:
-            rates["text_max"] = int(str(options["text_max"]))
-        self.limits = replace(LIMITS, **rates)
+        self.limits = setup.limits(LIMITS)
 
     def __repr__(self) -> str:
         return f"Matrix({self._user})"
@@ -431,22 +424,9 @@ class Matrix(Quiet):
 
     async def _download(self, path: str, bytes_max: int) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}"}
-        try:
-            async with (
-                asyncio.timeout(ANSWER_S * 3),
-                aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted())) as http,
-                http.get(self._base + path, headers=headers) as response,
-            ):
-                if response.status != 200:
-                    raise ChannelLost(f"the file was not given: status {response.status}")
-                body = bytearray()
-                async for piece in response.content.iter_chunked(65_536):
-                    body += piece
-                    if len(body) > bytes_max:
-                        raise ChannelRefused("the file is too large")
-        except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"the file did not arrive: {type(error).__name__}") from None
-        return bytes(body)
+        connector = aiohttp.TCPConnector(ssl=trusted())
+        async with aiohttp.ClientSession(connector=connector) as http:
+            return await download(http, self._base + path, bytes_max, headers)
 
     def check_id(self, id: str) -> str:
         if _USER.fullmatch(id) or _ROOM.fullmatch(id):

@@ -8,7 +8,6 @@ edit       chat.update
 find       the history, by metadata
 """
 
-import asyncio
 import json
 import re
 import time
@@ -16,10 +15,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-from msgspec.structs import replace
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from steno.gateway.channels.download import download
 from steno.gateway.channels.protocol import (
     Batch,
     Channel,
@@ -87,12 +86,7 @@ class Slack(Quiet):
         self._base = (setup.config.url.rstrip("/") + "/api/") if setup.config.url else API
         self._web: AsyncWebClient | None = None
         self._http: aiohttp.ClientSession | None = None
-        rates = {
-            name: float(str(options[name]))
-            for name in ("chat_per_s", "all_per_s", "edit_s")
-            if name in options
-        }
-        self.limits = replace(LIMITS, **rates)
+        self.limits = setup.limits(LIMITS)
 
     def __repr__(self) -> str:
         return f"Slack({self._team})"
@@ -296,21 +290,7 @@ class Slack(Quiet):
         if not address.startswith(allowed):
             raise ChannelRefused("the file has no address at Slack")
         headers = {"Authorization": f"Bearer {self._bot}"}
-        body = bytearray()
-        try:
-            async with (
-                asyncio.timeout(ANSWER_S * 3),
-                self._session().get(address, headers=headers, allow_redirects=False) as response,
-            ):
-                if response.status != 200:
-                    raise ChannelLost(f"the file was not given: status {response.status}")
-                async for piece in response.content.iter_chunked(65_536):
-                    body += piece
-                    if len(body) > bytes_max:
-                        raise ChannelRefused("the file is too large")
-        except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"the file did not arrive: {type(error).__name__}") from None
-        return bytes(body)
+        return await download(self._session(), address, bytes_max, headers)
 
     def check_id(self, id: str) -> str:
         return "" if _ID.fullmatch(id) else "an id in Slack is U… of a person, C… of a channel"

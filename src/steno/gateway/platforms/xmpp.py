@@ -17,7 +17,6 @@ from uuid import uuid4
 from xml.etree.ElementTree import Element
 
 import slixmpp
-from msgspec.structs import replace
 from slixmpp.exceptions import IqError, IqTimeout
 
 from steno.config import LOOPBACK
@@ -90,14 +89,7 @@ class Xmpp(Quiet):
         self._gone = asyncio.Event()
         self._errors: dict[str, str] = {}
         self._archive_ids: dict[tuple[str, str], str] = {}
-        rates: dict[str, Any] = {
-            name: float(str(options[name]))
-            for name in ("chat_per_s", "all_per_s", "edit_s")
-            if name in options
-        }
-        if "text_max" in options:
-            rates["text_max"] = int(str(options["text_max"]))
-        self.limits = replace(LIMITS, **rates)
+        self.limits = setup.limits(LIMITS)
 
     def __repr__(self) -> str:
         return f"Xmpp({self._jid})"
