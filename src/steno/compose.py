@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from steno.store.transaction import Changes
     from steno.tools.mcp import ServerSettings
 
-TERMINAL = ("chat", "cli")
+IN_FOLDERS = ("chat", "cli", "acp")
+"""Platforms whose people are in a folder."""
 
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
@@ -365,9 +366,10 @@ class Program:
         return [said for visits in left for said in await visits.leave("left", session)]
 
     def _folder_of(self, platform: str, terms: Terms) -> str:
-        """The folder that a new session belongs to: only a person at a terminal is in one."""
+        """The folder that a new session belongs to: only a person at a terminal or in an editor is
+        in one."""
         folder = terms.folder or self._setup.where.folder
-        return str(folder) if platform in TERMINAL and folder is not None else ""
+        return str(folder) if platform in IN_FOLDERS and folder is not None else ""
 
     async def leave(self) -> None:
         """End the visits that are open."""

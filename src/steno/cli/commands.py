@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         _check_ephemeral(options)
         _settle_seq(options)
         looks = options.verb in ("doctor", "models") or (
-            options.verb in READING and where.store.exists()
+            _only_reads(options) and where.store.exists()
         )
         if not looks and not options.ephemeral:
             configuration.prepare_home(where)
@@ -84,6 +84,10 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     finally:
         in_time()
+
+
+def _only_reads(options: argparse.Namespace) -> bool:
+    return options.verb in READING or (options.verb == "mcp" and not options.allow_write)
 
 
 def _reads_along(options: argparse.Namespace) -> bool:
@@ -221,6 +225,16 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
             return asyncio.run(gateway.serve(options, setup))
         case None if _is_first(options, setup, terms):
             return _first_start(options, setup, terms)
+        case "acp":
+            from steno.clients import serve_acp
+
+            asyncio.run(serve_acp(setup, terms, getattr(options, "mode", None)))
+            return DONE
+        case "mcp":
+            from steno.clients import serve_mcp
+
+            asyncio.run(serve_mcp(setup, terms, options.allow_write))
+            return DONE
         case _:
             return asyncio.run(_with_service(options, setup, terms))
 

@@ -70,6 +70,7 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     _add_keeping(verbs)
     add_around(verbs)
     _add_gateway(verbs)
+    _add_clients(verbs)
     return root
 
 
@@ -475,6 +476,13 @@ def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--expires", metavar="TIME", type=_seconds, help="valid for so long: 90s, 30m, 12h or 30d"
     )
     token.add_argument("--json", action="store_true")
+
+
+def _add_clients(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    acp = verbs.add_parser("acp", help="serve an editor: the Agent Client Protocol over stdio")
+    _with_agent(acp, argparse.SUPPRESS)
+    mcp = verbs.add_parser("mcp", help="serve sessions as MCP tools over stdio, to read")
+    mcp.add_argument("--allow-write", action="store_true", help="inputs can be sent, too")
 
 
 def with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:

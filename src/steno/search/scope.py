@@ -18,7 +18,7 @@ from steno.search.index_file import IndexFile
 from steno.store.errors import UnknownSession
 from steno.store.protocol import PAGE
 
-LOCAL = frozenset(("cli", "chat"))
+LOCAL = frozenset(("cli", "chat", "acp"))
 """Platforms of the one person who owns the store."""
 
 

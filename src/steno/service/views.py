@@ -355,6 +355,10 @@ class Views:
         async for record in read_all(self._store, session, after, upto):
             yield record
 
+    async def facts(self, session: str, seq: Seq, limit: int = 1) -> list[Record]:
+        """Some facts from one on."""
+        return await self._store.read(session, seq - 1, limit)
+
     async def resolve(self, id: str) -> str:
         """The full id for an id or the unique beginning of one."""
         try:

@@ -1,0 +1,83 @@
+"""A home of steno for the tests of its clients: real processes, a scripted model."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LIMIT_S = 100.0
+
+
+class Home:
+    def __init__(self, folder: Path, model: str = "scripted:echo") -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir(exist_ok=True)
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("STENO_", "OPENAI", "ANTH"))
+        }
+        self.environment = kept | {
+            "STENO_HOME": str(folder / "home"),
+            "STENO_MODEL": model,
+            "STENO_MEMORY_DISTILL": "off",
+        }
+
+    def words(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "steno", *words]
+
+    def script(self, *replies: dict[str, Any]) -> None:
+        """Have the model say these."""
+        path = self.folder / "script.json"
+        path.write_text(json.dumps(replies))
+        self.environment["STENO_MODEL"] = f"scripted:{path}"
+
+    def steno(self, *words: str) -> str:
+        done = subprocess.run(
+            self.words(*words),
+            env=self.environment,
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def begin(self, text: str) -> str:
+        """A session with one turn; its id."""
+        self.steno("run", text)
+        [id] = self.sessions()
+        return id
+
+    def sessions(self) -> list[str]:
+        listed = json.loads(self.steno("sessions", "--all", "--json"))
+        return [one["id"] for one in listed]
+
+    def show(self, id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.steno("show", id, "--json"))
+        return found
+
+    def wait_for_answer(self, id: str, text: str) -> None:
+        def answered() -> bool:
+            said = self.show(id)["messages"]
+            return any(one["role"] == "assistant" and one["text"] == text for one in said)
+
+        wait_until(answered, f"the answer {text!r}")
+
+    def store_files(self) -> dict[str, bytes]:
+        home = self.folder / "home"
+        return {one.name: one.read_bytes() for one in home.glob("store.db")}
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, f"waited in vain for {what}"
+        time.sleep(0.05)
