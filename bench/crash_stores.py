@@ -21,34 +21,43 @@ def _version(package: str) -> str:
 
 
 class Steno:
-    """What is said, with keys, and an answer as it is streamed. The library says one text at a
-    time, so a batch is not one commit."""
+    """Items of another program, and an answer as it is streamed."""
 
-    title = "steno (say, reply)"
+    title = "steno (items, reply)"
     version = _version("steno-agent")
-    offers = frozenset(("keys", "stream"))
+    offers = frozenset(("keys", "expect", "stream"))
 
     def __init__(self, folder: Path) -> None:
         import steno
 
-        self._session = steno.open(folder / "store.db").session(SESSION)
+        self._chats = steno.open(folder / "store.db")
+        self._items = self._chats.items(SESSION, format="text")
         self._reply: Any = None
 
-    def append(self, values: Sequence[str], key: str | None = None, expect: object = None) -> None:
-        for number, value in enumerate(values):
-            self._session.say(value, key=None if key is None else f"{key}.{number}")
+    def append(
+        self, values: Sequence[str], key: str | None = None, expect: int | None = None
+    ) -> None:
+        keys = None if key is None else [f"{key}.{number}" for number in range(len(values))]
+        head = None
+        if expect is not None:
+            there = self._items.last()
+            head = there.head
+            if len(there.items) != expect:
+                raise ValueError(f"{len(there.items)} items are there, not {expect}")
+        self._items.add(values, keys, head)
 
     def read(self) -> list[str]:
-        return [one.text for one in self._session.messages() if one.role == "user"]
+        return [str(one.value) for one in self._items.last().items]
 
     def write(self, piece: str) -> None:
         if self._reply is None:
-            said = self._session.say("go on")
-            self._reply = self._session.reply("model", to=said).__enter__()
+            session = self._chats.session("answers")
+            self._reply = session.reply("model", to=session.say("go on")).__enter__()
         self._reply.write(piece)
 
     def shown(self) -> str:
-        return "".join(one.text for one in self._session.messages() if one.role == "assistant")
+        said = self._chats.session("answers").messages()
+        return "".join(one.text for one in said if one.role == "assistant")
 
 
 class OpenAIAgents:
