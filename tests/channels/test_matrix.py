@@ -71,13 +71,14 @@ def test_a_message_whose_answer_was_lost_is_not_there_twice(
 ) -> None:
     server.replies = [Reply(("one",)), Reply(("two",))]
     with Lossy(port_of("synapse")) as way:
-        way.lose = lambda method, path: "/send/" in path and way.lost == 0
+        # aiohttp itself repeats a PUT once where a connection was used before.
+        way.lose = lambda method, path: "/send/" in path and way.lost < 3
         serve(url=way.url, stream="final")
         matrix.say("hello")
         matrix.wait("one")
         matrix.say("again")
         matrix.wait("two")
-        assert way.lost == 1
+        assert way.lost == 3
         assert [event["content"]["body"] for event in made(matrix)] == ["one", "two"]
 
 
