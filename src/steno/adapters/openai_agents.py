@@ -97,6 +97,10 @@ class StenoSession:
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Json], bool] | None = None
     ) -> Any:
+        """None for a class derived from this one: it may read and write items in its own way."""
+        return await self._snapshot(limit, prune_prefix) if type(self) is StenoSession else None
+
+    async def _snapshot(self, limit: int, prune_prefix: Callable[[Json], bool] | None) -> Any:
         """The last items, and a way to put others in the place of their end, if nobody changed
         anything meanwhile."""
         from agents.memory.session import _CompactionSnapshot
