@@ -51,10 +51,7 @@ class Recording:
                 process.kill()
         process.wait()
         if kill_after is not None:
-            self._add(
-                f"\n[kill -9 from elsewhere: the process was killed by signal {-process.returncode}]\n",
-                0.2,
-            )
+            self._add(f"\n[kill -9: it was killed by signal {-process.returncode}]\n", 0.2)
         return printed
 
     def _add(self, text: str, after_s: float) -> None:
