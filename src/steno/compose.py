@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 IN_FOLDERS = ("chat", "cli", "acp")
 """Platforms whose people are in a folder."""
+GATEWAY = "gateway"
+"""The role of the service: where jobs run."""
 
 CLOSE_S = 0.4
 """For servers of tools and connections to models to close. What hangs longer is ended."""
@@ -181,7 +183,7 @@ class Setup:
         plugins = self._hosted(visiting)
         sessions = Sessions(store, store.settings.lease_ms, plugins or NoPlugins())
         searching = Searching(store, self._index())
-        toolbox = Toolbox(sessions, self._toolbox_settings(), searching.search)
+        toolbox = Toolbox(sessions, self._toolbox_settings(role), searching.search)
         program = Program(self, sessions, toolbox, searching.search)
         try:
             yield program
@@ -218,7 +220,7 @@ class Setup:
         hosts.start()
         return hosts
 
-    def _toolbox_settings(self) -> ToolboxSettings:
+    def _toolbox_settings(self, role: str) -> ToolboxSettings:
         tools = self.config.tools
         return ToolboxSettings(
             servers=self._servers() if self.config.mcp else {},
@@ -226,6 +228,7 @@ class Setup:
             search=tools.search,
             delegate=tools.delegate,
             delegate_limit_s=tools.delegate_limit_s,
+            jobs=tools.jobs and role == GATEWAY,
         )
 
     def _servers(self) -> "dict[str, ServerSettings]":

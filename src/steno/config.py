@@ -236,6 +236,7 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     delegate: bool = True
     delegate_limit_s: Seconds = 600.0
     delegate_steps_max: Count = 20
+    jobs: bool = True
     secret_env: tuple[str, ...] = ()
     kept_env: tuple[str, ...] = ()
     sandbox: Literal["none", "bwrap"] = "none"

@@ -37,6 +37,8 @@ class Gateway:
         self._port_file = folder / "port"
         self.token = world.steno("gateway", "token", "add", name, "--scope", scope).strip()
         self.port = 0
+        self.shift_s = 0.0
+        """How far its clock is moved, from the next start on."""
         self._programs: list[Program] = []
         self.start()
 
@@ -44,7 +46,9 @@ class Gateway:
         self._port_file.unlink(missing_ok=True)
         listen = f"127.0.0.1:{self.port}"
         words = ("gateway", "--listen", listen, "--port-file", str(self._port_file))
-        self.program = self.world.start(*words)
+        changed = ("shifted.py", str(self.shift_s), *words)
+        start = self.world.start_changed if self.shift_s else self.world.start
+        self.program = start(*(changed if self.shift_s else words))
         self._programs.append(self.program)
         self.program.wait_shown("listens on")
         self.port = int(self._port_file.read_text())

@@ -11,9 +11,9 @@ from steno.tools.files.read import ReadArguments
 from steno.tools.looking.fetch import FetchArguments
 from steno.tools.looking.folders import FindArguments, ListArguments
 from steno.tools.looking.grep import GrepArguments
+from steno.tools.planning.todo import TodoArguments
 from steno.tools.protocol import Workspace
 from steno.tools.shell import ShellArguments
-from steno.tools.todo import TodoArguments
 
 ARGUMENTS: dict[str, type[Struct]] = {
     "shell": ShellArguments,

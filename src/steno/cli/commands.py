@@ -235,6 +235,10 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
 
             asyncio.run(serve_mcp(setup, terms, options.allow_write))
             return DONE
+        case "jobs":
+            from steno.cli import gateway
+
+            return asyncio.run(gateway.jobs(options, setup))
         case _:
             return asyncio.run(_with_service(options, setup, terms))
 

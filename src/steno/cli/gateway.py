@@ -1,9 +1,10 @@
-"""The commands of the gateway: serve, open its page, and manage tokens."""
+"""The commands of the gateway: serve, open its page, manage tokens, and the jobs that it runs."""
 
 import argparse
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -12,10 +13,14 @@ from msgspec import to_builtins
 from steno.cli.stdio import note, show
 from steno.compose import Setup
 from steno.gateway.tokens import ADDRESS_FILE, TokenError, Tokens, without_secret
+from steno.model_choice import Terms
 from steno.service import Misused
 from steno.service.objects import to_json
+from steno.session.job_words import detail, line
+from steno.session.jobs import JobBook, JobShown, NewJob
 
 DONE = 0
+BY = "cli"
 CONNECT_S = 2.0
 
 
@@ -93,3 +98,69 @@ def _list(tokens: Tokens, as_json: bool) -> int:
 
 def _time(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000).astimezone()
+
+
+# --- jobs
+
+
+async def jobs(options: argparse.Namespace, setup: Setup) -> int:
+    async with setup.open(visiting=False) as program:
+        book = program.service("cli", Terms()).jobs.book
+        if options.act == "list":
+            return _list_jobs(await book.listed(), options.json)
+        shown = await _changed_job(options, book)
+    if options.json:
+        show(to_json(to_builtins(shown)))
+    elif options.act == "show":
+        show(detail(shown))
+    else:
+        show(line(shown))
+        _job_hint(options.act)
+    return DONE
+
+
+def _list_jobs(found: Sequence[JobShown], as_json: bool) -> int:
+    for one in found:
+        show(to_json(to_builtins(one)) if as_json else line(one))
+    if not found and not as_json:
+        show("There are no jobs. steno jobs add PROMPT --every 1d makes one.")
+    return DONE
+
+
+async def _changed_job(options: argparse.Namespace, book: JobBook) -> JobShown:
+    match options.act:
+        case "add":
+            return await book.add(_new_job(options), BY)
+        case "run":
+            return await book.ask_to_run(options.job, BY)
+        case "pause":
+            return await book.pause(options.job, BY)
+        case "resume":
+            return await book.resume(options.job, BY)
+        case "remove":
+            return await book.remove(options.job, BY)
+        case _:
+            return await book.show(options.job)
+
+
+def _new_job(options: argparse.Namespace) -> NewJob:
+    return NewJob(
+        options.prompt,
+        options.cron or "",
+        options.at or "",
+        options.every or "",
+        options.zone or "",
+        options.name or "",
+        options.to or "",
+        "chat" if options.in_chat else "own",
+        options.missed,
+        options.overlap,
+    )
+
+
+def _job_hint(act: str) -> None:
+    match act:
+        case "add" | "run" | "resume":
+            note("Jobs run while steno gateway runs.")
+        case "remove":
+            note("Removed. What it did is kept.")

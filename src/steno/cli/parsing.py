@@ -71,6 +71,7 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     add_around(verbs)
     _add_gateway(verbs)
     _add_clients(verbs)
+    _add_jobs(verbs)
     return root
 
 
@@ -483,6 +484,48 @@ def _add_clients(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     _with_agent(acp, argparse.SUPPRESS)
     mcp = verbs.add_parser("mcp", help="serve sessions as MCP tools over stdio, to read")
     mcp.add_argument("--allow-write", action="store_true", help="inputs can be sent, too")
+
+
+def _add_jobs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    jobs = verbs.add_parser("jobs", help="have prompts run at their times, while a gateway runs")
+    acts = jobs.add_subparsers(dest="act", required=True, metavar="ACT")
+    add = acts.add_parser("add", help="make a job")
+    add.add_argument("prompt", help="what it is asked each time")
+    times = add.add_mutually_exclusive_group(required=True)
+    times.add_argument("--cron", metavar="EXPRESSION", help='such as "0 9 * * 1-5"')
+    times.add_argument("--at", metavar="TIME", help="once, at a time such as 2026-11-19T09:00")
+    times.add_argument("--every", metavar="TIME", help="such as 90s, 30m, 12h or 1d")
+    add.add_argument("--zone", help="a time zone such as Europe/Berlin; default: this machine's")
+    add.add_argument("--name", help="a name of yours for it")
+    add.add_argument("--to", metavar="CHANNEL:CHAT", help="post what it says in this chat")
+    add.add_argument(
+        "--in-chat", action="store_true", help="run in the session of that chat, not in its own"
+    )
+    add.add_argument(
+        "--missed",
+        choices=("skip", "once", "all"),
+        default="once",
+        help="times at which no gateway ran: skip them, run the last one, or all",
+    )
+    add.add_argument(
+        "--overlap",
+        choices=("queue", "skip"),
+        default="queue",
+        help="a time that comes while an earlier one runs: wait, or skip it",
+    )
+    add.add_argument("--json", action="store_true")
+    listed = acts.add_parser("list", help="list jobs")
+    listed.add_argument("--json", action="store_true", help="one object a line, a line a job")
+    for act, text in (
+        ("show", "show a job and what came of its last times"),
+        ("run", "run a job now; without a gateway, when the next one starts"),
+        ("pause", "let a job rest"),
+        ("resume", "turn a job on again"),
+        ("remove", "remove a job; what it did is kept"),
+    ):
+        one = acts.add_parser(act, help=text)
+        one.add_argument("job", help="its id, the beginning of it, or its name")
+        one.add_argument("--json", action="store_true")
 
 
 def with_id(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -23,13 +23,16 @@ from typing import Any
 
 import msgspec
 
-from steno.compose import Setup
+from steno.compose import GATEWAY, Setup
 from steno.config import ConfigError
 from steno.gateway.api import ROUTES as API
 from steno.gateway.channels.http import ROUTES as CHANNELS
 from steno.gateway.channels.worker import Channels
 from steno.gateway.feed import ROUTES as FEED
 from steno.gateway.hub import Hub
+from steno.gateway.jobs.chat import JobsInChat
+from steno.gateway.jobs.http import ROUTES as JOBS
+from steno.gateway.jobs.scheduler import Scheduler
 from steno.gateway.metrics import Metrics
 from steno.gateway.openai.routes import ROUTES as OPENAI
 from steno.gateway.page.layout import refused
@@ -142,7 +145,7 @@ def _of_pages(route: Route) -> Route:
 
 def published() -> tuple[Route, ...]:
     """The routes for programs. Those of the page change with it."""
-    return (*OWN, *CHANNELS, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *OPENAI)))
+    return (*OWN, *CHANNELS, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *JOBS, *OPENAI)))
 
 
 def routes() -> tuple[Route, ...]:
@@ -190,10 +193,10 @@ async def serve(
     for number in STOPS:
         loop.add_signal_handler(number, stopping.set)
     counted = Metrics()
-    async with setup.open(role="gateway", committed=counted.committed) as program:
+    async with setup.open(role=GATEWAY, committed=counted.committed) as program:
         hub = Hub(program, config, setup.where.home)
         starts = Starts(setup.where.home)
-        channels = Channels.of(setup.config, setup.where, hub)
+        channels = Channels.of(setup.config, setup.where, hub, {"jobs": JobsInChat(hub)})
         gateway = Gateway(hub, channels, tokens, counted, starts)
         server = Server(
             routes(),
@@ -216,6 +219,7 @@ async def serve(
         service.searches.keep_up()
         async with service.visits.looking(), service.deliveries.tending():
             tending = asyncio.create_task(hub.tend())
+            jobs = asyncio.create_task(Scheduler(hub, channels).run(gateway.may_act))
             channels.start(gateway.may_act)
             gateway.ready = True
             url = f"http://{_host(addresses)}:{port}"
@@ -230,6 +234,7 @@ async def serve(
             await server.end_streams()
             await draining
             tending.cancel()
+            jobs.cancel()
         await server.close()
         starts.end()
     return 0

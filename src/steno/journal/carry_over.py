@@ -106,8 +106,8 @@ class Carry(Struct):
                 pass  # neither the state nor the history looks at them
             case f.ItemFact():
                 pass  # neither the state nor the history looks at them
-            case f.AccountFact():
-                pass  # nothing is said in the journal of an account
+            case f.AccountFact() | f.JobFact():
+                pass  # nothing is said in such journals
             case f.MessageRedacted():
                 pass  # the text is gone from the fact itself
             case unreachable:

@@ -16,7 +16,7 @@ Rules that hold for every fact:
   group names the group. So a new fact of no group, or one that a fold may care about, is a type
   error in each fold until that fold says what it means there.
 
-Facts about deliveries, plugins and accounts are declared in `fact_kinds`.
+Facts about deliveries, plugins, accounts and jobs are declared in `fact_kinds`.
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """
 
@@ -39,6 +39,22 @@ from steno.journal.fact_kinds.account import Rank as Rank
 from steno.journal.fact_kinds.account import SenderRefused as SenderRefused
 from steno.journal.fact_kinds.base import Fact as Fact
 from steno.journal.fact_kinds.base import OutsideFact as OutsideFact
+from steno.journal.fact_kinds.job import AnyJobFact as AnyJobFact
+from steno.journal.fact_kinds.job import At as At
+from steno.journal.fact_kinds.job import Cron as Cron
+from steno.journal.fact_kinds.job import Every as Every
+from steno.journal.fact_kinds.job import JobAsked as JobAsked
+from steno.journal.fact_kinds.job import JobDue as JobDue
+from steno.journal.fact_kinds.job import JobEnded as JobEnded
+from steno.journal.fact_kinds.job import JobFact as JobFact
+from steno.journal.fact_kinds.job import JobOutcome as JobOutcome
+from steno.journal.fact_kinds.job import JobPaused as JobPaused
+from steno.journal.fact_kinds.job import JobRemoved as JobRemoved
+from steno.journal.fact_kinds.job import JobResumed as JobResumed
+from steno.journal.fact_kinds.job import JobSet as JobSet
+from steno.journal.fact_kinds.job import JobSkipped as JobSkipped
+from steno.journal.fact_kinds.job import JobTold as JobTold
+from steno.journal.fact_kinds.job import Schedule as Schedule
 from steno.journal.fact_kinds.outside import Delivered as Delivered
 from steno.journal.fact_kinds.outside import DeliveryAttempted as DeliveryAttempted
 from steno.journal.fact_kinds.outside import DeliveryExpired as DeliveryExpired
@@ -693,6 +709,7 @@ FreeFact = (
     | HookDone
     | ItemsWithdrawn
     | AnyAccountFact
+    | AnyJobFact
 )
 """May be added by every process, at any time, with no lease."""
 

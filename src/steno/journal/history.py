@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from steno.journal import facts as f
+from steno.journal.listing import JOB
 from steno.journal.parts import (
     Content,
     Outcome,
@@ -529,8 +530,9 @@ class History(Struct):
 
 
 def _said(seq: Seq, fact: f.InputAdmitted) -> Said:
-    """Who spoke is told of what came from a chat: there, several may."""
-    author = fact.author or "" if fact.chat else ""
+    """Who spoke is told of what came from a chat, where several may, and of what a job says, which
+    is nobody's speech."""
+    author = fact.author or "" if fact.chat or fact.source == JOB else ""
     return Said(seq, fact.parts, author, fact.quoted, fact.awaits)
 
 

@@ -21,7 +21,13 @@ itself. Lists leave them out unless they are asked for, and nothing is distilled
 ACCOUNT = "account"
 """The platform of the session that a channel's account has. Nothing is said in it, so no list has
 it."""
-QUIET = frozenset((ONE_OFF, ACCOUNT))
+JOBS = "jobs"
+"""The platform of the sessions that have the facts of jobs. Nothing is said in them."""
+JOB = "job"
+"""The source of what jobs say, and the platform of sessions in which they run."""
+UNSPOKEN = (ACCOUNT, JOBS)
+"""Platforms of sessions in which nothing is ever said: no list has them."""
+QUIET = frozenset((ONE_OFF, *UNSPOKEN))
 """Platforms of sessions that lists leave out."""
 
 
@@ -127,7 +133,7 @@ class ListingRow(Struct, omit_defaults=True):
                 return False
             case f.ApprovalAsked() | f.FolderSet():
                 return self._note(seq, fact)
-            case f.InterruptAsked() | f.GoalSet() | f.ApprovalFact():
+            case f.InterruptAsked() | f.GoalSet() | f.ApprovalFact() | f.JobFact():
                 return False
             case f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn() | f.FileFact():
                 return False

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from steno.journal import facts as f
 from steno.journal.debts import Owed, OwedHook
+from steno.journal.listing import JOB
 from steno.journal.parts import Seq, ToolCall
 
 WITHDRAWALS_MAX = 3
@@ -178,6 +179,13 @@ class CutOff(Struct):
         return ending.outcome == "done" and not self.waits()
 
 
+class JobRun(Struct, frozen=True):
+    """An input of a job: its key, which has the time, and when it was admitted."""
+
+    key: str
+    admitted_ms: int
+
+
 class State(Struct):
     """`stopping` is an open helper call that a person asked to stop. `rules` are those of this
     session alone, in the order in which they were set. `threads` are those that external runtimes
@@ -209,6 +217,9 @@ class State(Struct):
     folder: str = ""
     putting_back: dict[Seq, f.FilesPutBack] = {}
     stopping: Seq | None = None
+    job: JobRun | None = None
+    """What the input that was taken last is an occurrence of, if a job said it."""
+    job_inputs: dict[Seq, JobRun] = {}
 
     @property
     def attending(self) -> dict[Seq, str]:
@@ -225,6 +236,7 @@ class State(Struct):
         match fact:
             case f.InputAdmitted():
                 self.pending[seq], self.ended = fact, None
+                self._note_job(record, fact)
             case f.TurnStarted():
                 self._start_turn(seq, fact)
             case f.StepFact():
@@ -276,16 +288,20 @@ class State(Struct):
                 self.ended = fact if self.owed.apply(seq, fact) else self.ended
             case f.HookFact():
                 self.owed.apply(seq, fact)
-            case f.DeliveryAttempted() | f.DeliveryPlaced() | f.Posted() | f.AccountFact():
+            case f.DeliveryAttempted() | f.DeliveryPlaced() | f.Posted():
                 pass
             case f.AttachmentSettled() | f.InputEdited() | f.InputDeleted() | f.MemoryFact():
                 pass
             case f.ThreadCompacted() | f.PlanUpdated():
                 pass
-            case f.ItemFact() | f.MessageGiven():
+            case f.ItemFact() | f.MessageGiven() | f.AccountFact() | f.JobFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
+
+    def _note_job(self, record: f.Record, fact: f.InputAdmitted) -> None:
+        if fact.source == JOB and fact.key is not None:
+            self.job_inputs[record.seq] = JobRun(fact.key, record.at_ms)
 
     def _choose(self, fact: f.GoalSet | f.FolderSet | f.ModeSet | f.RuleSet) -> None:
         """What a person sets for the session."""
@@ -323,6 +339,7 @@ class State(Struct):
     def _take(self, turn: OpenTurn, input: Seq) -> None:
         said = self.pending.pop(input, None)
         turn.inputs.append(input)
+        self.job = self.job_inputs.pop(input, None)
         if said is not None and said.instructions is not None:
             self.instructions = said.instructions
 

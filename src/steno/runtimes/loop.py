@@ -250,6 +250,10 @@ def _note(held: HeldSession, ask: Ask, added: Sequence[tuple[str, str]]) -> str:
         notes.append(GO_ON)
     if held.state.mode == "plan":
         notes.append(PLAN_ONLY)
+    if held.state.job is not None:
+        from steno.engine.jobs import run_note  # it loads what knows time zones
+
+        notes.append(run_note(held.state.job))
     notes += [note for _, note in added]
     return "\n\n".join(notes)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from steno.engine.approval import Policy, in_mode
+from steno.engine.approval import ALWAYS_ASKED, Policy, in_mode
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     ApprovalAsked,
@@ -146,6 +146,8 @@ class Calls:
             return PLANNING
         if call.decision is not None:
             return _as_decided(call)
+        if call.call.name in ALWAYS_ASKED:
+            return None
         allowed = verdict == "allow" or self._approval == "allow" or by_mode == "allow"
         return "given" if allowed else None
 

@@ -54,6 +54,7 @@ class ToolboxSettings(Struct, frozen=True, kw_only=True):
     search: bool = True
     delegate: bool = True
     delegate_limit_s: float = 600.0
+    jobs: bool = False
 
 
 class Toolbox:
@@ -87,6 +88,12 @@ class Toolbox:
                 self._sessions, helpers, "" if before is None else before.own_model
             )
             own.append(Delegate(children, session, self._settings.delegate_limit_s))
+        if self._settings.jobs:
+            from steno.session.jobs import JobBook, JobsForModel  # it loads what knows time zones
+            from steno.tools.planning.jobs import ChangeJob, ListJobs
+
+            jobs = JobsForModel(JobBook(self._store), session)
+            own += [ListJobs(jobs), ChangeJob(jobs)]
         known = skills(workspace.folder, self._settings.home)
         own += [ReadSkill(known)] if known else []
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs

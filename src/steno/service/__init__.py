@@ -8,6 +8,7 @@ store.
     service.files       how files differ, and putting them back
     service.visits      come and leave: ends, and what they owe to plugins
     service.chats       people in chats, and what those are to show
+    service.jobs        what runs at its times by itself
     service.deliveries  what is owed to places outside
     service.views       look
     service.memories    distil, list and remove what sessions have to remember
@@ -55,6 +56,7 @@ from steno.store.protocol import Admission, Admitted, Report, Shares
 if TYPE_CHECKING:
     from steno.search.keeper import Search
     from steno.service.files import Files
+    from steno.service.jobs import Jobs
     from steno.service.moving_in import MovingIn
     from steno.service.searches import Searches
     from steno.service.transfers import Transfers
@@ -127,6 +129,13 @@ class Service:
         if self._search is None:
             raise Misused("there is no search here")
         return Searches(self._search(), self._sessions)
+
+    @cached_property
+    def jobs(self) -> "Jobs":
+        from steno.service.jobs import Jobs  # few commands need it
+        from steno.session.jobs import JobBook
+
+        return Jobs(JobBook(self._store), self.chats)
 
     @property
     def transfers(self) -> "Transfers":

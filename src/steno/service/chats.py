@@ -31,6 +31,7 @@ from steno.journal.facts import (
     DeliverySettled,
     FreeFact,
     InputAdmitted,
+    InputWithdrawn,
     Posted,
     Record,
     SessionStarted,
@@ -38,6 +39,7 @@ from steno.journal.facts import (
     StepStarted,
     TurnEnded,
     TurnStarted,
+    taken_by,
 )
 from steno.journal.listing import ACCOUNT
 from steno.journal.parts import Seq, Text
@@ -58,6 +60,7 @@ from steno.store.protocol import (
 )
 
 KEY_CHARS_MAX = 200
+TAKES = ("turn.started", "step.started", "input.withdrawn")
 
 
 def account_name(account: str) -> str:
@@ -332,15 +335,36 @@ class Chats:
                 return await self._question(debt)
 
     async def _answer(self, debt: Debt) -> Showing:
-        one = debt.one
-        if not one.taken:
+        taken = debt.one.taken
+        if not taken:
             return Showing("", False)
-        answer = Answer(one.taken)
+        answer = Answer(taken)
         glance = await self.store.glance(debt.session)
-        async for record in read_all(self.store, debt.session, one.taken - 1, glance.head):
+        async for record in read_all(self.store, debt.session, taken - 1, glance.head):
             answer.apply(record)
         text = answer.text(glance.drafts)
         return Showing(text, answer.ended is not None, answer.ended, began=True)
+
+    async def answer(self, session: str, taken: Seq) -> "Answer":
+        """What was said to an input that this fact took."""
+        answer = Answer(taken)
+        async for record in read_all(self.store, session, taken - 1):
+            answer.apply(record)
+        return answer
+
+    async def taken(self, session: str, input: Seq) -> Seq | InputWithdrawn | None:
+        """The last fact that took an input, for one that was run again; or that it was taken
+        back."""
+        after, found = input, None
+        while page := await self.store.read(session, after, 1_000, TAKES):
+            for record in page:
+                fact = record.fact
+                if isinstance(fact, InputWithdrawn) and fact.input == input:
+                    return fact
+                if input in taken_by(fact):
+                    found = record.seq
+            after = page[-1].seq
+        return found
 
     async def _text(self, debt: Debt) -> Showing:
         [record] = await self.store.read(debt.session, debt.owed.target - 1, 1)
@@ -349,6 +373,8 @@ class Chats:
             who = fact.author or fact.source
             said = "".join(map(shown_text, fact.parts)) or "(attachment)"
             return Showing(f"{who}:\n{said}", True)
+        if isinstance(fact, TurnStarted | StepStarted):
+            return Showing((await self.answer(debt.session, record.seq)).text(), True)
         return Showing(fact.text if isinstance(fact, Posted) else "", True)
 
     async def _question(self, debt: Debt) -> Showing:

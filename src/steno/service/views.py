@@ -21,7 +21,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import History
-from steno.journal.listing import ACCOUNT, QUIET, parent_in
+from steno.journal.listing import QUIET, UNSPOKEN, parent_in
 from steno.journal.parts import Content, File, Image, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript, outcome_text
@@ -286,7 +286,7 @@ class Views:
             page = await self._store.list(PAGE, before)
             for listed in page:
                 before = listed.mark
-                if listed.row.platform != ACCOUNT and keep(listed):
+                if listed.row.platform not in UNSPOKEN and keep(listed):
                     with contextlib.suppress(UnknownSession):  # deleted since
                         found.append(await self._as_it_stands(listed))
                 if len(found) == limit:
@@ -331,7 +331,7 @@ class Views:
         found: list[Listed] = []
         size, looked = limit, 0
         while len(found) < limit and (page := await self._store.list(size, before)):
-            hidden = (ACCOUNT,) if all else QUIET
+            hidden = UNSPOKEN if all else QUIET
             found += [
                 one
                 for one in page

@@ -5,9 +5,9 @@ from steno.tools.files.read import ReadFile
 from steno.tools.looking.fetch import FetchUrl
 from steno.tools.looking.folders import find_files, list_folder
 from steno.tools.looking.grep import SearchFiles
+from steno.tools.planning.todo import Todo
 from steno.tools.protocol import Tool, Workspace
 from steno.tools.shell import Shell
-from steno.tools.todo import Todo
 
 
 def builtin(workspace: Workspace) -> dict[str, Tool]:

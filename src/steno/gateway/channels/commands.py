@@ -19,15 +19,16 @@ from steno.journal.facts import (
     CommandGiven,
     Takes,
 )
-from steno.journal.listing import ACCOUNT
+from steno.journal.listing import UNSPOKEN
 from steno.journal.parts import Seq
 from steno.service import Misused
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
 
 SESSIONS_SHOWN = 10
 Handler = Callable[[CommandGiven, Seq], Awaitable[str]]
-Extra = Callable[[CommandGiven, str], Awaitable[str]]
-"""A command of another part of the service: given what, in which session; what to answer."""
+Extra = Callable[[CommandGiven, str, str], Awaitable[str]]
+"""A command of another part of the service: given what, on which channel, under which key that
+stays the same however often it is carried out; what to answer."""
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -110,7 +111,7 @@ class Commands:
             if given.name in OWNERS_ONLY and rank != "owner":
                 said = "Only the owner may do that."
             elif given.name in self._extra:
-                said = await self._extra[given.name](given, given.session)
+                said = await self._extra[given.name](given, held.name, f"{held.source}:{seq}")
             else:
                 said = await self._handlers[given.name](given, seq)
         except SessionBusy:
@@ -209,7 +210,7 @@ class Commands:
             return "Say which: /resume ID. /sessions lists them."
         views = self._held.service().views
         session = await views.resolve(given.argument)
-        if (await views.glance(session)).row.platform == ACCOUNT:
+        if (await views.glance(session)).row.platform in UNSPOKEN:
             raise UnknownSession(session)
         await self._bind(given, seq, session)
         title = (await views.glance(session)).row.title

@@ -36,6 +36,7 @@ from steno.journal.facts import (
     Record,
     TurnStarted,
 )
+from steno.journal.listing import JOB
 from steno.journal.parts import Seq
 from steno.service.chats import new_key
 from steno.store.errors import StoreError, UnknownMark, UnknownSession
@@ -75,6 +76,7 @@ class Worker:
     ) -> None:
         self.health = ChannelHealth(setup.name, setup.config.kind, channel.account)
         self.channel = channel
+        self.config = setup.config
         self._setup, self._hub = setup, hub
         self._extra = dict(extra)
         self._inbox: Inbox | None = None
@@ -222,7 +224,7 @@ class Worker:
             outbox.owing(session)
         outbox.wake(session)
         chats = held.known.chats_of(session)
-        if not chats:
+        if not chats and not (isinstance(fact, ApprovalAsked) and await _is_job(held, session)):
             return 0
         with contextlib.suppress(UnknownSession):  # deleted since
             if isinstance(fact, InputAdmitted):
@@ -261,6 +263,13 @@ async def _cut_off(hub: Hub, session: str) -> TurnStarted | None:
     return None
 
 
+async def _is_job(held: HeldAccount, session: str) -> bool:
+    """Whether a job runs there: what it asks for, the owner is asked."""
+    with contextlib.suppress(UnknownSession):
+        return (await held.service().views.glance(session)).row.platform == JOB
+    return False
+
+
 async def _take_up(held: HeldAccount, session: str) -> bool:
     """Go on with a turn that was cut off; False if that cannot be."""
     opening = await _cut_off(held.hub, session)
@@ -282,7 +291,10 @@ def _token(held: HeldAccount, session: str, asked: Seq, chat: str) -> str:
 async def _mirror(
     held: HeldAccount, session: str, seq: Seq, fact: InputAdmitted, chats: frozenset[str]
 ) -> None:
-    """An input from elsewhere is shown in every other chat of its session, and so is its answer."""
+    """An input from elsewhere is shown in every other chat of its session, and so is its answer.
+    What a job says is not: it owes its answer to its chat itself, if it has anything to say."""
+    if fact.source == JOB:
+        return
     for chat in sorted(chats):
         if (fact.source, fact.chat) != (held.source, chat):
             owed = [held.owed(chat, "text", seq), held.owed(chat, "answer", seq)]

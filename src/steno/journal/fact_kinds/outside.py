@@ -15,8 +15,9 @@ class DeliveryOwed(DeliveryFact, frozen=True, tag="delivery.owed"):
     give it there. `expires_s` after the answer ended, or after this if there is none, it is not
     tried any more.
 
-    With `show` it is not the answer but the text of the fact at `target`, or the question that it
-    asks. `reply_to` is the message of the chat that it answers.
+    With `show` it is not the answer but the text of the fact at `target` (of a turn or step, what
+    was said to the input that it took), or the question that it asks. `reply_to` is the message of
+    the chat that it answers.
     """
 
     target: Seq

@@ -1,0 +1,1 @@
+"""Jobs: what runs at its times by itself, while a gateway runs."""

@@ -1,0 +1,189 @@
+"""Carrying jobs out: an occurrence is an admission under a key of job and time.
+
+decide    engine/jobs: which times have come, which of them are run, which are skipped
+admit     the input, under `job:ID:TIME`: once, for ever, whoever does it
+note      job.due in the job's own journal; a kill between the two is made up for by the next
+          look, which admits the same again and learns where it is
+settle    when its turn has ended: post what it said in the chat's session, owe it to the chat,
+          wait until that is settled, note job.ended
+tell      the owner hears of failures, pauses and what was missed
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from steno.engine.jobs import Job, Run, Skip, is_silent, key_of
+from steno.journal.facts import (
+    CUT_OFF,
+    Delivered,
+    DeliveryExpired,
+    DeliveryOwed,
+    DeliveryRefused,
+    DeliverySettled,
+    InputWithdrawn,
+    JobDue,
+    JobEnded,
+    JobOutcome,
+    JobSkipped,
+    JobTold,
+    SessionStarted,
+    TurnEnded,
+)
+from steno.journal.listing import JOB
+from steno.journal.parts import Seq
+from steno.service.chats import Arrival, Chats
+from steno.session.jobs import JobBook
+from steno.store.errors import KeyReused, UnknownSession
+
+
+class Target(Struct, frozen=True):
+    """Where what a job says goes: a chat, and the session that is shown there."""
+
+    channel: str
+    chat: str
+    session: str
+    expires_s: int
+
+
+class Standing(Struct, frozen=True):
+    """How an occurrence stands. `taken` is the fact that took its input, 0 if none did; `ended` is
+    how its turn ended, None while it runs."""
+
+    taken: Seq = 0
+    ended: TurnEnded | None = None
+    text: str = ""
+    withdrawn: bool = False
+
+
+class Jobs:
+    """What there is to do with jobs is `book`."""
+
+    def __init__(self, book: JobBook, chats: Chats) -> None:
+        self.book = book
+        self._store = book.store
+        self._chats = chats
+        self._deliveries: dict[str, Seq] = {}
+
+    async def own_session(self, job: Job, model: str) -> str:
+        name = f"job/{job.set.job}/runs"
+        return await self._store.ensure(SessionStarted(JOB, model, name))
+
+    # --- an occurrence
+
+    async def admit(self, job: Job, run: Run, session: str) -> tuple[str, Seq, bool]:
+        """Admit an occurrence: where it is, and whether that was done just now."""
+        id = job.set.job
+        key = key_of(id, run.at)
+        arrival = Arrival(JOB, JOB, key, "", job.set.prompt, f"job:{id}", session)
+        admitted = await self._chats.admit(arrival, ())
+        if admitted is None:  # the job was changed since: what was admitted then counts
+            admitted = await self._store.admitted(JOB, key)
+        if admitted is None:
+            raise UnknownSession(session)
+        due = JobDue(run.at, run.at_ms, admitted.session, admitted.seq, run.late_ms, run.asked)
+        await self._add(id, due, f"due:{run.at}")
+        return admitted.session, admitted.seq, admitted.first
+
+    async def skip(self, job: Job, skips: Sequence[Skip]) -> None:
+        for one in skips:
+            await self._add(job.set.job, one.fact, f"due:{one.fact.at}")
+
+    async def _add(
+        self, job: str, fact: JobDue | JobSkipped | JobEnded | JobTold, key: str
+    ) -> None:
+        home = await self.book.home_of(job)
+        with contextlib.suppress(KeyReused):  # another process said how it was
+            await self._store.add(home, [fact], key)
+
+    async def standing(self, due: JobDue) -> Standing | None:
+        """None if its session is gone."""
+        try:
+            taken = await self._chats.taken(due.session, due.input)
+            if isinstance(taken, InputWithdrawn):
+                return Standing(withdrawn=True)
+            if taken is None:
+                return Standing()
+            answer = await self._chats.answer(due.session, taken)
+        except UnknownSession:
+            return None
+        return Standing(taken, answer.ended, answer.text())
+
+    async def post(self, job: Job, due: JobDue, standing: Standing, target: Target) -> None:
+        """Have the chat show what the job said. Said in a session of its own, it becomes a fact of
+        the chat's session, as what was posted. In the chat's session it stands already."""
+        id = job.set.job
+        key = key_of(id, due.at)
+        where = (target.channel, target.chat, key, target.expires_s)
+        owed = DeliveryOwed(standing.taken, *where, show="text")
+        if due.session == target.session:
+            await self._chats.owe(target.session, [owed], key)
+        else:
+            await self._chats.post(target.session, standing.text, f"job:{id}", owed, key)
+
+    async def delivered(self, job: Job, due: JobDue, target: Target) -> JobOutcome | None:
+        """What came of the delivery; None while it is under way."""
+        key = key_of(job.set.job, due.at)
+        if key not in self._deliveries:
+            found = [one for one in await self._store.keys(target.session) if one.key == key]
+            if not found:
+                return "unknown"
+            self._deliveries[key] = found[0].seq
+        owed = self._deliveries[key]
+        if owed in (await self._store.glance(target.session)).row.deliveries.open:
+            return None
+        del self._deliveries[key]
+        settled = await self._store.read(target.session, owed, 1_000, ("delivery.settled",))
+        outcomes = [
+            one.fact.outcome
+            for one in settled
+            if isinstance(one.fact, DeliverySettled) and one.fact.owed == owed
+        ]
+        match outcomes[-1] if outcomes else None:
+            case Delivered():
+                return "done"
+            case DeliveryRefused(unknown=False) | DeliveryExpired():
+                return "undelivered"
+            case DeliveryRefused() | None:
+                return "unknown"
+
+    async def end(
+        self, job: Job, due: Seq, outcome: JobOutcome, cause: str = "", detail: str = ""
+    ) -> None:
+        ended = JobEnded(due, outcome, cause, detail[:500])
+        await self._add(job.set.job, ended, f"ended:{due}")
+
+    async def told(
+        self,
+        job: Job,
+        what: Literal["failing", "paused", "recovered", "missed"],
+        cause: str,
+        key: str,
+    ) -> None:
+        await self._add(job.set.job, JobTold(what, cause), f"told:{key}"[:200])
+
+    async def tell(self, target: Target, text: str, key: str) -> None:
+        """Have a chat show a notice. No model is told of it."""
+        owed = DeliveryOwed(0, target.channel, target.chat, key, target.expires_s, "text")
+        await self._chats.post(target.session, text, "gateway", owed, key[:190])
+
+
+def outcome_of(standing: Standing) -> tuple[JobOutcome, str, str] | None:
+    """What came of a turn, before anything is posted; None while it runs. A turn that was cut off
+    may still be taken up."""
+    if standing.withdrawn:
+        return "failed", "withdrawn", ""
+    ended = standing.ended
+    if ended is None:
+        return None
+    if ended.outcome != "done":
+        return "failed", ended.cause or ended.outcome, ended.detail
+    return ("silent" if is_silent(standing.text) else "done"), "", ""
+
+
+def cut_off(standing: Standing) -> Seq | None:
+    """The turn, if something other than a person cut it off."""
+    ended = standing.ended
+    return ended.turn if ended is not None and ended.cause in CUT_OFF | {"terminated"} else None
