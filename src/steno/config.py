@@ -102,6 +102,7 @@ VENDORS
 # delegate = true            # the tool delegate: a helper with a session of its own
 # delegate_limit_s = 600.0
 # delegate_steps_max = 20
+# jobs = true
 # secret_env = []            # variables that commands do not get, beside those whose names look
                              # like a secret's
 # kept_env = []              # variables that they get although their names do
