@@ -109,7 +109,7 @@ def _from_keyring(account: str) -> str:
     import keyring.errors
 
     try:
-        return keyring.get_password(SERVICE, account) or ""
+        return str(keyring.get_password(SERVICE, account) or "")
     except (keyring.errors.KeyringError, OSError, RuntimeError):
         return ""
 
@@ -126,6 +126,6 @@ def _to_keyring(account: str, key: str | None) -> bool:
             keyring.delete_password(SERVICE, account)
             return True
         keyring.set_password(SERVICE, account, key)
-        return keyring.get_password(SERVICE, account) == key
+        return bool(keyring.get_password(SERVICE, account) == key)
     except (keyring.errors.KeyringError, OSError, RuntimeError):
         return False
