@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
@@ -176,12 +176,16 @@ class Watch:
         )
         if not isinstance(answer.outcome, s.AllowedOutcome):
             return  # the turn was cancelled; an interrupt says so
-        chosen = answer.outcome.option_id
+        # a task of its own: the follower ends this one when it reads the decision
+        self._editors.beside(self._decide(one, answer.outcome.option_id))
+
+    async def _decide(self, one: Approval, chosen: str) -> None:
+        """Store what the person chose, and go on with the turn if no process runs it."""
         rules = always(one) if chosen == "always" else ()
-        decision = "allow" if chosen in ("allow", "always") else "deny"
-        await self._service.approvals.decide(self.id, one.seq, decision, rules=rules)  # type: ignore[arg-type]
+        decision: Literal["allow", "deny"] = "allow" if chosen in ("allow", "always") else "deny"
+        await self._service.approvals.decide(self.id, one.seq, decision, rules=rules)
         if await self._service.views.owner(self.id) is None:
-            self._editors.beside(self._service.turns.run_pending(self.id, self._editors.leaving))
+            await self._service.turns.run_pending(self.id, self._editors.leaving)
 
     async def close(self) -> None:
         tasks = [self._following, *self._asking.values()]
