@@ -93,7 +93,7 @@ class World:
         return found
 
     def sessions(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.steno("sessions", "--json"))
+        found: list[dict[str, Any]] = json.loads(self.steno("sessions", "--json", "--all"))
         return found
 
     def only_session(self) -> str:

@@ -263,8 +263,11 @@ def rage(path: Path, seconds: float, size: int = 8) -> None:
     with BlockingStore(path) as store:
         sessions = [store.create(SessionStarted("test")) for _ in range(5)]
     crowd = Crowd(path, sessions, size)
+    deadline = time.monotonic() + 60
     try:
         crowd.rage(seconds)
+        while sum(map(len, crowd.acknowledged())) <= 10 * size and time.monotonic() < deadline:
+            crowd.rage(1)
     finally:
         crowd.end()
     with BlockingStore(path) as store:

@@ -470,10 +470,10 @@ def test_a_redaction_while_a_fork_is_being_made_takes_the_forks_title_too(
         session = say(store, store.create(STARTED), "secret")
         run = store.core.queue.run
 
-        def late(verb: Any) -> Any:
+        def late(verb: Any, *needs: Any) -> Any:
             monkeypatch.undo()
             other.redact(session, 2)
-            return run(verb)
+            return run(verb, *needs)
 
         monkeypatch.setattr(store.core.queue, "run", late)
         fork = store.fork(session, 2, STARTED)
@@ -814,8 +814,8 @@ def test_threads_of_one_process_take_a_lease_one_after_the_other(path: Path) -> 
         got: list[Lease] = []
         answered = CommitQueue.run
 
-        def slow(queue: CommitQueue, verb: Callable[[Transaction], object]) -> object:
-            answer = answered(queue, verb)
+        def slow(queue: CommitQueue, verb: Callable[[Transaction], object], *needs: Any) -> object:
+            answer = answered(queue, verb, *needs)
             time.sleep(0.05)
             return answer
 

@@ -259,7 +259,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "info": {"title": "steno gateway", "version": version},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": msgspec.json.decode(msgspec.json.encode(components)),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
