@@ -23,8 +23,8 @@ class HitShown(Struct):
     role: str
     title: str
     text: str
-    marks: list[tuple[int, int]]
-    places: list[tuple[int, int]]
+    marks: list[list[int]]
+    places: list[list[int]]
     score: float
     streaming: bool
 
