@@ -20,6 +20,7 @@ PLACES = {
     "version": "any",
     "file": "app.js",
     "name": "builds",
+    "job": "nothing",
 }
 OPEN = {"/health": 200, "/login": 200, "/page/{version}/{file}": 200, "/hooks/{name}": 401}
 """The routes without a token. A hook wants a signature; a form without an origin is refused at the

@@ -13,7 +13,7 @@ from tests.program.world import World
 
 BROKEN = "def add(a, b):\n    return a - b\n"
 MENDED = "def add(a, b):\n    return a + b\n"
-CHECK = f"{sys.executable} -c 'import calc; assert calc.add(1, 2) == 3'"
+CHECK = f"{sys.executable} -B -c 'import calc; assert calc.add(1, 2) == 3'"
 
 
 def edit(old: str, new: str) -> tuple[str, str]:

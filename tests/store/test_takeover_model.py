@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -157,7 +157,10 @@ class Takeover(RuleBasedStateMachine):
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 Takeover.TestCase.settings = settings(
-    stateful_step_count=15, max_examples=4, suppress_health_check=QUIET
+    stateful_step_count=10,
+    max_examples=2,
+    phases=[Phase.generate],
+    suppress_health_check=QUIET,
 )
 TestTakeoverInAnyOrder = Takeover.TestCase
 

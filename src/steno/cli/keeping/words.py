@@ -89,8 +89,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def number(text: str) -> int:
-    """A message or a turn, by its number."""
-    if not text.isdecimal() or len(text) > 18:
+    """A message or a turn, by its number. One that is too large names none, which is told with
+    those that there are."""
+    if not text.isdecimal() or len(text) > 40:
         raise argparse.ArgumentTypeError(f"{text!r} is no number; steno show prints them")
     return int(text)
 
