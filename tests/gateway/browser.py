@@ -1,6 +1,7 @@
 """A real browser before the running gateway: Debian's chromium, driven by playwright."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +48,12 @@ class Desk:
         return self.gateway.world
 
     def script(self, *replies: Reply) -> None:
-        """What the model answers from here on, in this order."""
+        """What the model answers from here on, in this order. What an earlier test left running
+        would take the first of it, so that is waited for."""
+        deadline = time.monotonic() + 10
+        while self.server.in_flight and time.monotonic() < deadline:
+            self.server.go_on()
+            time.sleep(0.05)
         self.server.hold_again()
         self.server.choose = None
         self.server.requests.clear()

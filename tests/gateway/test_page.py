@@ -139,7 +139,12 @@ def test_a_server_that_sleeps_is_waited_for(desk: Desk, asleep_s: int) -> None:
 
 @pytest.mark.promise(21)
 def test_five_inputs_during_a_turn_wait_in_order_and_one_can_be_taken_back(desk: Desk) -> None:
-    desk.script(Reply(("part", " end"), held=True), *(Reply((f"answer {n}",)) for n in range(5)))
+    desk.script(Reply(("an answer",)))
+    desk.server.choose = lambda request: (
+        Reply(("part", " end"), held=True)
+        if "zero" in str(request["messages"][-1])
+        else Reply(("an answer",))
+    )
     session = desk.gateway.make(title="queue")
     page = desk.tab(f"/s/{session}")
     say(page, "zero")

@@ -61,7 +61,7 @@ def test_an_empty_title_is_refused_and_the_old_one_stays(world: World) -> None:
 
 
 def test_the_version_is_told(world: World) -> None:
-    assert world.steno("--version") == f"steno {version('steno')}\n"
+    assert world.steno("--version") == f"steno {version('steno-agent')}\n"
 
 
 @pytest.mark.parametrize(
