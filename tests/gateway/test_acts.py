@@ -86,12 +86,17 @@ def test_a_killed_turn_is_shown_as_interrupted_once_and_run_again_only_when_aske
     gateway.say(session, "do it")
     wait_until(lambda: len(world.messages(session, "assistant")) == 1, "some text")
     gateway.kill()
+
+    def ended() -> list[tuple[str, str]]:
+        turns = gateway.ask("GET", f"/api/sessions/{session}").json()["turns"]
+        return [(one["outcome"], one["cause"]) for one in turns]
+
     for _ in range(2):
         gateway.start()
         wait_until(lambda: gateway.ask("GET", "/ready").status == 200, "a start")
-        turns = gateway.ask("GET", f"/api/sessions/{session}").json()["turns"]
-        assert [(one["outcome"], one["cause"]) for one in turns] == [("interrupted", "killed")]
-        assert turns == world.show(session)["turns"]
+        wait_until(lambda: ended() == [("interrupted", "killed")], "the turn to be closed")
+        shown = gateway.ask("GET", f"/api/sessions/{session}").json()["turns"]
+        assert shown == world.show(session)["turns"]
         gateway.stop()
     assert len(server.requests) == 1, "nothing is run again by itself"
     gateway.start()
