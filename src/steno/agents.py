@@ -307,11 +307,19 @@ class Agents:
             self.config.memory.distill == "chat" and row.platform in PROGRAMS
         ):
             return False
-        by = self._distiller_spec(row.model)
+        return self._asked_unasked(row.model)
+
+    def _asked_unasked(self, own: str) -> bool:
+        """Whether a model may be asked about a session without a word from anybody."""
+        by = self._distiller_spec(own)
         kind = self._kind(by)
-        if kind is None:
-            return True
-        return kind.able and (kind.unasked or by == self.config.memory.model)
+        return kind is None or (kind.able and (kind.unasked or by == self.config.memory.model))
+
+    def entitles(self, row: ListingRow) -> bool:
+        """Whether a model is asked for a title of a session, unasked. Else its first line is its
+        title."""
+        wanted = self.config.memory.titles and not self.ephemeral and row.wants_title()
+        return wanted and self._asked_unasked(row.model)
 
     def distiller(self, before: ContextSet | None) -> Distiller:
         spec = self.terms.model or self._distiller_spec("" if before is None else before.own_model)

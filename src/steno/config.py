@@ -140,6 +140,7 @@ VENDORS
 # options = {}               # what the kind needs beside that
 
 [memory]
+# titles = true              # a model gives sessions of the chat a title; false: their first line
 # enabled = true             # false: nothing is distilled, and new sessions are told nothing of
                              # earlier ones
 # distill = "auto"           # sessions in which five turns or more were answered; "chat": not those
@@ -338,6 +339,7 @@ ChannelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_le
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     distill: Literal["auto", "chat", "off"] = "auto"
+    titles: bool = True
     rest_s: SecondsOrNone = 10.0
     model: str = ""
     items_max: Annotated[int, Meta(ge=0, le=100)] = 12

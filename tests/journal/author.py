@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steno.journal import facts as f
 from steno.journal.drafts import Draft, Kind, Stream
-from steno.journal.facts import Distilled, Item, MemoryRemoved
+from steno.journal.facts import Distilled, Item, MemoryRemoved, SessionTitled
 from steno.journal.parts import (
     Content,
     Failed,
@@ -128,7 +128,7 @@ class Author:
             *4 * [self.outside],
         ]
         rare += [*3 * [self.visit], *3 * [self.leave], *2 * [self.forget]]
-        rare += [] if self.turn is not None else 2 * [self.distil]
+        rare += [] if self.turn is not None else [self.distil, self.distil, self.entitle]
         self.pick(rare if self.tidy else [*rare, *3 * [self.edit]])()
 
     def edit(self) -> None:
@@ -349,6 +349,9 @@ class Author:
         self.write(
             Distilled(0, len(self.records), self.pick(WORDS), self.pick(WORDS), items, "model")
         )
+
+    def entitle(self) -> None:
+        self.write(SessionTitled(len(self.records), self.pick(WORDS), "model"))
 
     def forget(self) -> None:
         distilled = self.seqs_of(Distilled)

@@ -41,6 +41,7 @@ class World:
             "STENO_HOME": str(self.home),
             "STENO_MODEL": model,
             "STENO_MEMORY_DISTILL": "off",
+            "STENO_MEMORY_TITLES": "false",
             "OPENAI_BASE_URL": url,
             "OPENAI_API_KEY": "test-key",
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),

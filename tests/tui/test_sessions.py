@@ -4,6 +4,8 @@ said."""
 import asyncio
 import json
 import re
+import time
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +15,15 @@ from textual.widgets import Input
 
 import steno
 from steno.config import ConfigError
-from steno.journal.facts import ContextSet, SessionAttended, SessionEnded
+from steno.journal.facts import (
+    ContextSet,
+    HelperEnded,
+    HelperFact,
+    HelperStarted,
+    SessionAttended,
+    SessionEnded,
+)
+from steno.runtimes.distil import TITLE_S
 from steno.service import Summary
 from steno.service.views import Views
 from steno.store.errors import JournalCorrupt
@@ -652,3 +662,68 @@ def test_a_long_session_is_read_from_its_end_as_far_as_one_scrolls(
 
 def _all(scroll: Scroll) -> str:
     return "\n".join(getattr(block, "text", "") for block in scroll._blocks)
+
+
+def title_asked(request: dict[str, Any]) -> bool:
+    return "give it a title" in json.dumps(request)
+
+
+@pytest.mark.promise(8)
+@pytest.mark.promise(33)
+def test_a_session_gets_a_title_and_neither_a_message_nor_a_request_shows_that(
+    world: World, server: ModelServer
+) -> None:
+    world.environment["STENO_MEMORY_TITLES"] = "true"
+    server.choose = lambda asked: Reply(
+        ('**"Keeping the sea."**\nor another',) if title_asked(asked) else ("it stays",)
+    )
+
+    async def talk(person: Person) -> None:
+        await person.say("what of the sea? my word is swordfish")
+        await person.sees("steno Keeping the sea")
+        await person.rests()
+        await person.say("and then?")
+        await person.until(lambda: len(server.requests) == 3, "another answer")
+        await person.rests()
+
+    chat_with(world, talk)
+    [listed] = world.sessions()
+    assert (listed["title"], listed["messages"]) == ("Keeping the sea", 4)
+    assert [m["text"] for m in world.messages(listed["id"], "assistant")] == ["it stays"] * 2
+    assert [title_asked(one) for one in server.requests] == [False, True, False]
+    assert "Keeping" not in json.dumps(server.requests[2]["messages"])
+    [asked, ended] = [one for one in facts(world, listed["id"]) if isinstance(one, HelperFact)]
+    assert isinstance(asked, HelperStarted)
+    assert asked.purpose == "title"
+    assert isinstance(ended, HelperEnded)
+    assert (ended.outcome, ended.usage is None) == ("done", False)
+    seq = world.messages(listed["id"])[0]["seq"]
+    world.steno("redact", listed["id"], str(seq), "--yes")
+    assert world.sessions()[0]["title"] == "[redacted]"
+    assert "Keeping" not in world.steno("export", listed["id"])
+    world.steno("rename", listed["id"], "Mine")
+    assert world.sessions()[0]["title"] == "Mine"
+
+
+@pytest.mark.promise(27)
+def test_a_title_that_hangs_holds_no_input_up_and_is_asked_for_twice_at_most(
+    world: World, server: ModelServer
+) -> None:
+    world.environment["STENO_MEMORY_TITLES"] = "true"
+    server.choose = lambda asked: (
+        Reply((), then="hang") if title_asked(asked) else Reply((f"answer {len(server.requests)}",))
+    )
+
+    async def talk(person: Person) -> None:
+        for said, asked in (("one", 0), ("two", 2), ("three", 4)):
+            begun = time.monotonic()
+            await person.say(said)
+            await person.sees(f"answer {asked}")
+            assert time.monotonic() - begun < TITLE_S / 2
+            if asked < 4:
+                await person.until(lambda: len(server.requests) % 2 == 0, "a request for a title")
+        await person.rests()
+
+    chat_with(world, talk)
+    assert sum(map(title_asked, server.requests)) == 2
+    assert world.sessions()[0]["title"] == "one"

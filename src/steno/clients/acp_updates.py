@@ -28,6 +28,7 @@ from steno.journal.facts import (
     PlanUpdated,
     Record,
     SessionRenamed,
+    SessionTitled,
     StepSealed,
     ToolSettled,
     ToolStarted,
@@ -136,7 +137,7 @@ class Updates:
             return [update_plan(steps)]
         if isinstance(fact, ModeSet):
             return [update_current_mode(fact.mode)]
-        if isinstance(fact, SessionRenamed):
+        if isinstance(fact, SessionRenamed | SessionTitled):
             title = carried(fact.title)
             return [s.SessionInfoUpdate(session_update="session_info_update", title=title)]
         return []

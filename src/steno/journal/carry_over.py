@@ -27,6 +27,7 @@ from steno.journal.state import State
 _LATEST: dict[type, str] = {
     f.ContextSet: "context",
     f.SessionRenamed: "title",
+    f.SessionTitled: "proposed title",
     f.Compacted: "compacted",
     f.GoalSet: "goal",
     f.ModeSet: "mode",
@@ -77,7 +78,9 @@ class Carry(Struct):
                 }
                 self._latest["started"] = seq
                 self._ended, self._hooks = (), {}
-            case f.ContextFact() | f.SessionRenamed() | f.ModeSet() | f.Compacted():
+            case f.ContextFact() | f.SessionRenamed() | f.SessionTitled():
+                self._latest[_LATEST[type(fact)]] = seq
+            case f.ModeSet() | f.Compacted():
                 self._latest[_LATEST[type(fact)]] = seq
             case f.RuleSet():
                 self._latest.pop(f"rule {fact.rule}", None)

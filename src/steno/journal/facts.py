@@ -16,7 +16,7 @@ Rules that hold for every fact:
   group names the group. So a new fact of no group, or one that a fold may care about, is a type
   error in each fold until that fold says what it means there.
 
-Facts about deliveries, plugins, accounts and jobs are declared in `fact_kinds`.
+Facts about deliveries, plugins, accounts, jobs and memory are declared in `fact_kinds`.
 docs/reference/journal-format.md describes each tag for readers in other languages.
 """
 
@@ -55,6 +55,12 @@ from steno.journal.fact_kinds.job import JobSet as JobSet
 from steno.journal.fact_kinds.job import JobSkipped as JobSkipped
 from steno.journal.fact_kinds.job import JobTold as JobTold
 from steno.journal.fact_kinds.job import Schedule as Schedule
+from steno.journal.fact_kinds.memory import Distilled as Distilled
+from steno.journal.fact_kinds.memory import Item as Item
+from steno.journal.fact_kinds.memory import ItemAt as ItemAt
+from steno.journal.fact_kinds.memory import MemoryFact as MemoryFact
+from steno.journal.fact_kinds.memory import MemoryRemoved as MemoryRemoved
+from steno.journal.fact_kinds.memory import SessionTitled as SessionTitled
 from steno.journal.fact_kinds.outside import Delivered as Delivered
 from steno.journal.fact_kinds.outside import DeliveryAttempted as DeliveryAttempted
 from steno.journal.fact_kinds.outside import DeliveryExpired as DeliveryExpired
@@ -238,51 +244,6 @@ class InterruptAsked(Fact, frozen=True, tag="interrupt.asked"):
 
     turn: Seq
     by: str = "user"
-
-
-# --- what is worth keeping ------------------------------------------------------------------------
-
-
-class ItemAt(Fact, frozen=True):
-    """An item of a distillate: in that session, in the fact at `seq`, the one of this number, from
-    0."""
-
-    session: str
-    seq: Seq
-    item: int
-
-
-class Item(Fact, frozen=True):
-    """Something worth keeping; `seqs` are the messages it came from."""
-
-    kind: Literal["decision", "open", "fact"]
-    text: str
-    seqs: tuple[Seq, ...] = ()
-
-
-class MemoryFact(Fact, frozen=True):
-    """What other sessions may be told of this one."""
-
-
-class Distilled(MemoryFact, frozen=True, tag="distilled"):
-    """What a helper call made of the facts after `after` and up to `upto`. No message and nothing
-    that a model is told comes of it here; other sessions may be told its items. `title` is a
-    proposal, for a session without one."""
-
-    after: Seq
-    upto: Seq
-    title: str = ""
-    summary: str = ""
-    items: tuple[Item, ...] = ()
-    model: str = ""
-
-
-class MemoryRemoved(MemoryFact, frozen=True, tag="memory.removed"):
-    """A person does not want an item to be remembered. `item` is its number in the distillate, from
-    0."""
-
-    distilled: Seq
-    item: int
 
 
 # --- what shapes a request ------------------------------------------------------------------------
@@ -611,7 +572,7 @@ class HelperFact(Fact, frozen=True):
 
 class HelperStarted(HelperFact, frozen=True, tag="helper.started"):
     """A request to a model that is about the session and not part of it: no message comes of it.
-    Stored before it is sent. The purpose "title" stands in old journals only."""
+    Stored before it is sent."""
 
     purpose: Literal["summary", "title", "distillation"]
     model: str
@@ -732,6 +693,7 @@ TurnFact = (
     | HelperEnded
     | Compacted
     | Distilled
+    | SessionTitled
     | Rewound
     | RewindWithdrawn
     | ThreadBound

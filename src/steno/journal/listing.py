@@ -13,6 +13,8 @@ from steno.journal.usage import UsageTotal
 TITLE_LEN_MAX = 80
 DELEGATED = "delegate"
 """The platform of a session that another one delegated to."""
+TITLE_TRIES_MAX = 2
+"""Requests for a title in the life of a session, whatever came of them."""
 HELPERS = frozenset((DELEGATED,))
 """Platforms of sessions that work for another one: what is worth keeping of them is told there."""
 ONE_OFF = "http-once"
@@ -47,6 +49,9 @@ class ListingRow(Struct, omit_defaults=True):
     title: str = ""
     named: bool = False
     titled: Seq = 0
+    proposed: Seq = 0
+    """How far a helper had read that made the title; 0 if none did."""
+    title_tries: int = 0
     created_ms: int = 0
     updated_ms: int = 0
     messages: int = 0
@@ -109,15 +114,14 @@ class ListingRow(Struct, omit_defaults=True):
             case f.ItemFact():
                 self.items = seq
             case f.SessionRenamed():
-                self.title, self.named, self.titled = fact.title, True, seq
+                self.title, self.named, self.titled, self.proposed = fact.title, True, seq, 0
             case f.SessionAttended():
                 self.ended = None
                 self.owed.apply(seq, fact)
             case f.SessionEnded():
                 self.ended = fact.reason if self.owed.apply(seq, fact) else self.ended
             case f.HookFact():
-                self.owed.apply(seq, fact)
-                return True
+                return self.owed.apply(seq, fact) or True
             case f.DeliveryFact():
                 return self.deliveries.apply(seq, at_ms, fact)
             case f.ContextSet():
@@ -127,7 +131,9 @@ class ListingRow(Struct, omit_defaults=True):
                 self.compacted, self.context = seq, None
             case f.HelperEnded() | f.UsageReported():
                 return self.usage is not None
-            case f.HelperStarted() | f.MemoryFact() | f.MessageHidden() | f.Rewound():
+            case f.HelperStarted() | f.SessionTitled():
+                return self._ask_or_entitle(seq, fact)
+            case f.Distilled() | f.MemoryRemoved() | f.MessageHidden() | f.Rewound():
                 return self.memory.apply(seq, fact)
             case f.ToolStarted() | f.OutputLate() | f.InputFact() | f.AccountFact():
                 return False
@@ -145,6 +151,16 @@ class ListingRow(Struct, omit_defaults=True):
     def _entitle(self, seq: Seq, said: tuple[Content, ...]) -> None:
         if not self.title and not self.named and (title := title_of(said)):
             self.title, self.titled = title, seq
+
+    def _ask_or_entitle(self, seq: Seq, fact: f.HelperStarted | f.SessionTitled) -> bool:
+        if isinstance(fact, f.HelperStarted):
+            asked = fact.purpose == "title"
+            self.title_tries += asked
+            return asked or self.memory.apply(seq, fact)
+        if not self.named:
+            self.title, self.titled = fact.title, seq
+            self.proposed = 0 if fact.title == GONE else fact.upto
+        return not self.named
 
     def _run(self, record: f.Record, fact: f.TurnStarted | f.StepStarted) -> bool:
         began = isinstance(fact, f.TurnStarted)
@@ -196,6 +212,16 @@ class ListingRow(Struct, omit_defaults=True):
         """Whether a process that starts has something to run here: inputs wait, a turn is open, or
         one was cut off after tools gave results."""
         return bool(self.waiting) or self.open > 0 or self.unseen
+
+    def wants_title(self) -> bool:
+        """Whether a helper may be asked for a title: something was answered, and neither a person
+        nor a helper gave one."""
+        return (
+            self.last_turn == "done"
+            and not (self.named or self.proposed or self.open)
+            and self.title_tries < TITLE_TRIES_MAX
+            and self.platform not in HELPERS | QUIET
+        )
 
     def due(self) -> bool:
         """Whether enough was said since the last distillate that another one should be made,

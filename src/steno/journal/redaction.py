@@ -61,7 +61,7 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(
                 fact, steps=tuple(replace(step, step=GONE) for step in fact.steps), explanation=GONE
             )
-        case f.SessionRenamed():
+        case f.SessionRenamed() | f.SessionTitled():
             return replace(fact, title=GONE)
         case f.Compacted():
             return replace(fact, summary=GONE)

@@ -144,6 +144,8 @@ class Transcript(Struct):
                 self._say(record, record.seq, "notice", (Text(fact.text),), "complete")
             case f.SessionRenamed():
                 self.title, self._named = fact.title, True
+            case f.SessionTitled():
+                self.title = self.title if self._named else fact.title
             case f.PlanUpdated():
                 self.plan = fact
             case f.MessageHidden():

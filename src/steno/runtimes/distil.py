@@ -1,4 +1,4 @@
-"""Distils a session that rests, and gives way to a process that runs it.
+"""Distils a session that rests, or gives it a title, and gives way to what runs it.
 
 The session is held while the model is asked, so there is one distillate of a range.
 An input, or a process that asks for the session, ends the call at once: none waits for a
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steno.engine import distillation, tokens
 from steno.engine.distillation import BadDistillate, Source
-from steno.journal.facts import ContextSet, Distilled, HelperEnded
+from steno.journal.facts import ContextSet, Distilled, HelperEnded, SessionTitled
 from steno.journal.parts import Seq, text_of
 from steno.models.protocol import Model
 from steno.runtimes.helper import HelperFailed, HelperStopped, ask_helper
@@ -26,6 +26,7 @@ CALLS_MAX = 2
 """An answer that cannot be used is asked for once more."""
 CHARS_MAX = 100_000
 CONTEXT_UNSAID = 16_000
+TITLE_S = 20.0
 
 
 class Distillation(Struct, frozen=True):
@@ -66,6 +67,41 @@ class Distilling:
             await held.close()
             return came
 
+    async def entitle(self, session: str, leaving: asyncio.Event) -> str:
+        """Have a title made of what was said, if the session has none of its own; "" if none was
+        made. Raises `SessionBusy` if something runs the session."""
+        async with hold(self._sessions, session, leaving, insist=False) as held:
+            try:
+                title = await self._entitle(held)
+            except (HelperStopped, HelperFailed, NotAllowed):
+                title = ""
+            await held.close()
+            return title
+
+    async def _entitle(self, held: HeldSession) -> str:
+        row = (await self._store.glance(held.id)).row
+        if held.state.turn is not None or held.state.pending or not row.wants_title():
+            return ""
+        by = self._by(context_of(held.state))
+        source = await self._source(held, 0, by, distillation.TITLE_SOURCE_CHARS)
+        if source is None:
+            return ""
+        request = distillation.ask_title(by.model.spec, source)
+        deadline_s = asyncio.get_running_loop().time() + min(TITLE_S, by.limit_s)
+        started, finished = await ask_helper(
+            held, by.model, "title", request, deadline_s, held.said, held.stopped
+        )
+        try:
+            title = distillation.title_in(text_of(finished.parts))
+        except BadDistillate as error:
+            await held.record(HelperEnded(started, "failed", f"unusable: {error}", finished.usage))
+            return ""
+        await held.record(HelperEnded(started, "done", "", finished.usage))
+        if held.redacted:
+            return ""
+        await held.record(SessionTitled(source.upto, title, by.model.spec))
+        return title
+
     async def _distil(self, held: HeldSession, if_due: bool) -> Distillation:
         row = (await self._store.glance(held.id)).row
         if held.state.turn is not None or held.state.pending:
@@ -87,12 +123,14 @@ class Distilling:
                 return Distillation("done", "", at, made)
         raise HelperFailed(f"the answer could not be used: {wrong[1] if wrong else ''}")
 
-    async def _source(self, held: HeldSession, after: Seq, by: Distiller) -> Source | None:
+    async def _source(
+        self, held: HeldSession, after: Seq, by: Distiller, chars_max: int = CHARS_MAX
+    ) -> Source | None:
         head, held.redacted = held.state.head, False
         everything = read_all(self._store, held.id, after, head)
         records = [distillation.brief(record) async for record in everything]
         context = by.context_max or CONTEXT_UNSAID
-        chars_max = min(context * tokens.CHARS_PER_TOKEN // 2, CHARS_MAX)
+        chars_max = min(context * tokens.CHARS_PER_TOKEN // 2, chars_max)
         return (
             await asyncio.to_thread(distillation.source, records, after, chars_max)
             if records

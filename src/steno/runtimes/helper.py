@@ -26,7 +26,7 @@ class HelperStopped(Exception):
 async def ask_helper(
     held: HeldSession,
     model: Model,
-    purpose: Literal["summary", "distillation"],
+    purpose: Literal["summary", "title", "distillation"],
     request: Request,
     deadline_s: float,
     *ends: asyncio.Event,

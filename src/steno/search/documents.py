@@ -61,6 +61,7 @@ _WITH_TEXT = frozenset(
         f.OutputLate,
         f.Distilled,
         f.SessionRenamed,
+        f.SessionTitled,
     )
 )
 
@@ -103,7 +104,7 @@ def _documents(record: f.Record) -> Iterator[Document]:
                 yield Document("distillate", record.seq, "\n".join(filter(None, lines)))
         case f.OutsideFact() | f.ContextFact() | f.HelperFact() | f.EditFact() | f.ApprovalFact():
             pass
-        case f.SessionRenamed():
+        case f.SessionRenamed() | f.SessionTitled():
             if fact.title:
                 yield Document("title", record.seq, fact.title)
         case f.SessionStarted() | f.InputFact() | f.MemoryFact():

@@ -34,6 +34,10 @@ class Memories:
     ) -> Distillation:
         return await self._distilling.distil(session, leaving, if_due)
 
+    async def entitle(self, session: str, leaving: asyncio.Event) -> str:
+        """Have a title made; "" if none was."""
+        return await self._distilling.entitle(session, leaving)
+
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
         """Sessions that should be distilled and that no process runs, the latest first. So many are
         looked at and no more, however many there are."""

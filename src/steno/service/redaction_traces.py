@@ -37,6 +37,7 @@ from steno.journal.facts import (
     RuleSet,
     SessionRenamed,
     SessionStarted,
+    SessionTitled,
     StepLost,
     StepSealed,
     StepStarted,
@@ -139,6 +140,8 @@ class Texts:
                 pass
             case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn():
                 pass
+            case SessionTitled():
+                pass  # it goes with each text that it was made of
             case ThreadCompacted() | MemoryRemoved() | OutsideFact() | ItemsWithdrawn():
                 pass
             case unreachable:

@@ -355,8 +355,8 @@ def _refuse_answered(held: HeldSession, input: Seq) -> None:
 
 
 async def _acquire(store: Store, id: str) -> Lease:
-    """Take the lease. A process that only distils the session is asked to give way, and does so at
-    once."""
+    """Take the lease. What only distils the session, or gives it a title, is asked to give way, and
+    does so at once."""
     deadline_s = asyncio.get_running_loop().time() + GIVE_WAY_S
     asked = False
     while True:
@@ -370,11 +370,11 @@ async def _acquire(store: Store, id: str) -> Lease:
 
 
 async def _ask_to_give_way(store: Store, id: str) -> bool:
-    """Whether what is under way is a distillation: then it is asked to end."""
+    """Whether what is under way is a distillate or a title: then that is asked to end."""
     head = (await store.glance(id)).head
     open: Seq | None = None
     for record in await store.read(id, max(head - HELPER_TAIL, 0), HELPER_TAIL):
-        if isinstance(record.fact, HelperStarted) and record.fact.purpose == "distillation":
+        if isinstance(record.fact, HelperStarted) and record.fact.purpose != "summary":
             open = record.seq
         elif isinstance(record.fact, HelperEnded) and record.fact.started == open:
             open = None

@@ -30,6 +30,7 @@ from steno.journal.facts import (
     ItemAt,
     MessageRedacted,
     Record,
+    SessionTitled,
 )
 from steno.journal.parts import GONE, Seq
 from steno.journal.redaction import forget, redact
@@ -51,9 +52,18 @@ def covering(view: Snapshot, row: SessionRow, seq: Seq) -> list[Record]:
     ]
 
 
+def _titles(view: Snapshot, row: SessionRow, seq: Seq) -> list[Record]:
+    return [
+        record
+        for record in queries.own(view, row, "session.titled")
+        if isinstance(record.fact, SessionTitled) and seq <= record.fact.upto
+    ]
+
+
 def empty_distillates(tx: Transaction, family: Iterable[Session], seq: Seq) -> None:
     for session in family:
-        for record in covering(tx.writer, session.row, seq):
+        made_of_it = covering(tx.writer, session.row, seq) + _titles(tx.writer, session.row, seq)
+        for record in made_of_it:
             emptied = redact(record.fact)
             if emptied is not None:
                 tx.replace(session, record, emptied)
@@ -88,10 +98,10 @@ def has_memories(view: Snapshot, row: SessionRow, gone: Gone) -> bool:
 def check(tx: Transaction, id: str, facts: Sequence[Written], foreign: Sequence[Record]) -> None:
     """Refuse what was made of text that has been removed since."""
     for fact, _, _ in facts:
-        if isinstance(fact, Distilled):
+        if isinstance(fact, Distilled | SessionTitled):
             if any(isinstance(record.fact, MessageRedacted) for record in foreign):
                 raise NotAllowed(
-                    "a message was redacted since the distillate was asked for; nothing was stored"
+                    "a message was redacted since this was asked for; nothing was stored"
                 )
         elif isinstance(fact, ContextSet):
             for text, at in zip(fact.memories, fact.recalled, strict=False):

@@ -24,6 +24,7 @@ from steno.journal.facts import (
     Record,
     SessionRenamed,
     SessionStarted,
+    SessionTitled,
     ToolSettled,
     payloads_of,
     taken_by,
@@ -413,8 +414,11 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
             not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
         )
     else:
-        lost = isinstance(emptied, SessionRenamed) and seq == listing.titled
-    if lost:
+        given = isinstance(emptied, SessionRenamed | SessionTitled)
+        lost = given and seq == listing.titled
+    if listing.proposed and (seq <= listing.proposed or lost):
+        listing.title, listing.proposed = GONE, 0  # another one may be made of what is left
+    elif lost and listing.title != GONE:
         listing.title, listing.titled = GONE, seq
     # In any case: the row as it is stored may be behind, with the text as its title.
     tx.save(session)

@@ -147,6 +147,8 @@ class Chat(App[int]):
         self._plain = False
         self._last_interrupt_s = -TWICE_S
         self._busy: tuple[bool, Seq | None] = (False, None)
+        self._rested: tuple[str | None, int] = (None, 0)
+        """The session, and how many of its turns were over when it last rested."""
         self._busy_since_s: float | None = None
         self._hint = ""
         self._loading = False
@@ -210,6 +212,7 @@ class Chat(App[int]):
     def begin(self) -> None:
         """Another session is on the screen."""
         self.forget_told()
+        self._rested = (self.watched.id, self.watched.row.turns)
         self.query_one(Scroll).begin(self._blocks())
         self._paint()
 
@@ -309,6 +312,10 @@ class Chat(App[int]):
             state = status_line.DELETED
         if (busy := (state.busy, watched.turn())) != self._busy:
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
+        if not state.busy and (watched.id, watched.row.turns) != self._rested:
+            self._rested = (watched.id, watched.row.turns)
+            if self.wiring.entitles(watched.row):
+                self.do(self.acts.beside.entitle(watched))
         status.state, status.busy = state.word, state.busy
         status.hint = (
             self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint

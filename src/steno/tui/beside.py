@@ -2,6 +2,7 @@
 at what a session has changed and used."""
 
 import asyncio
+import contextlib
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.app import SuspendNotSupported
 
-from steno.config import editor
+from steno.config import ConfigError, editor
 from steno.engine import tokens
 from steno.engine.request import system_text
 from steno.journal.facts import InputAdmitted
@@ -19,6 +20,7 @@ from steno.journal.history import History
 from steno.journal.parts import text_of as said_in
 from steno.service import Misused
 from steno.service.attachments import Attachment, attachment, read_attachment
+from steno.store.errors import StoreError
 from steno.tui import wording
 from steno.tui.composer import Composer
 from steno.tui.dialogs import Finder, Row, Shown
@@ -26,11 +28,14 @@ from steno.tui.offers import MENTIONED
 from steno.tui.painting.diff import paint_diff
 from steno.tui.painting.markdown import one_line
 from steno.tui.painting.palette import PALETTES
+from steno.tui.watched import Watched
 
 if TYPE_CHECKING:
     from steno.tui.app import Chat
 
 COMMAND_S = 120.0
+ENTITLE_AFTER_S, ENTITLE_TRIES = 0.05, 40
+"""How often is looked whether the session rests."""
 OUTPUT_BYTES_MAX = 100_000
 SAID_SESSIONS = 30
 SAID_MAX = 500
@@ -150,6 +155,17 @@ class Beside:
             composer.replace_text(f"/{one.name} ")
         else:
             await chat.acts.command(one.name, "")
+
+    async def entitle(self, watched: Watched) -> None:
+        """Have a title made of what was said, once the session rests. Without one the first line
+        stays the title."""
+        for _ in range(ENTITLE_TRIES):
+            if not watched.driving:
+                break
+            await asyncio.sleep(ENTITLE_AFTER_S)
+        if watched.id is not None and not watched.leaving.is_set():
+            with contextlib.suppress(StoreError, ConfigError):
+                await self._chat.service.memories.entitle(watched.id, watched.leaving)
 
     # --- looking
 
