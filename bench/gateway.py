@@ -2,7 +2,8 @@
 process as all its clients, on the same cores.
 
 A piece's time runs from the moment the model server sends it to the moment a client has it, so two
-sockets, the parser, a commit and the event are in it.
+sockets, the parser, a commit and the event are in it. The readers share the cores with the service:
+they note when bytes came, and look at them when all is over.
 """
 
 import asyncio
@@ -14,7 +15,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +31,8 @@ from steno.journal.facts import InputAdmitted, SessionStarted
 from steno.journal.parts import Text
 from steno.store.protocol import Admission
 from steno.store.sqlite.store import BlockingStore, SqliteStore
+
+T = TypeVar("T")
 
 NAME = "gateway"
 TURNS, READERS, PER_SECOND = 100, 5, 50
@@ -112,6 +117,15 @@ def running(home: Path, url: str = "", model: str = "openai-chat:bench") -> Iter
 # --- clients --------------------------------------------------------------------------------------
 
 
+def _request(service: Service, token: str, method: str, path: str, data: bytes) -> bytes:
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{service.port}\r\n"
+        f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
+
+
 class Client:
     """One connection that asks one thing after the other."""
 
@@ -127,12 +141,7 @@ class Client:
 
     def send(self, method: str, path: str, body: object = None) -> None:
         data = b"" if body is None else msgspec.json.encode(body)
-        self._writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._service.port}\r\n"
-            f"Authorization: Bearer {self._token}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n".encode()
-            + data
-        )
+        self._writer.write(_request(self._service, self._token, method, path, data))
 
     async def ask(self, method: str, path: str, body: object = None) -> bytes:
         self.send(method, path, body)
@@ -146,41 +155,70 @@ class Client:
     async def make(self) -> str:
         return str(msgspec.json.decode(await self.ask("POST", "/api/sessions", {}))["id"])
 
-    async def follow(self, session: str) -> None:
-        """Begin to read a stream; what comes is read from `reader`."""
-        self.send("GET", f"/api/sessions/{session}/events?after=now")
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise subprocess.SubprocessError(f"a stream was refused: {head[:200]!r}")
+
+def _same(protocol: T) -> T:
+    return protocol
 
 
 @asynccontextmanager
-async def streams(service: Service, sessions: list[str]) -> AsyncIterator[list[Client]]:
+async def streams(service: Service, sessions: list[str]) -> AsyncIterator[list["Reader"]]:
     """A stream of each session, open."""
-    clients = [
-        Client(service, service.tokens[i % len(service.tokens)]) for i in range(len(sessions))
-    ]
+    readers: list[Reader] = []
+    loop = asyncio.get_running_loop()
     try:
-        for client, session in zip(clients, sessions, strict=True):
-            await client.__aenter__()
-            await client.follow(session)
-        yield clients
+        for i, session in enumerate(sessions):
+            token = service.tokens[i % len(service.tokens)]
+            request = _request(
+                service, token, "GET", f"/api/sessions/{session}/events?after=now", b""
+            )
+            reader = Reader(request)
+            readers.append(reader)
+            await loop.create_connection(partial(_same, reader), "127.0.0.1", service.port)
+            await reader.open.wait()
+            if reader.was_refused():
+                raise subprocess.SubprocessError("a stream was refused")
+        yield readers
     finally:
-        for client in clients:
-            await client.__aexit__()
+        for reader in readers:
+            reader.close()
 
 
-async def _lags(client: Client, lags_ms: list[float]) -> None:
-    """How late each piece of one turn comes."""
-    rest = b""
-    while True:
-        data = await client.reader.read(1 << 16)
-        now_s = time.monotonic()
-        whole, _, rest = (rest + data).rpartition(b"\n\n")
-        for line in _TEXT.findall(whole):
-            lags_ms += [(now_s - float(sent)) * 1000 for sent in _SENT.findall(line)]
-        if b"event: turn_ended" in whole or not data:
-            return
+class Reader(asyncio.Protocol):
+    """One stream, from its request on: what came, and when."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._came: list[tuple[float, bytes]] = []
+        self.open, self.over = asyncio.Event(), asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        transport.write(self._request)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        self._came.append((time.monotonic(), data))
+        self.open.set()
+        if b"turn_ended" in data:
+            self.over.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open.set()
+        self.over.set()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def was_refused(self) -> bool:
+        return not self._came or not self._came[0][1].startswith(b"HTTP/1.1 200")
+
+    def lags_ms(self) -> Iterator[float]:
+        """How late each piece came. A piece is there with the end of its event."""
+        rest = b""
+        for at_s, data in self._came:
+            whole, _, rest = (rest + data).rpartition(b"\n\n")
+            for line in _TEXT.findall(whole):
+                for sent in _SENT.findall(line):
+                    yield (at_s - float(sent)) * 1000
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -214,17 +252,15 @@ def _load(home: Path, seconds: int) -> list[Result]:
 
 
 async def _under_load(service: Service, seconds: int) -> tuple[list[float], list[float]]:
-    lags_ms: list[float] = []
     async with Client(service, service.tokens[0]) as client:
         sessions = [await client.make() for _ in range(TURNS)]
         quiet = await client.make()
-        async with streams(service, sessions * READERS) as clients:
-            reading = [asyncio.create_task(_lags(one, lags_ms)) for one in clients]
+        async with streams(service, sessions * READERS) as readers:
             for session in sessions:
                 await client.ask("POST", f"/api/sessions/{session}/inputs", {"text": "go"})
             waits_ms = await _admissions(client, quiet, seconds)
-            await asyncio.wait_for(asyncio.gather(*reading), 120)
-    return lags_ms, waits_ms
+            await asyncio.wait_for(asyncio.gather(*(one.over.wait() for one in readers)), 120)
+    return [lag for one in readers for lag in one.lags_ms()], waits_ms
 
 
 async def _admissions(client: Client, session: str, seconds: float) -> list[float]:
@@ -251,7 +287,8 @@ def _one_piece(home: Path, pieces: int) -> list[Result]:
                 session = await client.make()
                 async with streams(service, [session]) as [stream]:
                     await client.ask("POST", f"/api/sessions/{session}/inputs", {"text": "go"})
-                    await _lags(stream, lags_ms)
+                    await stream.over.wait()
+                    lags_ms.extend(stream.lags_ms())
 
         asyncio.run(read())
     own, base = percentile(lags_ms, 0.5), percentile(commit_ms, 0.5)
@@ -304,11 +341,30 @@ async def _store_rate(store: BlockingStore, each: int) -> float:
     return TURNS * each / (time.perf_counter() - before_s)
 
 
-async def _http_rate(service: Service, each: int) -> float:
-    async def some(client: Client, session: str) -> None:
-        for _ in range(each):
-            await client.ask("POST", f"/api/sessions/{session}/inputs", {"text": "another one"})
+class Poster(asyncio.Protocol):
+    """Says the same so many times, each when the last was accepted."""
 
+    def __init__(self, request: bytes, each: int) -> None:
+        self._request, self._left = request, each
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def post(self) -> None:
+        self._transport.write(self._request)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        if not data.startswith(b"HTTP/1.1 202") or not data.endswith(b"}"):
+            self.over.set_exception(subprocess.SubprocessError(f"not accepted: {data[:200]!r}"))
+        self._left -= 1
+        if self._left:
+            self.post()
+        elif not self.over.done():
+            self.over.set_result(None)
+
+
+async def _http_rate(service: Service, each: int) -> float:
     clients = [Client(service, service.tokens[0]) for _ in range(TURNS)]
     sessions = []
     for client in clients:
@@ -321,8 +377,18 @@ async def _http_rate(service: Service, each: int) -> float:
         )
     )
     await asyncio.sleep(1.0)  # their turns have begun, and hang
+    posters = []
+    for session in sessions:
+        path, body = f"/api/sessions/{session}/inputs", b'{"text":"another one"}'
+        poster = Poster(_request(service, service.tokens[0], "POST", path, body), each)
+        posters.append(poster)
+        await asyncio.get_running_loop().create_connection(
+            partial(_same, poster), "127.0.0.1", service.port
+        )
     before_s = time.perf_counter()
-    await asyncio.gather(*map(some, clients, sessions))
+    for poster in posters:
+        poster.post()
+    await asyncio.gather(*(poster.over for poster in posters))
     rate = TURNS * each / (time.perf_counter() - before_s)
     for client in clients:
         await client.__aexit__()

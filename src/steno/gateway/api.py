@@ -26,7 +26,7 @@ from steno.gateway.routes import (
     Stream,
 )
 from steno.gateway.shapes import ApprovalList, FinishedTurn, SessionPage, SessionShown, UsagePage
-from steno.gateway.streams import BYE, PING, RETRY_MS, Telling, encode, is_end
+from steno.gateway.streams import BYE, PING, RETRY_MS, Echo, Telling, encode, is_end
 from steno.journal.facts import Record, TurnEnded
 from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq
@@ -438,7 +438,7 @@ async def _events(hub: Hub, call: Call, turn: Seq | None) -> AsyncIterator[bytes
     for record in await service.views.recent(id, cursor.seq):
         transcript.apply(record)
         objects.of(record)
-    telling = Telling(cursor, transcript, objects)
+    telling = Telling(cursor, transcript, objects, hub.echoes.setdefault(id, Echo()))
     after = cursor if turn is None or cursor.seq >= turn else Cursor(turn - 1)
     try:
         async with aclosing(service.views.follow(id, after)) as events:  # type: ignore[type-var]

@@ -11,9 +11,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from steno.compose import Program
 from steno.config import ConfigError, GatewayConfig
+from steno.gateway.streams import Echo
 from steno.journal.facts import TurnStarted
 from steno.model_choice import Terms
 from steno.service import Misused, Service
@@ -61,6 +63,8 @@ class Hub:
         self._later: set[asyncio.Task[None]] = set()
         self._service = program.service(PLATFORM, self.terms(None))
         self.prepare: Prepare = _nothing
+        self.echoes: WeakValueDictionary[str, Echo] = WeakValueDictionary()
+        """Of the sessions that are read now."""
         self.failures = 0
 
     def service(self, session: str | None = None) -> Service:

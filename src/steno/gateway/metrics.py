@@ -33,6 +33,7 @@ class Metrics:
             registry=self._registry,
             buckets=COMMIT_S,
         )
+        self._kinds: dict[tuple[str, int], Counter] = {}
         self._deliveries = self._counter("deliveries", "Deliveries that were settled", "outcome")
         self._running = self._gauge("sessions_running", "Sessions that run here")
         self._failures = self._gauge("run_failures", "Runs of sessions that failed")
@@ -48,7 +49,10 @@ class Metrics:
         self._followers.set_function(streams)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        self._answers.labels(route or "none", str(status)).inc()
+        kind = self._kinds.get((route, status))
+        if kind is None:
+            kind = self._kinds[route, status] = self._answers.labels(route or "none", str(status))
+        kind.inc()
         if not route.endswith("_events"):
             self._seconds.observe(seconds)
         if status in REFUSED:

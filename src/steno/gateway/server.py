@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from ipaddress import ip_address
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -169,7 +170,11 @@ class Server:
         explain: Callable[[Exception], Problem | None] = lambda error: None,
         refusal_page: Callable[[Problem], bytes] = lambda problem: problem.detail.encode(),
     ) -> None:
-        self._routes = [(re.compile(_pattern(route.path)), route) for route in routes]
+        self._routes: dict[int, list[tuple[re.Pattern[str], Route]]] = {}
+        """By how many parts a path has; under 0, those with a part that takes slashes in."""
+        for route in routes:
+            parts = 0 if "{model}" in route.path else route.path.count("/")
+            self._routes.setdefault(parts, []).append((re.compile(_pattern(route.path)), route))
         self._state = state
         self._tokens = tokens
         self._bounds = bounds or Bounds()
@@ -282,7 +287,8 @@ class Server:
     def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
         """The route; and which other methods this path has."""
         others: list[str] = []
-        for pattern, route in self._routes:
+        likely = self._routes.get(path.count("/"), ())
+        for pattern, route in chain(likely, self._routes.get(0, ())):
             found = pattern.fullmatch(path)
             if found is None:
                 continue
@@ -429,6 +435,11 @@ class Server:
         size = request.content_length
         if size is not None and size > route.body_bytes_max:
             raise _too_large(route)
+        if request.content.is_eof():  # it came with the header
+            body = request.content.read_nowait()
+            if len(body) > route.body_bytes_max:
+                raise _too_large(route)
+            return body
         chunks: list[bytes] = []
         left = route.body_bytes_max
         try:

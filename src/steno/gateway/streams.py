@@ -108,17 +108,46 @@ class Told(Struct, frozen=True):
     id: str
 
 
+class Echo:
+    """The piece that was told last to a reader of a session: another one that stands where that one
+    stood is told the same bytes. One piece is kept for all of a session's readers, and none is
+    promised."""
+
+    def __init__(self) -> None:
+        self._piece: Piece | None = None
+        self._at = Cursor()
+        self._told: list[bytes] = []
+
+    def of(self, piece: Piece, at: Cursor) -> list[bytes] | None:
+        return self._told if piece is self._piece and at == self._at else None
+
+    def keep(self, piece: Piece, at: Cursor, told: list[bytes]) -> None:
+        self._piece, self._at, self._told = piece, at, told
+
+
 class Telling:
     """Turns what is stored into events, for one reader. `transcript` has folded what came before
-    the reader's place."""
+    the reader's place; `echo` is shared with other readers of the session."""
 
-    def __init__(self, cursor: Cursor, transcript: Transcript, objects: Objects) -> None:
+    def __init__(
+        self, cursor: Cursor, transcript: Transcript, objects: Objects, echo: Echo | None = None
+    ) -> None:
         self.place = Place(cursor)
         self._transcript = transcript
         self._objects = objects
+        self._echo = echo or Echo()
 
     def tell(self, event: Event) -> list[bytes]:
-        return [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+        if not isinstance(event, Piece):
+            return [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+        at = self.place.cursor()
+        told = self._echo.of(event, at)
+        if told is not None:
+            self.place.piece(event.stream, event.offset, event.text)
+            return told
+        told = [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+        self._echo.keep(event, at, told)
+        return told
 
     def told(self, event: Event) -> list[Told]:
         if isinstance(event, Piece):

@@ -405,6 +405,12 @@ class Watch(Protocol):
     def discard(self, tell: Callable[[], None]) -> None: ...
 
 
+class Paused(Protocol):
+    """Holds up the commits of one open store. `TimeoutError` if one goes on for longer."""
+
+    def __call__(self, wait_s: float = -1) -> AbstractContextManager[None]: ...
+
+
 class Backend(Protocol):
     """One open store."""
 
@@ -465,7 +471,7 @@ class Backend(Protocol):
         """What is not as it was written, beyond what reading a session shows."""
         ...
 
-    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+    def start(self, paused: Paused) -> None:
         """Begin what the backend does by itself. While it holds `paused`, this open store commits
         nothing."""
         ...

@@ -111,11 +111,16 @@ class CommitQueue:
         self._rouse()
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing is committed through this queue meanwhile."""
-        with self._commit:
+    def paused(self, wait_s: float = -1) -> Iterator[None]:
+        """Nothing is committed through this queue meanwhile. `TimeoutError` if it is not still
+        within the time."""
+        if not self._commit.acquire(timeout=wait_s):
+            raise TimeoutError
+        try:
             self.check_open()
             yield
+        finally:
+            self._commit.release()
 
     def close(self) -> None:
         """Commit what is queued and take nothing more."""

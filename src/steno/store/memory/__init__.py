@@ -11,7 +11,7 @@ back what was there. Who reads holds the place's lock, and so does a transaction
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
@@ -31,6 +31,7 @@ from steno.store.backend import (
     KeyRow,
     Needs,
     Noted,
+    Paused,
     Saved,
     SessionRow,
     marks_of,
@@ -525,7 +526,7 @@ class MemoryBackend:
         with self.snapshot():
             yield from list(_damage(self.place))
 
-    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None: ...
+    def start(self, paused: Paused) -> None: ...
 
     def stop(self) -> None:
         """Those who wait are told once more, and find the store closed."""

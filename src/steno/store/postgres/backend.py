@@ -3,14 +3,14 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 
 import psycopg
 from msgspec import Struct
 
 from steno.journal import codec
 from steno.journal.parts import Seq
+from steno.store.backend import Paused
 from steno.store.errors import StoreError
 from steno.store.postgres import reader
 from steno.store.postgres.database import (
@@ -65,7 +65,7 @@ class PostgresBackend:
     def owner(self) -> str:
         return self.owners.owner
 
-    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+    def start(self, paused: Paused) -> None:
         if not self.settings.only_reads:
             self._writer.register()
 

@@ -5,13 +5,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
 from steno.journal.parts import Seq
+from steno.store.backend import Paused
 from steno.store.protocol import Damage, Left
 from steno.store.sqlite import backup, reader
 from steno.store.sqlite.database import SqliteSettings, translate, translated
@@ -23,7 +23,8 @@ from steno.store.sqlite.writer import SqliteWriter
 T = TypeVar("T")
 
 _READING = "cannot read the store"
-
+COMMIT_S = 0.004
+"""So long a commit of our own is waited for before it is asked again what others wrote."""
 
 _PLACES_BITS = 40
 """More places than any store has room for: a restore moves all marks up by so many."""
@@ -41,12 +42,12 @@ class SqliteBackend:
         self.locks = self._place.owners
         self.owner = owner
         self.restored = self.locks.restores() << _PLACES_BITS
-        self.watch = Watch(self._place.log, self._lent)
+        self.watch = Watch(self._place.log, self._lent, self._others_wrote)
         self._readers: list[Reader] = []
         self._closed = False
         _close_in_forks(self.locks)
 
-    def start(self, paused: Callable[[], AbstractContextManager[None]]) -> None:
+    def start(self, paused: Paused) -> None:
         self._paused = paused
         self.remains: Remains = self._place.remains(self.connection, self.exclusively)
 
@@ -60,7 +61,17 @@ class SqliteBackend:
                 self._place.write_lock.leave()
 
     def writer(self) -> SqliteWriter:
-        return SqliteWriter(self.connection, self._place.write_lock)
+        self._writer = SqliteWriter(self.connection, self._place.write_lock)
+        return self._writer
+
+    def _others_wrote(self) -> bool | None:
+        """Whether another process has committed since the last time this was asked; None while a
+        commit of our own goes on."""
+        try:
+            with self._paused(COMMIT_S):
+                return self._writer.others_wrote()
+        except TimeoutError:
+            return None
 
     # --- reading
 

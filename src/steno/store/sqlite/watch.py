@@ -4,7 +4,8 @@ SQLite says whether another connection has committed (`data_version`) but tells 
 So the thread sleeps until the system says that the log's file was written, and then looks:
 
     rest             the log is written, or 0.5 s are over      -> look
-    look: news       all who wait are told, and the store counts as busy
+    look: news       all who wait are told, unless it was this store that wrote (its followers are
+                     handed that), and the store counts as busy
     look: no news    what wakes us is written before its commit counts (a sync lies between), so
                      look again after 4, 4, 8, 16, 32 … ms; after 0.25 s without news, rest
 
@@ -45,14 +46,19 @@ class Alarm(Protocol):
 
 
 class Watch:
-    """`reader` lends a connection; `log` is the file that commits are written to, if there is
-    one."""
+    """`reader` lends a connection; `log` is the file that commits are written to, if there is one.
+    `others` says whether other processes have committed since it was last asked, or None for not
+    now."""
 
     def __init__(
-        self, log: Path | None, reader: Callable[[], AbstractContextManager[apsw.Connection]]
+        self,
+        log: Path | None,
+        reader: Callable[[], AbstractContextManager[apsw.Connection]],
+        others: Callable[[], bool | None] = lambda: True,
     ) -> None:
         self._log = log
         self._reader = reader
+        self._others = others
         self._told: tuple[Callable[[], None], ...] = ()
         self._change = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -118,11 +124,18 @@ class Watch:
 
     def _watch(self, connection: apsw.Connection, selector: "BaseSelector") -> None:
         version: int | None = None
+        written = False
         busy_s = time.monotonic()
         while not self._closed.is_set():
+            first = version is None
             rang = self._alarm is not None and self._alarm.rang()
             if news := version != (version := connection.pragma("data_version")):
-                self._tell()
+                written = True
+            if written:
+                theirs = self._others()
+                written = theirs is None
+                if theirs or first:
+                    self._tell()
             now_s = time.monotonic()
             busy_s = now_s if news or rang else busy_s
             calm_s = now_s - busy_s

@@ -62,15 +62,24 @@ class SqliteWriter(Reader):
         self._facts: list[tuple[int, int, Seq, int, int, str]] = []
         self._drafts: dict[tuple[int, Stream], tuple[int, list[str]]] = {}
         self._version = -1
+        self._others = False
         self._top = self._upto = 0
 
     # --- the frame
+
+    def others_wrote(self) -> bool:
+        """Whether another process has committed since the last time this was asked. Between two
+        transactions alone."""
+        self.connection.pragma("data_version")  # has the connection look
+        others, self._others = self._others, False
+        return others or self.connection.data_version() != self._version
 
     def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
         self._lock.enter()
         self._cursor.execute("begin immediate")
         if self.connection.data_version() == self._version:
             return "same"
+        self._others = True
         [(top, upto)] = self.all("tops")
         self._top, self._upto = max(top, upto), upto
         return "changed"
