@@ -13,6 +13,8 @@ from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 
 CLIENTS = 40
+WAITING_MAX = 8
+"""A client that has so many inputs without an answer says nothing more until one came."""
 PIECES = ("one ", "two ", "three ", "four")
 WHOLE = "".join(PIECES)
 
@@ -28,6 +30,7 @@ class Talker(threading.Thread):
         self.session = ""
         self.accepted: list[int] = []
         self.texts: dict[int, str] = {}
+        self._ended = 0
         self._cursor = "0"
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -37,6 +40,9 @@ class Talker(threading.Thread):
             self.session = made["id"] if made else ""
         self._reader.start()
         while not self._over.is_set():
+            if len(self.accepted) - self._ended > WAITING_MAX:
+                self._over.wait(0.02)
+                continue
             key = {"Idempotency-Key": f"{self._number}-{len(self.accepted)}"}
             body = {"text": f"input {len(self.accepted)} of {self._number}"}
             path = f"/api/sessions/{self.session}/inputs"
@@ -59,6 +65,7 @@ class Talker(threading.Thread):
                 as_reader = {"Authorization": f"Bearer {self._token}"}
                 for event in self._gateway.events(self.session, self._cursor, **as_reader):
                     self._cursor = event.id or self._cursor
+                    self._ended += event.name == "turn_ended"
                     if event.name == "text":
                         seq, offset = event.data["seq"], event.data["offset"]
                         assert offset == len(self.texts.get(seq, "")), "a gap, or twice"

@@ -50,6 +50,11 @@ from steno.store import errors
 _log = logging.getLogger("steno.gateway")
 
 FILES = 8_192
+TAKE_UP_S = 2.0
+"""So long a start waits for what an earlier process left; long sessions are taken up beside."""
+SWITCH_S = 0.0005
+"""A thread that wants to go on waits so long for the one that runs. Each row that SQLite gives
+takes such a turn: at Python's 5 ms a busy loop holds up every commit and every read."""
 LOOPBACK = ("127.0.0.1", "::1")
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -188,6 +193,7 @@ async def serve(
         )
     _log_as_json()
     _open_many_files()
+    sys.setswitchinterval(SWITCH_S)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPS:
@@ -215,7 +221,10 @@ async def serve(
         starts.begin()
         if not gateway.may_act():
             _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
-        await hub.find_work()
+        taking_up = asyncio.create_task(hub.find_work())
+        done, _ = await asyncio.wait({taking_up}, timeout=TAKE_UP_S)
+        for one in done:
+            one.result()
         service.searches.keep_up()
         async with service.visits.looking(), service.deliveries.tending():
             tending = asyncio.create_task(hub.tend())
@@ -233,8 +242,8 @@ async def serve(
             await hub.draining.wait()
             await server.end_streams()
             await draining
-            tending.cancel()
-            jobs.cancel()
+            for task in (taking_up, tending, jobs):
+                task.cancel()
         await server.close()
         starts.end()
     return 0
