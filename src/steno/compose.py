@@ -160,6 +160,7 @@ class Setup:
             lock_wait_ms=config.lock_wait_ms,
             synchronous_commit=config.synchronous_commit,
             pooled=config.pooled,
+            direct=config.direct,
             only_reads=only_reads,
             role=role,
         )
@@ -337,14 +338,27 @@ class Program:
         await store.vacuum()
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, but not beyond the moment in which another worker is found dead."""
-        orphaned: asyncio.Event | None = getattr(self._sessions.store, "orphaned", None)
-        if orphaned is None:
+        """Sleep, but not beyond the moment in which another worker leaves work to others."""
+        work: asyncio.Event | None = getattr(self._sessions.store, "work", None)
+        if work is None:
             await asyncio.sleep(seconds)
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(orphaned.wait(), seconds)
-        orphaned.clear()
+            await asyncio.wait_for(work.wait(), seconds)
+        work.clear()
+
+    async def offer_work(self) -> None:
+        """Tell other workers that there is more than can be run here."""
+        store = self._sessions.store
+        if isinstance(store, AsyncStore) and hasattr(store, "offer"):
+            store.offer()
+
+    async def shares_work(self, owner: str) -> bool:
+        """Whether a process is a gateway that takes its work from the same queue as this one."""
+        workers = getattr(self._sessions.store, "workers", None)
+        if workers is None:
+            return False
+        return any(one.owner == owner and one.role == GATEWAY for one in await workers())
 
     async def workers(self) -> "list[Worker]":
         """The processes that have the store open, where it can be asked."""

@@ -90,6 +90,7 @@ VENDORS
 # address = ""               # "postgresql://USER@HOST/DATABASE": a store that several hosts share
 # synchronous_commit = ""    # there, instead of durability: "on", "remote_apply", "local", …
 # pooled = false             # there: a pooler stands between, in transaction mode
+# direct = ""                # then: the server's own address, for the one connection that listens
 # durability = "power"       # "process" is faster; a power cut may then take back the last seconds
 # lock_wait_ms = 5000
 
@@ -167,6 +168,8 @@ VENDORS
 # names = []                # other host names that it answers to
 # proxies = []              # addresses of proxies whose forwarded headers count
 # drain_s = 20.0            # how long running turns get after SIGTERM
+# sessions_max = 1000       # that run at once in this process; more wait in the store
+# sessions_per_tenant = 500 # of those, for one tenant (`alice` of sessions named `alice/...`)
 
 [limits]
 # attempts_max = 4           # requests in a row that get no answer
@@ -225,6 +228,7 @@ class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     address: str = ""
     synchronous_commit: Literal["", "on", "remote_apply", "remote_write", "local", "off"] = ""
     pooled: bool = False
+    direct: str = ""
     durability: Literal["power", "process"] = "power"
     lock_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5_000
 
@@ -369,6 +373,8 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     drain_s: SecondsOrNone = 20.0
+    sessions_max: Count = 1_000
+    sessions_per_tenant: Count = 500
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.contract import PLACES, Place
+from tests.store.contract import ON_THE_OLDEST, PLACES, Place
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -17,6 +17,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        params = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
+        oldest = params.get("place") == "postgres-15"
+        if oldest and item.name.partition("[")[0] not in ON_THE_OLDEST:
+            item.add_marker(pytest.mark.torture)
 
 
 @pytest.fixture(params=PLACES)

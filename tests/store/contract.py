@@ -134,11 +134,11 @@ def kill(url: str, store: PostgresStore | BlockingPostgresStore) -> None:
 
 
 class PostgresPlace:
-    """A schema of the run's server."""
+    """A schema of one of the run's servers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: int = 18) -> None:
         self.folder = folder
-        self.url = postgres.server().new_store()
+        self.url = postgres.server(version).new_store()
 
     @asynccontextmanager
     async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
@@ -220,7 +220,22 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "sqlite": SqlitePlace,
     "memory": MemoryPlace,
     "postgres": PostgresPlace,
+    "postgres-15": lambda folder: PostgresPlace(folder, 15),
 }
+"""The newest PostgreSQL; and the oldest that will do, for a few of the tests: `make torture` runs
+all of them on it."""
+ON_THE_OLDEST = (
+    "test_the_same_key_many_times_at_once_is_one_input",
+    "test_a_new_lease_fences_out_the_old_holder",
+    "test_a_killed_store_leaves_its_sessions_free_and_what_it_had_written",
+    "test_many_writers_at_once_get_each_seq_once",
+    "test_a_seal_takes_the_place_of_its_streams_only",
+    "test_a_fork_of_a_fork_may_start_anywhere_in_it",
+    "test_a_deleted_session_is_gone_without_a_trace_of_its_text",
+    "test_a_redacted_input_is_gone_from_every_file",
+    "test_a_list_counts_what_the_transcript_shows",
+    "test_a_live_follower_gets_each_piece_once_as_it_comes",
+)
 
 
 # --- saying things --------------------------------------------------------------------------------

@@ -416,7 +416,7 @@ class MemoryMachine(StoreMachine):
 
 class PostgresMachine(StoreMachine):
     def __init__(self) -> None:
-        self.url = postgres.server().new_store()
+        self.url = postgres.server(18).new_store()
         super().__init__()
 
     def open_store(self) -> BlockingStore:

@@ -25,7 +25,6 @@ PATIENCE_S = 90.0
 def own_server() -> Iterator[postgres.Server]:
     """A server that can be killed: the one of the run is others', too. Not in pytest's folder:
     the server's user may not look there."""
-    postgres.server()  # or this is skipped
     with tempfile.TemporaryDirectory(prefix="steno-pg-") as folder:
         Path(folder).chmod(0o755)
         made = postgres.Server(Path(folder) / "server")

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -18,9 +19,10 @@ from steno.config import ConfigError, GatewayConfig
 from steno.gateway.streams import Echo
 from steno.journal.facts import TurnStarted
 from steno.model_choice import Terms
+from steno.race import first_of
 from steno.service import Misused, Service
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
-from steno.store.protocol import Listed
+from steno.store.protocol import Listed, tenant_of
 
 PLATFORM = "http"
 LOOK_AGAIN_S = 1.0
@@ -59,6 +61,11 @@ class Hub:
         self._woken: set[str] = set()
         self._openings: dict[str, TurnStarted] = {}
         self._looked_at: dict[str, int] = {}
+        self._claimed: dict[str, str] = {}
+        """Sessions that were taken from the queue, with their tenants."""
+        self._waits = False
+        """Whether there was no room for a session."""
+        self._freed = asyncio.Event()
         self._rested_s: dict[str, float] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._service = program.service(PLATFORM, self.terms(None))
@@ -107,6 +114,11 @@ class Hub:
     def _done(self, session: str) -> None:
         task = self._tasks.pop(session)
         self._rested_s[session] = time.monotonic()
+        if session in self._claimed and session not in self._woken:
+            self.later(self._given_back(session))
+        if self._waits:
+            self._waits = False
+            self._freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures += 1
             _log.error("session %s: %s: %s", session, type(error).__name__, error)
@@ -142,6 +154,10 @@ class Hub:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
+    async def _given_back(self, session: str) -> None:
+        with contextlib.suppress(StoreError):  # the next look does it
+            await self._put_back(session)
+
     # --- what others left
 
     async def look_after(self, session: str) -> None:
@@ -150,33 +166,52 @@ class Hub:
         if session not in self._tasks and glance.row.unfinished():
             await self._take_up(Listed(session, glance.head, 0, glance.owner, glance.row), True)
 
-    async def find_work(self, at_start: bool = True) -> int:
-        """Wake what an earlier process left: inputs that wait, turns that are open, turns that were
-        cut off after tool results; how many sessions. Later, only what came over HTTP: other
-        processes run their own."""
-        found = [
-            listed
-            async for listed in self.service().views.unfinished()
-            if listed.id not in self._tasks and self._looked_at.get(listed.id) != listed.head
-        ]
+    async def find_work(self, at_start: bool = True, anew: bool = True) -> int:
+        """Wake what others left: inputs that wait, turns that are open, turns that were cut off
+        after tool results; how many sessions. Later than at the start, only what came over HTTP:
+        other processes run their own."""
+        views, woken = self.service().views, 0
+        for session in [one for one in self._claimed if one not in self._tasks]:
+            await self._put_back(session)
+        while (room := min(self._room(), TAKING_UP_MAX)) > 0:
+            found = await views.claim(room, self._full(), anew)
+            for listed in found:
+                self._claimed[listed.id] = tenant_of(listed.row)
+            new = [one for one in found if self._looked_at.get(one.id) != one.head]
+            woken += await self._take_up_all(new, at_start)
+            if len(found) < room or not new:
+                break
+        return woken
+
+    def _room(self) -> int:
+        return self._config.sessions_max - len(self._tasks)
+
+    def _full(self) -> list[str]:
+        running = Counter(self._claimed.values())
+        return [one for one, n in running.items() if n >= self._config.sessions_per_tenant]
+
+    async def _take_up_all(self, found: list[Listed], at_start: bool) -> int:
         together = asyncio.Semaphore(TAKING_UP_MAX)
 
         async def take_up(listed: Listed) -> bool:
             async with together:
                 return await self._take_up(listed, at_start)
 
-        return sum(await asyncio.gather(*(take_up(listed) for listed in found)))
+        idle = [listed for listed in found if listed.id not in self._tasks]
+        return sum(await asyncio.gather(*map(take_up, idle)))
 
     async def _take_up(self, listed: Listed, at_start: bool) -> bool:
         session = listed.id
         service = self.service(session)
         with contextlib.suppress(StoreError):
             loaded = await service.views.load(session)
-            if loaded.owner is not None or await service.visits.others(listed.row):
-                return False  # another process has it in hand
+            if (others := await self._in_hand(listed, loaded.owner)) is not None:
+                await self._put_back(session, others)
+                return False
             state, cut = loaded.state, loaded.state.cut_off
             ours = all(one.source == PLATFORM for one in state.pending.values())
             if not at_start and not ours:
+                await self._put_back(session, "")
                 return False
             if cut is not None and cut.waits() and cut.results() and not state.pending:
                 self.wake(session, service.turns.continuation(loaded))
@@ -184,21 +219,45 @@ class Hub:
                 self.wake(session)
             else:
                 self._looked_at[session] = listed.head
+                await self._put_back(session, "")
                 return False
             return True
         return False
 
+    async def _in_hand(self, listed: Listed, runner: str | None) -> str | None:
+        """Another process that runs a session, or will. A gateway on the same queue leaves it to
+        who claims it."""
+        if runner is not None:
+            return runner
+        for other in await self.service().visits.others(listed.row):
+            if not await self.program.shares_work(other):
+                return other
+        return None
+
+    async def _put_back(self, session: str, waits_for: str | None = None) -> None:
+        if self._claimed.pop(session, None) is not None:
+            await self.service().views.put_back(session, waits_for)
+
     async def tend(self) -> None:
-        """Beside everything else: run what another gateway accepted and left, and leave sessions in
-        which nothing happens."""
+        """Beside everything else: run what another gateway accepted and left, or what found no room
+        here; and leave sessions in which nothing happens."""
+        looked_s = time.monotonic()
         while not self.draining.is_set():
-            await self.program.pause(LOOK_AGAIN_S)
+            await self._until_work(LOOK_AGAIN_S)
+            anew = time.monotonic() - looked_s >= LOOK_AGAIN_S
+            looked_s = time.monotonic() if anew else looked_s
             with contextlib.suppress(StoreError):  # the next look finds it
-                await self.find_work(at_start=False)
+                await self.find_work(at_start=False, anew=anew)
             rested = time.monotonic() - IDLE_S
             for session, since_s in list(self._rested_s.items()):
                 if since_s < rested:
                     await self._leave(session)
+
+    async def _until_work(self, limit_s: float) -> None:
+        """Others left something, a session that rests made room for one that waits, or the time is
+        up."""
+        await first_of(self.program.pause(limit_s), self._freed)
+        self._freed.clear()
 
     async def _leave(self, session: str) -> None:
         self._rested_s.pop(session, None)
@@ -209,8 +268,13 @@ class Hub:
     # --- going
 
     async def admitted(self, session: str) -> None:
-        """An input was stored: run it; or leave it to the process that comes after this one."""
-        self.wake(session)
+        """An input was stored: run it; or leave it to a process that has room, or that comes after
+        this one."""
+        if session in self._tasks or self._room() > 0:
+            self.wake(session)
+        else:
+            self._waits = True
+            await self.program.offer_work()
         if self.draining.is_set():
             await self._leave(session)
 

@@ -3,7 +3,7 @@ memory."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -162,14 +162,13 @@ class Views:
                 return record.seq
         return None
 
-    async def unfinished(self) -> AsyncIterator[Listed]:
-        """Sessions in which there is something to run: inputs wait, or a turn is open or was cut
-        off after tools gave results."""
-        page = await self._store.list(PAGE, after=0, where="unfinished")
-        while page:
-            for listed in page:
-                yield listed
-            page = await self._store.list(PAGE, after=page[-1].mark, where="unfinished")
+    async def claim(self, limit: int, full: Sequence[str], anew: bool) -> list[Listed]:
+        """Sessions in which there is something to run."""
+        return await self._store.claim(limit, full, anew)
+
+    async def put_back(self, session: str, waits_for: str | None = None) -> None:
+        """A session that was claimed is not run here."""
+        await self._store.put_back(session, waits_for)
 
     async def end(self, session: str, facts_min: int = FACTS) -> Tail:
         return await pages.end(self._store, session, facts_min)

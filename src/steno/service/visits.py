@@ -79,12 +79,10 @@ class Visits:
     def attended(self) -> list[str]:
         return list(self._open)
 
-    async def others(self, row: ListingRow) -> bool:
-        """Whether another process that lives has the session open."""
-        own = self._store.owner
-        return any(
-            [by != own and await self._store.alive(by) for by in row.owed.attending.values() if by]
-        )
+    async def others(self, row: ListingRow) -> list[str]:
+        """The other processes that live and have the session open."""
+        attending = {by for by in row.owed.attending.values() if by and by != self._store.owner}
+        return [by for by in sorted(attending) if await self._store.alive(by)]
 
     # --- coming
 

@@ -446,6 +446,14 @@ class Backend(Protocol):
         """The heads of some sessions, and the tokens of those whose lease is taken."""
         ...
 
+    def claim(self, limit: int, full: Sequence[str], anew: bool) -> list[str] | None:
+        """See `Store.claim`: ids. None where there is no queue, and the rows of sessions say it."""
+        ...
+
+    def put_back(self, session: str, waits_for: str | None) -> None:
+        """See `Store.put_back`."""
+        ...
+
     def leave(self, session: str, left: Left | None) -> None:
         """Keep a word about a session where the store cannot be written, or (None) drop it. Lost
         where not even that can be done."""

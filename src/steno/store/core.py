@@ -33,6 +33,7 @@ from steno.store import import_session, queries, redact_cascade, verbs, verify
 from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
 from steno.store.commit_queue import NOTHING, CommitQueue
 from steno.store.errors import (
+    JournalCorrupt,
     OutcomeUnknown,
     SessionBusy,
     StoreClosed,
@@ -41,6 +42,7 @@ from steno.store.errors import (
     UnknownPayload,
     UnknownSession,
     note,
+    warn,
 )
 from steno.store.protocol import (
     Admission,
@@ -120,6 +122,8 @@ class Core:
         """What takes removed text out of copies that others keep beside the journal. Called before
         a removal is acknowledged."""
         self._leases: set[tuple[str, int]] = set()
+        self._dropped: set[str] = set()
+        """Sessions that are still ours by their rows, but were let go of without a release."""
         self._closed = False
         self._pid = os.getpid()
         backend.start(self.queue.paused)
@@ -214,6 +218,45 @@ class Core:
 
     # --- leases
 
+    def claim(self, limit: int, full: Sequence[str] = (), anew: bool = False) -> list[Listed]:
+        expect(int, limit=limit)
+        expect((list, tuple), full=full)
+        expect(bool, anew=anew)
+        self._check_open()
+        claimed = self.backend.claim(max(limit, 0), full, anew)
+        if claimed is None:
+            self._dropped.clear()
+            return self._unfinished()
+        dropped = [id for id in self._dropped.copy() if not self._runs(id)]
+        self._dropped.difference_update(dropped)
+        found = []
+        with self.snapshot() as view:
+            for id in dict.fromkeys((*dropped, *claimed)):
+                try:
+                    row = queries.session(view, id)
+                    found.append(Listed(id, row.head, row.n, None, queries.listing(view, row)))
+                except UnknownSession:  # it was deleted meanwhile
+                    continue
+                except JournalCorrupt as error:  # no reason not to run the others
+                    warn("session %r is not run: %s", id, error)
+        return found
+
+    def _unfinished(self) -> list[Listed]:
+        found: list[Listed] = []
+        while page := self.list(queries.PAGE, after=found[-1].mark if found else 0,
+                                where="unfinished"):  # fmt: skip
+            found += page
+        return found
+
+    def _runs(self, session: str) -> bool:
+        return any(id == session for id, _ in self._leases)
+
+    def put_back(self, session: str, waits_for: str | None = None) -> None:
+        expect(str, session=session)
+        expect((str, NoneType), waits_for=waits_for)
+        self._check_open()
+        self.backend.put_back(session, waits_for)
+
     def acquire(self, session: str) -> Lease:
         """Take the lease of a session that is free, expired, or whose owner is dead."""
         while True:
@@ -249,6 +292,8 @@ class Core:
             expect(int, turn=left.turn)
             expect(str, cause=left.cause)
             self.backend.leave(lease.session, left)
+        if self.holds(lease.session, lease.token):
+            self._dropped.add(lease.session)
         self._leases.discard((lease.session, lease.token))
 
     def holds(self, session: str, token: int) -> bool:
@@ -288,7 +333,7 @@ class Core:
 
         def after(answer: Release) -> None:
             if answer.released:
-                self.abandon(lease)
+                self._leases.discard((lease.session, lease.token))
 
         return Queued(
             lambda tx: verbs.release(tx, lease, head), after=after, needs=Needs(lease.session)

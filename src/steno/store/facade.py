@@ -118,6 +118,8 @@ class Verbs:
     add = queued(Core.add)
     keep = queued(Core.keep)
 
+    claim = threaded(Core.claim)
+    put_back = threaded(Core.put_back)
     acquire = threaded(Core.acquire)
     abandon = at_once(Core.abandon)
     running = threaded(Core.running)

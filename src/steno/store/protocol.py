@@ -171,6 +171,12 @@ class Listed(Struct, frozen=True):
     row: ListingRow
 
 
+def tenant_of(row: ListingRow) -> str:
+    """For whom a session is run: between tenants the ready queue is fair. `alice/42` is alice's, as
+    are all sessions whose names begin so; one without such a name is its platform's."""
+    return (row.name or "").rpartition("/")[0] or row.platform
+
+
 class Left(Struct, frozen=True):
     """Why the runner of an open turn let go of it without storing its end."""
 
@@ -329,6 +335,22 @@ class Store(Protocol):
     async def abandon(self, lease: Lease, left: Left | None = None) -> None:
         """Give the lease up without storing that, because the store cannot be written. `left` is
         kept beside the store, if that can be done: see `Glance`."""
+        ...
+
+    async def claim(self, limit: int, full: Sequence[str] = (), anew: bool = False) -> list[Listed]:
+        """Sessions in which there is something to run: inputs wait, or a turn is open or was cut
+        off after tools gave results.
+
+        Where many workers share a store, from a ready queue: `limit` at most, the tenants (see
+        `tenant_of`) in turn but those that are `full`; `anew` from its beginning, which has to be
+        done now and then. Each is then in the hands of this owner, until it is run, put back, or
+        the owner dies. Elsewhere they are all there are, and who takes the lease first has it.
+        """
+        ...
+
+    async def put_back(self, session: str, waits_for: str | None = None) -> None:
+        """A claimed session was not run. It is ready again; or it waits until the owner that has it
+        in hand goes, or ("") until something in it changes."""
         ...
 
     async def running(self, session: str) -> str | None:

@@ -281,7 +281,7 @@ async def _admit(pages: Pages, sent: Sent) -> str:
             [attachment_of(one) for one in sent.files],
         )
     )
-    hub.wake(admitted.session)
+    await hub.admitted(admitted.session)
     return admitted.session
 
 

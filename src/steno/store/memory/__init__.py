@@ -502,6 +502,12 @@ class MemoryBackend:
             rows = [row for id in ids if (row := view.session(id)) is not None]
         return {row.id: (row.head, None if row.owner is None else row.token) for row in rows}
 
+    def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
+        return None
+
+    def put_back(self, session: str, waits_for: str | None) -> None:
+        """Nothing was put into anybody's hands."""
+
     def leave(self, session: str, left: Left | None) -> None:
         with self.place.lock:
             self.place.left.pop(session, None)

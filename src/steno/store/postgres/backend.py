@@ -148,6 +148,26 @@ class PostgresBackend:
             self.where.shown, version, round(off_ms), synchronous, weak, standby, replicas
         )
 
+    def claim(self, limit: int, full: Sequence[str], anew: bool) -> list[str]:
+        asked = {
+            "me": self.owner,
+            "anew": anew,
+            "full": [codec.escape(one) for one in full],
+            "limit": limit,
+        }
+        with self.snapshot() as view:
+            found = view.at_once("claim", asked).fetchall()
+        return [codec.unescape(id) for id, *_ in found]
+
+    def put_back(self, session: str, waits_for: str | None) -> None:
+        with self.snapshot() as view:
+            view.at_once("put_back", (waits_for, codec.escape(session), self.owner))
+
+    def look_again(self, limit: int) -> None:
+        """What nothing was to be done about may be claimed once more."""
+        with self.snapshot() as view:
+            view.at_once("look_again", (limit,))
+
     def leave(self, session: str, left: Left | None) -> None:
         """Best effort, and beside the caller: a database that cannot be written keeps no word
         either, and may not even say so."""

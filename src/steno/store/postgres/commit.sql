@@ -8,7 +8,7 @@ create function @commit_batch(
     f_session bigint[], f_seq bigint[], f_at_ms bigint[], f_crc bigint[], f_body text[],
     d_session bigint[], d_started bigint[], d_kind text[], d_start bigint[], d_crc bigint[], d_text text[],
     u_session bigint[], u_started bigint[],
-    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes bigint[], s_memory bigint[]
+    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes bigint[], s_memory bigint[], s_tenant text[]
 ) returns void language plpgsql
 set search_path from current
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
@@ -16,6 +16,7 @@ set plan_cache_mode = force_generic_plan set jit = off
 as $$
 declare
     same bigint;
+    upto bigint;
 begin
     if fenced then
         perform 1 from owners where owner = me and not dead for key share;
@@ -68,6 +69,20 @@ begin
         from unnest(s_n, s_listing, s_listed, s_crc, s_owes, s_memory)
             as w (n, listing, listed, crc, owes, memory)
         where s.n = w.n;
+        delete from work k using unnest(s_n, s_owes) as w (n, owes)
+        where k.n = w.n and w.owes not in (2, 3) and not exists (
+            select 1 from heads h where h.n = w.n and h.owner is not null);
+        select last_value into upto from served;
+        insert into work as k (n, tenant, rank, owner)
+        select w.n, w.tenant, coalesce((
+                select o.rank from work o where o.tenant = w.tenant and o.owner is null and o.rank > upto
+                order by o.rank desc limit 1), upto) + row_number() over (partition by w.tenant),
+            h.owner
+        from unnest(s_n, s_owes, s_tenant) as w (n, owes, tenant) join heads h on h.n = w.n
+        where w.owes in (2, 3) or h.owner is not null
+        on conflict (n) do update
+        set owner = excluded.owner, rank = case when excluded.owner is null then excluded.rank else k.rank end
+        where case when excluded.owner is null then k.owner in ('', me) else k.owner is distinct from excluded.owner end;
     end if;
 end
 $$;

@@ -34,7 +34,7 @@ from steno.store.errors import (
 )
 from steno.store.protocol import Settings
 
-VERSION = 1
+VERSION = 2
 OLDEST_SERVER = 150_000
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -79,6 +79,8 @@ class PostgresSettings(Settings, frozen=True, kw_only=True):
     """Nothing will be written: a standby will do."""
     pooled: bool = False
     """There is a pooler between us and the server that gives each transaction any connection."""
+    direct: str = ""
+    """Then: the server's own address, for the one connection that listens."""
     role: str = ""
 
     @classmethod
@@ -155,9 +157,25 @@ class Connector:
     def __init__(self, where: Address, settings: PostgresSettings, owner: str) -> None:
         self.where, self.settings, self.owner = where, settings, owner
         self.statements = statements(where.schema)
+        self.channel, self.work_channel = f"steno_{where.schema}", f"steno_work_{where.schema}"
         if settings.durability not in _SYNCHRONOUS:
             raise StoreUnopenable(
                 f"durability is 'power' or 'process', not {settings.durability!r}"
+            )
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a way to hear at once what others commit."""
+        return not self.settings.pooled or bool(self.settings.direct)
+
+    def connect_to_listen(self) -> Connected:
+        """Always the same connection of the server's: a pooler would give it to others."""
+        with translated("cannot reach the database"):
+            return psycopg.connect(
+                address(self.settings.direct).url if self.settings.direct else self.where.url,
+                autocommit=True,
+                application_name=application_name(self.owner),
+                **_NOTICES_A_DEAD_LINK,  # type: ignore[arg-type]
             )
 
     def connect(self, reads: bool = False) -> Connected:
@@ -262,6 +280,8 @@ class Preparing:
                 f"{self.where.shown} was written by a newer steno (format {version}, journal "
                 f"{journal}; this one knows {VERSION} and {JOURNAL_VERSION}); upgrade steno"
             )
+        if version < VERSION:
+            self._migrate()
         now = self._identity()
         if was == now:
             return restored
@@ -282,6 +302,24 @@ class Preparing:
             self.run_file("schema.sql")
             self.run_file("commit.sql")
             self.one("make_store", VERSION, JOURNAL_VERSION, self._identity())
+
+    def _migrate(self) -> None:
+        """To the tables of this steno, in one transaction: a kill leaves them as they were."""
+        with self.connection.transaction():
+            self.one("make_alone", f"steno.{self.schema}")
+            version = self._about()[0]
+            if version >= VERSION:
+                return
+            if (living := self.one("living")) is not None:
+                raise StoreLocked(
+                    f"{self.where.shown} is of an earlier steno, and {living[0]} still runs on it; "
+                    "stop all workers, then start this one"
+                )
+            self.connection.execute(f"set local search_path = {self.schema}".encode())
+            for step in range(version + 1, VERSION + 1):
+                self.run_file(f"to_{step}.sql")
+            self.run_file("commit.sql")
+            self.one("migrated", VERSION)
 
     def _identity(self) -> str:
         """Of the server and of the schema in it: a copy of the store elsewhere has another one."""

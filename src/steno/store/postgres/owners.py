@@ -9,7 +9,7 @@ database's clock; all that it writes is fenced by that row, however many session
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -60,8 +60,6 @@ class Owners:
         self.registered = False
         self.doubt = False
         """The server said that what it acknowledged may not be on its replicas."""
-        self.buried: Callable[[str], None] = lambda _: None
-        """Hears of those that were declared dead here."""
         self._settings = connector.settings
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -169,15 +167,34 @@ class Owners:
     def _bury(self, owner: str, term_s: float) -> bool:
         """Whether it is dead now. A frozen worker may hold its row: its connections go first."""
         self._one("end_connections", application_name(owner))
-        if self._one("bury", owner, term_s) is not None:
+        if self._together(("bury", (owner, term_s)), *self._free(owner)):
             note("worker %s is dead; what it ran goes on elsewhere", owner)
-            self.buried(owner)
             return True
         row = self._one("pulse", application_name(owner), owner)
         return row is None or bool(row[0])
 
+    def _free(self, owner: str) -> list[tuple[str, Sequence[object]]]:
+        """What it had in hand is ready, and all are told."""
+        return [("free_work", (owner,)), ("notify", (self.connector.work_channel, self.owner))]
+
     def workers(self) -> list[Worker]:
         return [Worker(*row) for row in self._all("owners")]
+
+    def _together(self, *asked: tuple[str, Sequence[object]]) -> bool:
+        """In one transaction; whether the first of them changed anything, without which the others
+        are not done."""
+        statements = self.connector.statements
+        with self._asking, translated("cannot declare a worker dead"):
+            connection = self._ours()
+            try:
+                with connection.transaction():
+                    for at, (name, values) in enumerate(asked):
+                        if not connection.execute(statements[name], values).rowcount and at == 0:
+                            return False
+            except psycopg.Error:
+                self._drop()
+                raise
+        return True
 
     def _one(self, name: str, *values: object) -> tuple[Any, ...] | None:
         found = self._all(name, *values)
@@ -194,11 +211,14 @@ class Owners:
                 return self._asked(name, values)
 
     def _asked(self, name: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        cursor = self._ours().execute(self.connector.statements[name], values)
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def _ours(self) -> Connected:
         if self._connection is None:
             self._connection = self.connector.connect()
             self._since = time.monotonic()
-        cursor = self._connection.execute(self.connector.statements[name], values)
-        return [] if cursor.description is None else cursor.fetchall()
+        return self._connection
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -228,9 +248,9 @@ class Owners:
         if self._thread is not None:
             self._thread.join()
         if self.registered:
+            me = (self.owner,)
             with contextlib.suppress(StoreError):
-                self._all("sign_off", self.owner)
-                self._all("forget_owner", self.owner)
+                self._together(("sign_off", me), ("forget_owner", me), *self._free(self.owner))
         self._drop()
 
     def forget(self) -> None:

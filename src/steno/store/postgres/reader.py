@@ -365,6 +365,10 @@ def _dangling(reader: Reader) -> Iterator[Damage]:
         yield Damage(f"draft of fact {started}, session number {session}", "belongs to no fact")
     for (n,) in (*reader.all("facts_dangling"), *reader.all("heads_dangling")):
         yield Damage(f"facts of session number {n}", "belong to no session")
+    for (n,) in reader.all("work_dangling"):
+        yield Damage(f"work in session number {n}", "belongs to no session")
+    for (id,) in reader.all("work_missing"):
+        yield Damage(f"session {id!r}", "has something to run, but is not in the ready queue")
     for (id,) in reader.all("heads_wrong"):
         yield Damage(f"session {id!r}", "its last fact is not the one that is noted as its head")
 

@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like in PostgreSQL. Version 1 (store.version). `@` stands for the schema
+-- The whole truth about what a steno store looks like in PostgreSQL. Version 2 (store.version). `@` stands for the schema
 -- that the store has to itself, so that several stores can share a database.
 --
 -- The journal is `facts` and `payloads`, as in a file: nothing but an explicit delete or a redaction ever changes a row
@@ -169,6 +169,22 @@ create table @batches (
     burnt boolean not null,
     primary key (owner, k)
 );
+
+-- The ready queue: a row for each session in which there is something to run, or whose lease is held. Owners are served in
+-- turn: a row's rank is one above the last that waits for its tenant, or above what was served last, whichever is more. So a
+-- claim reads the lowest ranks from there on, and never the dead rows of what was claimed before.
+create sequence @served;
+
+create table @work (
+    n      bigint primary key,
+    tenant text   not null,                        -- for whom it is done
+    rank   bigint not null,
+    owner  text                                    -- who runs it or has it in hand; '' if it waits for a change; null if it is ready
+) with (fillfactor = 50);
+
+create index work_ready on @work (rank) where owner is null;
+create index work_waiting on @work (tenant, rank) where owner is null;
+create index work_held on @work (owner) where owner is not null and owner <> '';
 
 -- Why the runner of an open turn let go of it without storing its end.
 create table @left_words (

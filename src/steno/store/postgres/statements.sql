@@ -377,19 +377,57 @@ delete from @left_words where session = %s
 -- name: left
 select turn, cause from @left_words where session = %s
 
--- name: ready
-select s.id from @sessions s join @heads h on h.n = s.n
-where s.owes in (2, 3) and h.owner is null and s.touched > %s order by s.touched limit %s
+-- name: claim
+with alive as materialized (
+    select 1 from @owners where owner = %(me)s and not dead for key share
+), found as (
+    select n from @work where owner is null
+        and rank >= case when %(anew)s then 0 else (select last_value from @served) end and tenant <> all (%(full)s::text[])
+        and exists (select 1 from alive)
+    order by rank limit %(limit)s for update skip locked
+), taken as (
+    update @work w set owner = %(me)s from found where w.n = found.n returning w.n, w.rank
+), noted as materialized (
+    select setval('@served', greatest((select last_value from @served), max(rank))), set_config('synchronous_commit', 'off', true)
+    from taken having count(*) > 0
+)
+select s.id, (select count(*) from noted) from taken t join @sessions s on s.n = t.n order by t.rank
 
--- name: orphans
-select s.id from @heads h join @sessions s on s.n = h.n
-where h.owner is not null and not exists (select 1 from @owners o where o.owner = h.owner and not o.dead) limit %s
+-- name: put_back
+update @work w set owner = %s, rank = (select last_value from @served) + 1
+where w.n = (select s.n from @sessions s where s.id = %s) and w.owner = %s
+    and not exists (select 1 from @heads h where h.n = w.n and h.owner is not null)
+
+-- name: look_again
+update @work set owner = null, rank = (select last_value from @served) + 1
+where n in (select n from @work where owner = '' limit %s for update skip locked)
+
+-- name: free_work
+update @work set owner = null, rank = (select last_value from @served) + 1 where owner = %s
+
+-- name: notify
+select pg_notify(%s, %s)
+
+-- name: delete_work
+delete from @work where n = %s
+
+-- name: work_dangling
+select n from @work w where not exists (select 1 from @sessions s where s.n = w.n) limit 100
+
+-- name: work_missing
+select s.id from @sessions s where s.owes in (2, 3) and not exists (select 1 from @work w where w.n = s.n) limit 100
 
 -- name: make_store
 insert into @store (version, journal, identity, restored) values (%s, %s, %s, 0)
 
 -- name: about_store
 select version, journal, identity, restored from @store
+
+-- name: living
+select owner from @owners where not dead and beat > clock_timestamp() - interval '10 seconds' limit 1
+
+-- name: migrated
+update @store set version = %s
 
 -- name: store_moved
 update @store set identity = %s, restored = restored + (1::bigint << 40) where identity = %s returning restored

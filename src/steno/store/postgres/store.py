@@ -41,8 +41,8 @@ class BlockingPostgresStore(_Postgres, facade.BlockingStore):
 
 
 class PostgresStore(_Postgres, facade.AsyncStore):
-    orphaned: "Event"
-    """Set when a worker was declared dead here: what it ran can be taken up."""
+    work: "Event"
+    """Set when a worker has left something to others, in order or by its death."""
 
     @classmethod
     async def open(cls, where: str, settings: Settings | None = None) -> "PostgresStore":
@@ -50,14 +50,23 @@ class PostgresStore(_Postgres, facade.AsyncStore):
 
         store = cls(await to_thread(_opened, where, settings))
         loop = get_running_loop()
-        store.orphaned = Event()
+        store.work = Event()
 
-        def buried(_: str) -> None:
+        def worked() -> None:
             with suppress(RuntimeError):  # the loop is over, and nothing is taken up here
-                loop.call_soon_threadsafe(store.orphaned.set)
+                loop.call_soon_threadsafe(store.work.set)
 
-        store.backend.owners.buried = buried
+        if store.backend.settings.role:
+            store.backend.watch.on_work(worked)
         return store
+
+    def offer(self) -> None:
+        """Tell other workers that there is work for which there is no room here."""
+        self.backend.watch.offer()
+
+    async def look_again(self, limit: int) -> None:
+        """Let sessions be claimed in which there was nothing to do: this worker may know more."""
+        await self.to_thread(self.backend.look_again, limit)
 
     async def database(self) -> Database:
         """What the server says of itself."""

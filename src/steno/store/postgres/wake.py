@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from steno.store.errors import StoreError
+from steno.store.errors import StoreError, warn
 from steno.store.postgres.database import Connected, Connector
 
 LOOK_S = 1.0
@@ -24,13 +24,14 @@ class Wake:
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
-        self._channel = f"steno_{connector.where.schema}"
         self._told: tuple[Callable[[], None], ...] = ()
         self._change = threading.Lock()
         self._closed = threading.Event()
         self._due = threading.Event()
+        self._offers = False
         self._threads: list[threading.Thread] = []
         self._bell, self._push = socket.socketpair()
+        self._worked: Callable[[], None] = lambda: None
 
     # --- telling
 
@@ -41,6 +42,11 @@ class Wake:
             if not any(thread.name == "steno-tell" for thread in self._threads):
                 self._start("steno-tell", self._tell_others)
 
+    def offer(self) -> None:
+        """Tell others that there is work for which there is no room here."""
+        self._offers = True
+        self.committed()
+
     def _tell_others(self) -> None:
         connection: Connected | None = None
         while not self._closed.is_set():
@@ -49,8 +55,11 @@ class Wake:
             try:
                 if connection is None:
                     connection = self._connector.connect()
-                said = (self._channel, self._connector.owner)
-                connection.execute("select pg_notify(%s, %s)", said)
+                notify, me = self._connector.statements["notify"], self._connector.owner
+                connection.execute(notify, (self._connector.channel, me))
+                if self._offers:
+                    self._offers = False
+                    connection.execute(notify, (self._connector.work_channel, me))
             except (psycopg.Error, StoreError):
                 if connection is not None:
                     connection.close()
@@ -60,6 +69,11 @@ class Wake:
             connection.close()
 
     # --- listening
+
+    def on_work(self, tell: Callable[[], None]) -> None:
+        """Have a function called, from the listening thread, when there may be work to claim."""
+        self._worked = tell
+        self.add(lambda: None)
 
     def add(self, tell: Callable[[], None]) -> None:
         """Have a function called, from the listening thread, when others may have committed
@@ -85,6 +99,11 @@ class Wake:
             tell()
 
     def _listen(self) -> None:
+        if not self._connector.listens:
+            warn(
+                "behind a pooler nothing tells at once what others store, so it is looked for once "
+                "a second; name the server's own address: [store] direct"
+            )
         while not self._closed.is_set():
             with contextlib.suppress(psycopg.Error, StoreError):
                 self._hear()
@@ -92,17 +111,21 @@ class Wake:
             self._closed.wait(_AGAIN_S)
 
     def _hear(self) -> None:
-        with contextlib.closing(self._connector.connect()) as connection:
-            if not self._connector.settings.pooled:
-                connection.execute(f"listen {self._channel}".encode())
+        with contextlib.closing(self._connector.connect_to_listen()) as connection:
+            if self._connector.listens:
+                for channel in (self._connector.channel, self._connector.work_channel):
+                    connection.execute(f"listen {channel}".encode())
             self._tell()  # of what came before
             while not self._closed.is_set():
                 ready, _, _ = select.select(
                     [connection.fileno(), self._bell.fileno()], [], [], LOOK_S
                 )
                 heard = list(connection.notifies(timeout=0)) if connection.fileno() in ready else []
-                if not ready or any(one.payload != self._connector.owner for one in heard):
+                commits = [one for one in heard if one.channel == self._connector.channel]
+                if not ready or any(one.payload != self._connector.owner for one in commits):
                     self._tell()
+                if len(commits) < len(heard):
+                    self._worked()
 
     def close(self) -> None:
         """Those who wait are told once more, and find the store closed."""

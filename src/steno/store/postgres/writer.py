@@ -41,7 +41,7 @@ from steno.store.postgres.arrays import Ints, Texts
 from steno.store.postgres.database import Connected, is_conflict, is_lost, translate, translated
 from steno.store.postgres.owners import Owners
 from steno.store.postgres.reader import CHUNK, Reader, Stamped, Values, to_row
-from steno.store.protocol import Piece
+from steno.store.protocol import Piece, tenant_of
 from steno.store.rows import (
     change_crc,
     columns_of,
@@ -61,7 +61,7 @@ _RECENT_MAX = 64
 """Facts of a session that are kept in memory: what opened a stream is among them."""
 _TEXT_MAX = 64 << 20
 """Characters of streams that are kept in memory, to be compared with what seals them."""
-_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 30) + b")"
+_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 31) + b")"
 
 
 class _State(Struct):
@@ -410,7 +410,7 @@ class PostgresWriter(Reader):
             *_columns(batch.facts, "nnnnt"),
             *_columns(pieces, "nntnnt"),
             *_columns(batch.undrafts, "nn"),
-            *_columns(rows, "ntnnnn"),
+            *_columns(rows, "ntnnnnt"),
         ]
 
     def _write_out(self) -> None:
@@ -636,6 +636,7 @@ class PostgresWriter(Reader):
         self._write_out()
         self.run("insert_deletion", row.n, row.id, at_ms, row.base, row.head)
         self.run("delete_all_drafts", row.n)
+        self.run("delete_work", row.n)
         self.run("delete_head", row.n)
         self.run("delete_session", row.n)
         for known in (self._known, self._recent, self._texts):
@@ -705,7 +706,8 @@ def _saved_row(saved: Saved) -> tuple[Any, ...]:
     plain = SessionRow(row.n, row.id, row.name, row.parent, row.base, 0, None, 0, 0, row.listed,
                        row.list_row, row.marks, row.head)  # fmt: skip
     owes, memory = columns_of(row.marks)
-    return row.n, row.list_row.decode(), row.listed, session_crc(plain), owes, memory
+    tenant = codec.escape(tenant_of(saved.listing))
+    return row.n, row.list_row.decode(), row.listed, session_crc(plain), owes, memory, tenant
 
 
 _NONE: dict[str, Ints | Texts] = {"n": Ints.of(()), "t": Texts.of(())}

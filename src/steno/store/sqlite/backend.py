@@ -124,6 +124,12 @@ class SqliteBackend:
         be told."""
         return None if self.settings.allow_network_file_system else self.locks.alive(owner)
 
+    def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
+        return None
+
+    def put_back(self, session: str, waits_for: str | None) -> None:
+        """Nothing was put into anybody's hands."""
+
     def leave(self, session: str, left: Left | None) -> None:
         self.locks.leave(session, "" if left is None else f"{left.turn}@{left.cause}")
 
