@@ -7,12 +7,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg
 
+from bench import child
 from bench.building import AsyncWriter, Writer, add_turns
+from bench.postgres_child import opened
 from bench.result import Plan, Result, at_least, at_most
 from bench.timing import each_ms, interleaved, median_ratio, medians, percentile, timed_ms
 from bench.words import TEXTS
@@ -40,11 +42,15 @@ def run(plan: Plan) -> list[Result]:
             Writer(store)
             return [
                 *_verbs(plan, store, raw),
+                _far_away(plan, server),
                 _crowd(plan, store, beside),
+                *_streamed(plan, server),
+                _processes(plan, server),
                 _fold(plan, store, beside),
                 _bytes(server),
                 _followed(plan, url, store),
-                _work(plan, server),
+                _with_listeners(plan, server),
+                *_work(plan, server),
                 _taken_over(plan, url),
                 _with_old_snapshot(plan, url, store),
             ]
@@ -67,12 +73,15 @@ def _server() -> Iterator[Server]:
 class Raw:
     """One row a transaction."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, table: str = "raw") -> None:
         self._connection = psycopg.connect(address(url).url, autocommit=True, prepare_threshold=1)
-        self._connection.execute("create table raw (id bigserial primary key, body text)")
+        self._connection.execute(
+            f"create table {table} (id bigserial primary key, body text)".encode()
+        )
+        self._insert = f"insert into {table} (body) values (%s)".encode()
 
     def append(self, i: int) -> None:
-        self._connection.execute("insert into raw (body) values (%s)", (TEXTS[i % len(TEXTS)],))
+        self._connection.execute(self._insert, (TEXTS[i % len(TEXTS)],))
 
     def close(self) -> None:
         self._connection.close()
@@ -119,7 +128,64 @@ def _verbs(plan: Plan, store: BlockingPostgresStore, raw: Raw) -> Iterator[Resul
         )
 
 
+def _far_away(plan: Plan, server: Server) -> Result:
+    """With half a millisecond between worker and database, by a proxy that delays."""
+    folder = server.folder.parent / "far"
+    proxy = child.start("bench.postgres_child", "delay", folder, server.folder, 500)
+    url = server.new_store().replace(str(server.folder), str(folder))
+    try:
+        with BlockingPostgresStore(url) as store, closing(Raw(url, "far")) as raw:
+            writer, rounds, each = Writer(store), plan.pick(5, 3), plan.pick(100, 40)
+            pairs = interleaved(
+                lambda: percentile(each_ms(writer.append, each), 0.5),
+                lambda: percentile(each_ms(raw.append, each), 0.5),
+                rounds,
+            )
+    finally:
+        proxy.kill()
+        proxy.communicate()
+    ours, base = medians(pairs)
+    detail = f"p50 {ours:.2f} / {base:.2f} ms; {rounds} rounds of {each}"
+    what = "append with 0.5 ms of network, × a bare transaction"
+    return at_most(NAME, what, median_ratio(pairs), 1.4, detail=detail)
+
+
 # --- many at once
+
+
+def _streamed(plan: Plan, server: Server) -> list[Result]:
+    seconds = plan.pick(20, 3)
+    process = child.start("bench.postgres_child", "stream", server.new_store(), seconds)
+    child.go(process)
+    sustained, waits = child.finish(process, tuple[float, list[float]], seconds * 3 + 60)
+    what = f"{SESSIONS} sessions × 100 pieces/s for {seconds} s"
+    spread = f"p50 {percentile(waits, 0.5):.1f}, p90 {percentile(waits, 0.9):.1f} ms"
+    return [
+        at_least(NAME, f"{what}: in time", sustained, 0.98, "of 1", f"N={len(waits):,}"),
+        at_most(NAME, f"{what}: p99", percentile(waits, 0.99), 30, "ms", spread),
+    ]
+
+
+def _appends(where: str, count: int) -> float:
+    """Facts a second of eight processes."""
+    children = [child.start("bench.postgres_child", "append", where, count) for _ in range(8)]
+    for process in children:
+        child.go(process)
+    spans = [child.finish(process, tuple[float, float], 120) for process in children]
+    return 8 * count / (max(end for _, end in spans) - min(began for began, _ in spans))
+
+
+def _processes(plan: Plan, server: Server) -> Result:
+    count, rounds = plan.pick(400, 100), plan.pick(3, 1)
+    file, url = Path(plan.folder) / "eight.db", server.new_store()
+    for where in (file, url):
+        opened(str(where)).close()
+    pairs = interleaved(lambda: _appends(url, count), lambda: _appends(str(file), count), rounds)
+    ours, base = medians(pairs)
+    detail = f"{ours:,.0f}/s against {base:,.0f}/s in a file; {rounds} rounds"
+    return at_least(
+        NAME, "eight processes, facts/s, × a file", median_ratio(pairs), 1.5, detail=detail
+    )
 
 
 def _crowd(plan: Plan, store: BlockingPostgresStore, beside: SqliteStore) -> Result:
@@ -242,31 +308,78 @@ def _followed(plan: Plan, url: str, store: BlockingPostgresStore) -> Result:
     )
 
 
+def _with_listeners(plan: Plan, server: Server) -> Result:
+    """Four stores listen, and wake for each commit of eight that write."""
+    count, rounds = plan.pick(300, 100), plan.pick(3, 1)
+    url = server.new_store()
+    BlockingPostgresStore(url).close()
+
+    def listened() -> float:
+        with ExitStack() as stack:
+            for _ in range(4):
+                other = stack.enter_context(BlockingPostgresStore(url))
+                other.backend.watch.add(lambda: None)
+            return _appends(url, count)
+
+    pairs = interleaved(listened, lambda: _appends(url, count), rounds)
+    ours, base = medians(pairs)
+    detail = f"{ours:,.0f} / {base:,.0f} facts/s of eight processes; {rounds} rounds"
+    return at_least(
+        NAME, "commit rate with listeners, of without", median_ratio(pairs), 0.75, detail=detail
+    )
+
+
 # --- work
 
 
-def _work(plan: Plan, server: Server) -> Result:
+def _work(plan: Plan, server: Server) -> list[Result]:
     small, large = plan.pick(100_000, 10_000), plan.pick(1_000_000, 100_000)
-    times = [_finding(server, count) for count in (large, small)]
-    ratio = times[0] / times[1]
-    detail = f"{times[0]:.2f} / {times[1]:.2f} ms; of {large:,} and {small:,} sessions"
-    return at_most(NAME, "find work, × a tenth of the sessions", ratio, 1.5, detail=detail)
+    urls = [_with_work(server, count) for count in (large, small)]
+    pairs = interleaved(
+        lambda: percentile(_claims(urls[0], 1, 400)[1], 0.5),
+        lambda: percentile(_claims(urls[1], 1, 400)[1], 0.5),
+        plan.pick(5, 3),
+    )
+    ours, base = medians(pairs)
+    detail = f"ten at a time, p50 {ours:.2f} / {base:.2f} ms; of {large:,} and {small:,} sessions"
+    rate, took = _claims(urls[0], 8, plan.pick(2_000, 400))
+    of_eight = f"p50 {percentile(took, 0.5):.1f}, p99 {percentile(took, 0.99):.1f} ms"
+    with closing(psycopg.connect(address(urls[0]).url)) as held:
+        held.execute("set transaction isolation level repeatable read")
+        held.execute("select count(*) from pg_class")
+        _claims(urls[0], 8, plan.pick(6_000, 400))
+        late = percentile(_claims(urls[0], 1, 400)[1], 0.5)
+    return [
+        at_most(NAME, "claim, × a tenth of the sessions", median_ratio(pairs), 1.5, detail=detail),
+        at_least(NAME, f"sessions/s claimed by 8 of {large:,}", rate, 2_500, "/s", of_eight),
+        at_most(
+            NAME,
+            "claim while an old snapshot is held",
+            late / ours,
+            1.5,
+            detail=f"p50 {late:.2f} / {ours:.2f} ms, after {plan.pick(48_000, 3_200):,} claims",
+        ),
+    ]
 
 
-def _finding(server: Server, sessions: int) -> float:
+def _claims(url: str, workers: int, count: int) -> tuple[float, list[float]]:
+    """Sessions a second, and how long each claim took."""
+    children = [child.start("bench.postgres_child", "claim", url, count) for _ in range(workers)]
+    for process in children:
+        child.go(process)
+    found = [child.finish(one, tuple[float, float, int, list[float]], 300) for one in children]
+    took_s = max(end for _, end, _, _ in found) - min(began for began, _, _, _ in found)
+    took = [ms for *_, some in found for ms in some]
+    return sum(claimed for _, _, claimed, _ in found) / took_s, took
+
+
+def _with_work(server: Server, sessions: int) -> str:
     url = server.new_store()
     with BlockingPostgresStore(url) as store:
         first = store.create(SessionStarted("bench"))
         store.admit(Admission(input=InputAdmitted((Text("x"),), "bench"), session=first))
-        _multiply(url, sessions)
-
-        def find(_: int) -> None:
-            """The rows are copies, so their checksums are not looked at."""
-            with store.backend.snapshot() as view:
-                assert len(view.all("numbered_after_unfinished", 0, 50)) == 50
-
-        find(0)
-        return percentile(each_ms(find, 40), 0.5)
+    _multiply(url, sessions)
+    return url
 
 
 def _multiply(url: str, sessions: int) -> None:
@@ -284,7 +397,11 @@ def _multiply(url: str, sessions: int) -> None:
         connection.execute(
             "insert into heads select s.n, 2, 0, null, 0, s.touched from sessions s where s.n > 999"
         )
-        connection.execute("analyze")
+        connection.execute(
+            "insert into work (n, tenant, rank) select s.n, 'tenant ' || (s.n % 1000), s.n / 1000 "
+            "from sessions s where s.n > 999 and s.owes = 2"
+        )
+        connection.execute("analyze sessions, heads, work")
 
 
 def _taken_over(plan: Plan, url: str) -> Result:

@@ -5,6 +5,7 @@ The first test that needs one starts it; a process of its own, `python -m tests.
 and stops it when the run is over, however that ended. Each test has a schema of its own.
 """
 
+import contextlib
 import fcntl
 import os
 import platform
@@ -79,15 +80,38 @@ class Server:
     def __init__(self, folder: Path, version: int = 15) -> None:
         self.folder, self.bin = folder, programs(version)
         self.data, self.log = folder / "data", folder / "log"
+        self._options: tuple[str, ...] = ()
 
-    def make(self) -> None:
+    def make(self, *options: str) -> None:
+        self._make_folder()
+        initdb = [str(self.bin / "initdb"), "-D", str(self.data), "-U", USER, "-A", "trust"]
+        self._run([*initdb, "--no-sync", "-E", "UTF8", "--locale=C", *options])
+
+    def follow(self, primary: "Server") -> None:
+        """Make it a standby of another."""
+        self._make_folder()
+        copy = [str(self.bin / "pg_basebackup"), "-D", str(self.data), "-R", "-c", "fast", "-N"]
+        self._run([*copy, "-h", str(primary.folder), "-U", USER])
+
+    def _make_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shutil.chown(self.folder, USER, USER)
-        initdb = [str(self.bin / "initdb"), "-D", str(self.data), "-U", USER, "-A", "trust"]
-        self._run([*initdb, "--no-sync", "-E", "UTF8", "--locale=C"])
+
+    def promote(self) -> None:
+        self._control("promote", "-w")
+
+    def start_again(self) -> None:
+        """As it was started last, unless it runs."""
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.url).close()
+            return
+        with contextlib.suppress(RuntimeError):  # it may have given up, or be about to
+            self.stop()
+        self.start(*self._options)
 
     def start(self, *options: str) -> None:
+        self._options = options
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.folder),

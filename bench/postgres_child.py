@@ -1,0 +1,127 @@
+"""The other processes of the measurements in PostgreSQL: who streams, appends, claims, and a proxy
+that delays."""
+
+import asyncio
+import select
+import socket
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+
+from bench import child
+from bench.building import AsyncWriter, Writer
+from bench.pacing import paced
+from bench.timing import each_ms
+from steno.store.facade import BlockingStore
+from steno.store.postgres.database import PostgresSettings, address, is_address
+from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
+from steno.store.sqlite.store import BlockingStore as SqliteStore
+
+SESSIONS, PER_SECOND, GRACE_S = 100, 100, 0.1
+CLAIM = 10
+WORKER = PostgresSettings(role="gateway")
+
+
+def opened(where: str) -> BlockingStore:
+    return BlockingPostgresStore(where) if is_address(where) else SqliteStore(Path(where))
+
+
+def append(where: str, count: int) -> None:
+    with opened(where) as store:
+        writer = Writer(store)
+        child.ready()
+        child.wait_for_go()
+        began = time.monotonic()
+        each_ms(writer.append, count)
+        child.answer((began, time.monotonic()))
+
+
+def stream(where: str, seconds: int) -> None:
+    child.ready()
+    child.wait_for_go()
+    child.answer(asyncio.run(_stream(where, seconds)))
+
+
+async def _stream(where: str, seconds: int) -> tuple[float, list[float]]:
+    """The part that was durable in time, and how long each piece took from when it was due."""
+    async with await PostgresStore.open(where) as store:
+        writers = [AsyncWriter(store) for _ in range(SESSIONS)]  # type: ignore[arg-type]
+        start_s = time.monotonic() + 0.1
+        gap_s = 1 / PER_SECOND / SESSIONS
+        streams = (
+            paced(writer, start_s + i * gap_s, seconds * PER_SECOND, PER_SECOND)
+            for i, writer in enumerate(writers)
+        )
+        waits = [wait for stream in await asyncio.gather(*streams) for wait in stream]
+    in_time = sum(done_s <= start_s + seconds + GRACE_S for _, done_s in waits)
+    return in_time / len(waits), [(done_s - due_s) * 1000 for due_s, done_s in waits]
+
+
+def claim(where: str, count: int) -> None:
+    """Ten at a time; what was done is put in anew, at the end."""
+    schema = address(where).schema
+    again = (
+        f"update {schema}.work w set owner = null, "
+        f"rank = (select last_value from {schema}.served) + 1000 where owner = %s"
+    ).encode()
+    with (
+        BlockingPostgresStore(where, WORKER) as store,
+        closing(psycopg.connect(address(where).url, autocommit=True)) as connection,
+    ):
+        child.ready()
+        child.wait_for_go()
+        began, took, found = time.monotonic(), [], 0
+        for _ in range(count // CLAIM):
+            since = time.perf_counter()
+            found += len(store.backend.claim(CLAIM, (), False))
+            took.append((time.perf_counter() - since) * 1000)
+            connection.execute(again, (store.owner,))
+        child.answer((began, time.monotonic(), found, took))
+
+
+def delay(folder: str, to: str, delay_us: int) -> None:
+    """Half of the delay on the way there, half on the way back."""
+    name = ".s.PGSQL.5432"
+    listener = socket.socket(socket.AF_UNIX)
+    Path(folder).mkdir()
+    listener.bind(f"{folder}/{name}")
+    listener.listen(20)
+    child.ready()
+    others: dict[socket.socket, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([listener, *others], [], [])
+        for one in ready:
+            if one is listener:
+                client, server = listener.accept()[0], socket.socket(socket.AF_UNIX)
+                server.connect(f"{to}/{name}")
+                others[client], others[server] = server, client
+                continue
+            data = one.recv(1 << 20)
+            until = time.perf_counter() + delay_us / 2e6
+            while time.perf_counter() < until:
+                time.sleep(0)
+            if not data:
+                other = others.pop(one)
+                del others[other]
+                one.close()
+                other.close()
+                break
+            others[one].sendall(data)
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    match what:
+        case "append":
+            append(rest[0], int(rest[1]))
+        case "stream":
+            stream(rest[0], int(rest[1]))
+        case "claim":
+            claim(rest[0], int(rest[1]))
+        case "delay":
+            delay(rest[0], rest[1], int(rest[2]))
+        case _:
+            raise SystemExit(f"what is {what!r}?")
