@@ -8,6 +8,7 @@ waits for.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +124,9 @@ class Agents:
         )
 
     def _policy_in(self, folder: Path) -> Policy:
-        kept = folder_rules(self.where.home).get(str(folder), {})
+        kept = folder_rules(self.where.home, datetime.now().astimezone().date()).get(
+            str(folder), {}
+        )
         return replace(
             self._policy,
             folder=tuple(Rule.parse(rule, verdict) for rule, verdict in kept.items()),

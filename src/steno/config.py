@@ -11,6 +11,7 @@ of the file. The variable wins over the file, the file over the default. A varia
 import contextlib
 import os
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -681,20 +682,42 @@ def _target(variable: str) -> tuple[str, str]:
     return "", ""
 
 
-def folder_rules(home: Path) -> dict[str, dict[str, Verdict]]:
-    """The rules that hold for all sessions of a folder, by folder."""
+class FolderRule(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule that ends on a day."""
+
+    verdict: Verdict
+    until: date
+
+
+FolderRules = dict[str, dict[str, Verdict | FolderRule]]
+
+
+def folder_rules(home: Path, today: date) -> dict[str, dict[str, Verdict]]:
+    """The rules that hold today for all sessions of a folder, by folder."""
+    found: dict[str, dict[str, Verdict]] = {}
+    for folder, rules in _folder_rules(home).items():
+        found[folder] = here = {}
+        for rule, one in rules.items():
+            if not isinstance(one, FolderRule):
+                here[rule] = one
+            elif today < one.until:
+                here[rule] = one.verdict
+    return found
+
+
+def _folder_rules(home: Path) -> FolderRules:
     text = _text(home / "folders.json")
     try:
-        return {} if not text else msgspec.json.decode(text, type=dict[str, dict[str, Verdict]])
+        return {} if not text else msgspec.json.decode(text, type=FolderRules)
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"{home / 'folders.json'} cannot be used: {error}; correct it or take it out"
         ) from error
 
 
-def keep_folder_rules(home: Path, folder: Path, rules: Mapping[str, Verdict]) -> None:
+def keep_folder_rules(home: Path, folder: Path, rules: Mapping[str, Verdict | FolderRule]) -> None:
     """Have rules hold for all sessions of a folder. The file is replaced whole."""
-    kept = folder_rules(home)
+    kept = _folder_rules(home)
     kept[str(folder)] = {**kept.get(str(folder), {}), **rules}
     beside = home / f".folders-{os.getpid()}.tmp"
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -129,6 +129,7 @@ def test_missed_times_run_once_late_are_told_and_a_clock_set_back_runs_none_agai
     gateway.stop()
     gateway.shift_s = 3.5 * HOUR_S  # an hour back: 04:00 comes again
     gateway.start()
+    looked(world)
     gateway.stop()
     gateway.shift_s = 4.2 * HOUR_S
     gateway.start()

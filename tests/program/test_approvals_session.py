@@ -3,6 +3,7 @@ taken back."""
 
 import json
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -17,11 +18,16 @@ from tests.program.world import World, wait_until
 
 COMMAND = "echo run >> ran.txt"
 AGAIN = calls(COMMAND)
+DAY_S = 86_400
 
 
 def rules(world: World, id: str) -> list[dict[str, Any]]:
+    """Its rules. Those of "always" end after thirty days, and say so."""
     found: list[dict[str, Any]] = json.loads(world.steno("rules", id, "--json"))
     assert world.show(id)["rules"] == found
+    for one in found:
+        until_ms = one.pop("until_ms")
+        assert until_ms is None or 29 * DAY_S < until_ms / 1_000 - time.time() < 31 * DAY_S
     return found
 
 
@@ -45,7 +51,7 @@ def test_an_answer_for_the_whole_session_is_kept_by_the_next_processes_and_can_b
         assert "always" in world.steno("approve", id, "--always")
         assert asking.end() == 0
     assert rules(world, id) == [{"rule": f"shell:{COMMAND}", "verdict": "allow"}]
-    assert f"allow  shell:{COMMAND}" in world.steno("show", id)
+    assert f"allow  shell:{COMMAND}  (until 20" in world.steno("show", id)
     world.steno("run", "again", "--key", "k")
     assert ran(world) == 2
     world.steno("rules", id, "--remove", f"shell:{COMMAND}")

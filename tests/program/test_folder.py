@@ -176,12 +176,24 @@ def test_a_skill_of_the_folder_can_be_read(world: World, server: ModelServer) ->
     assert [m["text"] for m in world.messages(world.only_session(), "tool")] == ["Use qpdf."]
 
 
-def test_always_in_this_folder_holds_for_new_sessions(world: World, server: ModelServer) -> None:
+@pytest.mark.parametrize(
+    ("rule", "ran"),
+    [
+        ("allow", True),
+        ({"verdict": "allow", "until": "2199-01-01"}, True),
+        ({"verdict": "allow", "until": "2026-01-01"}, False),
+    ],
+    ids=["by-hand", "lasts", "ended"],
+)
+def test_always_in_this_folder_holds_for_new_sessions_until_it_ends(
+    world: World, server: ModelServer, rule: object, ran: bool
+) -> None:
     world.home.mkdir(exist_ok=True)
-    rules = {str(world.work): {"shell:echo *": "allow"}}
+    rules = {str(world.work): {"shell:echo *": rule}}
     (world.home / "folders.json").write_text(json.dumps(rules))
     call = (("shell", json.dumps({"command": "echo hi"})),)
     server.replies = [Reply(tools=call), Reply(("done",))]
     world.steno("run", "go")
-    assert [m["text"] for m in world.messages(world.only_session(), "tool")] == ["hi\n"]
+    [told] = [m["text"] for m in world.messages(world.only_session(), "tool")]
+    assert (told == "hi\n") == ran
     assert Path(world.home / "folders.json").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,14 @@ def test_always_offers_the_call_a_pattern_the_tool_and_the_folder(
         )
         await person.press("down", "down", "down", "enter")
         await person.sees("Done.")
-        assert (await person.service.approvals.rules(person.session)) == {"shell:echo *": "allow"}
+        [(rule, one)] = (await person.service.approvals.rules(person.session)).items()
+        assert (rule, one.verdict, one.until_ms > 0) == ("shell:echo *", "allow", True)
 
     chat_with(world, talk)
     kept = json.loads((world.home / "folders.json").read_text())
-    assert kept == {str(world.work): {"shell:echo *": "allow"}}
+    rule = kept[str(world.work)]["shell:echo *"]
+    until = datetime.now().astimezone().date() + timedelta(days=30)
+    assert rule == {"verdict": "allow", "until": until.isoformat()}
     assert (world.home / "folders.json").stat().st_mode & 0o777 == 0o600
 
 

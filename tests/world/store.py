@@ -15,7 +15,7 @@ from msgspec import Struct
 from steno.race import first_of
 from steno.store.facade import BlockingStore
 from steno.store.follow import ALIVE_S
-from steno.store.protocol import Cursor, Event
+from steno.store.protocol import Change, Cursor, Event, FeedMark
 
 if TYPE_CHECKING:
     from tests.world.world import Process
@@ -75,6 +75,17 @@ class Handle:
             for event in events:
                 yield event
             if not events:
+                await self._process.world.newer_than(version)
+
+    async def follow_changes(self, after: FeedMark = 0) -> AsyncIterator[Change]:
+        while True:
+            self._process.check_alive()
+            version = self._process.world.version
+            page = self._blocking.changes(after)
+            for change in page.changes:
+                yield change
+            after = page.mark
+            if not page.changes:
                 await self._process.world.newer_than(version)
 
     async def runner_changes(self, session: str, known: str | None) -> str | None:

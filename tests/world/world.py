@@ -76,7 +76,12 @@ def play(test: Callable[["World"], Awaitable[T]], *replies: Reply) -> T:
 
 async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, ...]) -> T:
     world = World(*replies)
-    with patch("time.time", lambda: world.now_ms() / 1000):
+    clocks: dict[str, Any] = {
+        "time": lambda: world.now_ms() / 1000,
+        "time_ns": lambda: world.now_ms() * 1_000_000,
+        "monotonic": asyncio.get_running_loop().time,
+    }
+    with patch.multiple("time", **clocks):
         try:
             return await test(world)
         finally:
@@ -98,6 +103,8 @@ class World:
         self.inbox: Inbox | None = None
         self.approval: Literal["allow", "refuse", "ask"] = "allow"
         self.runs: list[str] = []
+        self.shift_ms = 0
+        """How far the clock was set forward, or back; time itself goes on as ever."""
         self.version = 0
         self.processes: list[Process] = []
         self.troubles: list[dict[str, Any]] = []
@@ -124,7 +131,7 @@ class World:
         return BlockingMemoryStore(self.place, settings)
 
     def now_ms(self) -> int:
-        return BEGAN_MS + round(self._loop.time() * 1000)
+        return BEGAN_MS + self.shift_ms + round(self._loop.time() * 1000)
 
     def changed(self) -> None:
         self.version += 1
@@ -183,8 +190,15 @@ class World:
         assert self.troubles == []
 
     def _trouble(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), Dead):
+        if not _is_death(context.get("exception")):
             self.troubles.append(context)
+
+
+def _is_death(error: Any) -> bool:
+    """Whether the end of its process is all that a task ended with."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_death, error.exceptions))
+    return isinstance(error, Dead)
 
 
 def current() -> "Process":

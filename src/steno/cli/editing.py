@@ -2,14 +2,15 @@
 what is decided about its calls."""
 
 import argparse
+from typing import Literal
 
 from steno.cli import stdio
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, show
 from steno.engine.approval import Verdict
 from steno.service import Misused, Service
-from steno.service.approvals import always
-from steno.service.objects import to_json
+from steno.service.approvals import ALWAYS_DAYS, always
+from steno.service.objects import rule_line, rule_object, to_json
 
 DONE, FAILED = 0, 1
 
@@ -179,16 +180,20 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     allow = options.verb == "approve"
     asked = () if options.always is None else (options.always,)
     rules = always(one) if asked == ("",) else asked
-    first = await service.approvals.decide(
-        id, one.seq, "allow" if allow else "deny", "" if allow else options.reason.strip(), rules
-    )
+    usual = ALWAYS_DAYS if allow else 0
+    days = usual if options.days is None else options.days
+    said: Literal["allow", "deny"] = "allow" if allow else "deny"
+    reason = "" if allow else options.reason.strip()
+    first = await service.approvals.decide(id, one.seq, said, reason, rules, days=days)
     if not first:
         complain(f"{one.tool} at {one.seq} was decided already; that decision stands")
         return FAILED
     owner = await service.views.owner(id)
     waiting = await service.approvals.pending(id)
     done = f"{'approved' if allow else 'denied'} {one.tool} at {one.seq}"
-    done += f", and always {', '.join(map(repr, rules))} in this session" if rules else ""
+    if rules:
+        for_long = f" for {days} days" if days else ""
+        done += f", and always {', '.join(map(repr, rules))} in this session{for_long}"
     if owner is not None:
         show(f"{done}; the turn goes on by itself")
     elif waiting:
@@ -210,14 +215,14 @@ async def rules(options: argparse.Namespace, service: Service, id: str) -> int:
         (options.deny, "deny"),
     )
     await service.approvals.set_rules(
-        id, {rule: verdict for rules, verdict in said for rule in rules}
+        id, {rule: verdict for rules, verdict in said for rule in rules}, options.days or 0
     )
     found = await service.approvals.rules(id)
     if options.json:
-        show(to_json([{"rule": rule, "verdict": verdict} for rule, verdict in found.items()]))
+        show(to_json([rule_object(rule, one) for rule, one in found.items()]))
     elif not found:
         show(f"session {id} has no rules of its own; those of the configuration hold")
     else:
-        for rule, verdict in found.items():
-            show(f"{verdict:<5}  {rule}")
+        for rule, one in found.items():
+            show(rule_line(rule, one))
     return DONE

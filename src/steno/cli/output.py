@@ -55,6 +55,7 @@ from steno.service.objects import (
     ending_object,
     listed_object,
     memories_told,
+    rule_line,
     to_json,
     transcript_object,
     waiting_approvals,
@@ -340,8 +341,8 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) ->
             show(f"  #{one.seq} {asked_about(one)}{decided}")
     if loaded.state.rules:
         show("\nrules of this session")
-        for rule, verdict in loaded.state.rules.items():
-            show(f"  {verdict:<5}  {rule}")
+        for rule, held in loaded.state.rules.items():
+            show(f"  {rule_line(rule, held)}")
     if loaded.state.ended is not None:
         show(f"\nended ({loaded.state.ended.reason})")
     if (told := memories_told(loaded)) or shown.distillates:

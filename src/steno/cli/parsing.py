@@ -271,6 +271,12 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
             metavar="RULE",
             help="and from now on in this session: the same command or path, or what RULE says",
         )
+        decide.add_argument(
+            "--days",
+            type=number,
+            metavar="N",
+            help="how long --always holds (approve: 30); 0: until you remove the rule",
+        )
     verbs.choices["deny"].add_argument(
         "--reason", default="", metavar="TEXT", help="what to tell the model"
     )
@@ -285,6 +291,9 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
             default=[],
             help='TOOL or "TOOL:PATTERN"',
         )
+    rules.add_argument(
+        "--days", type=number, metavar="N", help="how long; without it, until you remove them"
+    )
     rules.add_argument("--json", action="store_true")
 
 

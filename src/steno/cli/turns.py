@@ -26,13 +26,13 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq
 from steno.runtimes.tool_calls import NOBODY
 from steno.service import Service
-from steno.service.approvals import always, asked_about
+from steno.service.approvals import ALWAYS_DAYS, always, asked_about
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
 OUTPUT_LOST = FAILED = 1
-ANSWERS = "[y/n/a] (a: always in this session, or type why not)"
+ANSWERS = "[y/n/a] (a: for 30 days in this session, or type why not)"
 
 
 class Front:
@@ -193,8 +193,8 @@ class Questions:
             rules = always(waiting[asked]) if answer.always else ()
             if rules:
                 note(
-                    f"[allowed in this session from now on: {', '.join(rules)}; steno rules "
-                    f"{self._session} has all]"
+                    f"[allowed in this session for {ALWAYS_DAYS} days: {', '.join(rules)}; steno "
+                    f"rules {self._session} has all]"
                 )
             await approvals.decide(
                 self._session, asked, answer.decision, answer.reason, rules=rules

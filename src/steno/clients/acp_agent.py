@@ -45,7 +45,7 @@ from steno.journal.facts import (
 from steno.journal.parts import File, Seq, outcome_parts
 from steno.model_choice import Terms
 from steno.service import Attachment, Misused, Service
-from steno.service.approvals import always
+from steno.service.approvals import ALWAYS_DAYS, always
 from steno.service.attachments import attachment
 from steno.service.views import Approval
 from steno.store.errors import NotPending, StoreError, UnknownSession
@@ -66,7 +66,9 @@ MODES = {
 OPTIONS = (
     s.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
     s.PermissionOption(
-        option_id="always", name="Always allow in this session", kind="allow_always"
+        option_id="always",
+        name=f"Allow for {ALWAYS_DAYS} days in this session",
+        kind="allow_always",
     ),
     s.PermissionOption(option_id="deny", name="Deny", kind="reject_once"),
 )

@@ -95,9 +95,11 @@ class JobList(Struct):
 
 
 class Handled(Struct, frozen=True):
-    """A time that was run or skipped. `noted_ms` is what the clock said then: one that is ahead of
-    now was ahead of time, and what it skipped was not missed."""
+    """A time that was run, or times that were skipped. `noted_ms` is what the clock said then. If
+    that is ahead of now, the clock was set back since: what was skipped stays so, unless its time
+    comes again and is kept."""
 
+    from_ms: int
     upto_ms: int
     noted_ms: int
     ran: bool
@@ -119,14 +121,16 @@ class Occurrence(Struct, frozen=True):
 
 class JobRuns(Struct):
     """What the journal of a job says, folded from any place not too near its end. `failures` are
-    those in a row; `causes` those of them that the owner was told of; `told_paused` and `worked`:
-    whether the owner must hear that it works again."""
+    those in a row; `causes` those of them that the owner was told of; `paused_told`: whether the
+    owner must hear that it works again. `untold` are missed times that the owner is yet to hear
+    of."""
 
     head: Seq = 0
     open: dict[Seq, f.JobDue] = {}
     handled: list[Handled] = []
     asked: set[Seq] = set()
     last: list[Occurrence] = []
+    untold: list[f.JobSkipped] = []
     failures: int = 0
     cause: str = ""
     causes: frozenset[str] = frozenset()
@@ -145,9 +149,11 @@ class JobRuns(Struct):
                 if fact.asked:
                     self.asked.add(fact.asked)
                 else:
-                    self._handle(Handled(fact.at_ms, at_ms, True))
+                    self._handle(Handled(fact.at_ms, fact.at_ms, at_ms, True))
             case f.JobSkipped():
-                self._handle(Handled(fact.upto_ms or fact.at_ms, at_ms, False))
+                self._handle(Handled(fact.at_ms, fact.upto_ms or fact.at_ms, at_ms, False))
+                if fact.reason != "overlap":
+                    self.untold = [*self.untold, fact][-HANDLED_MAX:]
                 missed = Occurrence(fact.at, fact.at_ms, "missed", fact.reason, count=fact.count)
                 self._remember(missed)
             case f.JobEnded():
@@ -186,7 +192,7 @@ class JobRuns(Struct):
             case "recovered":
                 self.causes, self.paused_told = frozenset(), False
             case "missed":
-                pass
+                self.untold = []
 
     def occurrences(self) -> list[Occurrence]:
         """Those that are known, oldest first; those that still run last."""
@@ -204,6 +210,9 @@ class JobRuns(Struct):
     def ran(self, at_ms: int) -> bool:
         return any(one.ran and one.upto_ms == at_ms for one in self.handled)
 
+    def skipped(self, at_ms: int) -> bool:
+        return any(not one.ran and one.from_ms <= at_ms <= one.upto_ms for one in self.handled)
+
 
 def _occurrence(
     due: f.JobDue,
@@ -220,10 +229,13 @@ def _occurrence(
 
 
 class Run(Struct, frozen=True):
+    """`again`: it was skipped by a clock that was ahead, and its time comes now."""
+
     at: str
     at_ms: int
     late_ms: int
     asked: Seq = 0
+    again: bool = False
 
 
 class Skip(Struct, frozen=True):
@@ -245,7 +257,7 @@ def due_now(job: Job, runs: JobRuns, now_ms: int) -> list[Due]:
     schedule = job.set.schedule
     after_ms = max(job.since_ms, runs.upto_ms(now_ms))
     come = past(schedule, after_ms, now_ms)
-    left = [at_ms for at_ms in come if not runs.ran(at_ms)]
+    left = [at_ms for at_ms in come if _open(runs, at_ms, now_ms)]
     if not left:
         return found
     skips, run = _chosen(job.set.missed, left, now_ms)
@@ -258,9 +270,16 @@ def due_now(job: Job, runs: JobRuns, now_ms: int) -> list[Due]:
         elif room <= 0:
             found.append(Skip(_skip(schedule, at_ms, "too_many")))
         else:
-            found.append(Run(stamp(schedule, at_ms), at_ms, max(now_ms - at_ms, 0)))
+            again = runs.skipped(at_ms)
+            found.append(Run(stamp(schedule, at_ms), at_ms, now_ms - at_ms, again=again))
             busy, room = True, room - 1
     return found
+
+
+def _open(runs: JobRuns, at_ms: int, now_ms: int) -> bool:
+    """Whether a time that has come is yet to be dealt with. One decision about it stands for ever,
+    but for a clock that was ahead: what that skipped is run if its time comes again and is kept."""
+    return not runs.ran(at_ms) and (now_ms - at_ms <= LATE_MS or not runs.skipped(at_ms))
 
 
 def _chosen(

@@ -1,7 +1,7 @@
 """A person's answer to the question whether a tool call may run.
 
     y, yes        run it
-    a, always     run it, and calls like it in this session from now on
+    a, always     run it, and calls like it in this session for 30 days
     n, no         do not run it
     other text    do not run it; the text is the reason, and the model is told
     nothing       no answer: the question stays open

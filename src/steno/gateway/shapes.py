@@ -99,8 +99,11 @@ class PlanShown(Struct):
 
 
 class RuleShown(Struct):
+    """`until_ms`: when it ends; null if it does not by itself."""
+
     rule: str
     verdict: Literal["allow", "ask", "deny"]
+    until_ms: int | None
 
 
 class DistillateShown(Struct):

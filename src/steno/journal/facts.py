@@ -430,11 +430,13 @@ class ApprovalDecided(ApprovalFact, frozen=True, tag="approval.decided"):
 
 class RuleSet(ApprovalFact, frozen=True, tag="rule.set"):
     """Which calls of this session may run: `rule` is a tool, or a tool and a pattern. It holds
-    until the next fact about the same rule; the verdict None takes it back."""
+    until the next fact about the same rule; the verdict None takes it back. From `until_ms` on it
+    is as if it were not there; 0: it does not end by itself."""
 
     rule: str
     verdict: Literal["allow", "ask", "deny"] | None
     by: str = "user"
+    until_ms: int = 0
 
 
 Mode = Literal["ask", "edits", "plan", "everything"]

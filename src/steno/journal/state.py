@@ -179,6 +179,16 @@ class CutOff(Struct):
         return ending.outcome == "done" and not self.waits()
 
 
+class HeldRule(Struct, frozen=True):
+    """What a session has decided about calls. `until_ms`: when that ends; 0 if it does not."""
+
+    verdict: Literal["allow", "ask", "deny"]
+    until_ms: int = 0
+
+    def over(self, now_ms: int) -> bool:
+        return 0 < self.until_ms <= now_ms
+
+
 class JobRun(Struct, frozen=True):
     """An input of a job: its key, which has the time, and when it was admitted."""
 
@@ -209,7 +219,7 @@ class State(Struct):
     deliveries: dict[Seq, f.DeliveryOwed] = {}
     owed: Owed = field(default_factory=Owed)
     ended: f.SessionEnded | None = None
-    rules: dict[str, Literal["allow", "ask", "deny"]] = {}
+    rules: dict[str, HeldRule] = {}
     mode: f.Mode = "ask"
     goal: str = ""
     instructions: str = ""
@@ -315,7 +325,7 @@ class State(Struct):
             case f.RuleSet():
                 self.rules.pop(fact.rule, None)
                 if fact.verdict is not None:
-                    self.rules[fact.rule] = fact.verdict
+                    self.rules[fact.rule] = HeldRule(fact.verdict, fact.until_ms)
             case unreachable:
                 assert_never(unreachable)
 
@@ -438,7 +448,7 @@ class State(Struct):
                 self.turn, f.TurnEnded(self.turn.seq, "interrupted", "forked")
             )
         self.turn = self.cut_off = self.stopping = None
-        self.rules = {rule: verdict for rule, verdict in self.rules.items() if verdict != "allow"}
+        self.rules = {rule: one for rule, one in self.rules.items() if one.verdict != "allow"}
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}
         self.owed, self.ended, self.bound, self.behind = Owed(), None, {}, frozenset()
 

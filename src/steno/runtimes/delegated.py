@@ -38,7 +38,7 @@ class ChildSessions:
         )
         if rules:
             await self._store.add(
-                child, [RuleSet(rule, verdict, by) for rule, verdict in rules.items()]
+                child, [RuleSet(rule, one.verdict, by, one.until_ms) for rule, one in rules.items()]
             )
         said = InputAdmitted((Text(prompt),), DELEGATED, author=by)
         await self._store.admit(Admission(input=said, session=child))

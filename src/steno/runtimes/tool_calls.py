@@ -2,6 +2,7 @@
 by its own fact."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Literal
 
@@ -135,7 +136,11 @@ class Calls:
 
     def _without_asking(self, call: OpenCall, kind: "_Kind") -> Permission | None:
         """What rules, a decision or this run say by now; None if a person must be asked."""
-        policy = self._policy.within(self._held.state.rules)
+        now_ms = time.time_ns() // 1_000_000
+        rules = self._held.state.rules.items()
+        policy = self._policy.within(
+            {rule: one.verdict for rule, one in rules if not one.over(now_ms)}
+        )
         verdict, rule = policy.decide_all(
             ((call.call.name, call.call.arguments), *kind.edits), kind.default
         )

@@ -4,16 +4,22 @@ outlives every process."""
 
 import contextlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from steno.engine.approval import Verdict, rules_for
 from steno.journal.facts import ApprovalDecided, FreeFact, RuleSet
 from steno.journal.parts import Seq
+from steno.journal.state import HeldRule
 from steno.service.views import Approval, Views
 from steno.session.errors import Misused, Refusal
 from steno.store.errors import KeyReused, NotAllowed, UnknownSession
 from steno.store.protocol import Store, list_all
+
+ALWAYS_DAYS = 30
+"""For so long "always" is meant; then a call like it is asked about again."""
+DAY_MS = 86_400_000
 
 
 class Approvals:
@@ -59,34 +65,48 @@ class Approvals:
         reason: str = "",
         rules: Sequence[str] = (),
         by: str = "user",
+        days: int | None = None,
     ) -> bool:
         """Say whether a call may run, and with `rules` the same of all later calls of this session
-        that they meet, in one commit. The first word counts: False if another decided
-        otherwise before; then no rule is set."""
+        that they meet, in one commit. They end after `days`; 0: they do not; None: what they allow
+        does after `ALWAYS_DAYS`. The first word counts: False if another decided otherwise before;
+        then no rule is set."""
         facts: list[FreeFact] = [ApprovalDecided(asked, decision, by=by, reason=reason)]
-        facts += [RuleSet(_checked(rule), decision) for rule in rules]
+        usual = ALWAYS_DAYS if decision == "allow" else 0
+        until_ms = ends_ms(usual if days is None else days)
+        facts += [RuleSet(_checked(rule), decision, until_ms=until_ms) for rule in rules]
         try:
             await self._store.add(session, facts, key=f"decided:{asked}")
         except KeyReused:
             return False
         return True
 
-    async def rules(self, session: str) -> dict[str, Verdict]:
+    async def rules(self, session: str) -> dict[str, HeldRule]:
         """The rules of a session, in the order in which they were set."""
         return (await self._views.state(session)).rules
 
-    async def set_rules(self, session: str, rules: Mapping[str, Verdict | None]) -> None:
-        """Set rules for one session, or take them back (None), all in one commit. A call that waits
-        and that one of them meets is decided by it."""
+    async def set_rules(
+        self, session: str, rules: Mapping[str, Verdict | None], days: int = 0
+    ) -> None:
+        """Set rules for one session, or take them back (None), all in one commit. They end after
+        `days`; 0: they do not. A call that waits and that one of them meets is decided by it."""
         there = await self.rules(session)
         for rule, verdict in rules.items():
             if verdict is None and rule not in there:
                 raise NotAllowed(f"session {session!r} has no rule {rule!r}; nothing was changed")
+        until_ms = ends_ms(days)
         changes = [
-            RuleSet(_checked(rule), said) for rule, said in rules.items() if there.get(rule) != said
+            RuleSet(_checked(rule), said, until_ms=0 if said is None else until_ms)
+            for rule, said in rules.items()
+            if said is None or there.get(rule) != HeldRule(said, until_ms)
         ]
         if changes:
             await self._store.add(session, changes)
+
+
+def ends_ms(days: int) -> int:
+    """When a rule ends that is set now for so many days; 0 for one that does not."""
+    return time.time_ns() // 1_000_000 + days * DAY_MS if days else 0
 
 
 def asked_about(one: Approval) -> str:

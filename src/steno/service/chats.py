@@ -270,11 +270,6 @@ class Chats:
                         yield debt
             page = await self.store.list(PAGE, after=page[-1].mark, where="owes")
 
-    async def waits(self, session: str, channels: frozenset[str]) -> bool:
-        """Whether a chat waits for the answer to an input that a turn has taken."""
-        owed = (await self.store.glance(session)).row.deliveries.open.values()
-        return any(one.taken and one.show == "answer" and one.channel in channels for one in owed)
-
     async def owed(self, session: str, channels: frozenset[str]) -> dict[Seq, OwedDelivery]:
         """What a session owes on these channels."""
         try:

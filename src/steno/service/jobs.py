@@ -1,21 +1,21 @@
 """Carrying jobs out: an occurrence is an admission under a key of job and time.
 
 decide    engine/jobs: which times have come, which of them are run, which are skipped
-admit     the input, under `job:ID:TIME`: once, for ever, whoever does it
-note      job.due in the job's own journal; a kill between the two is made up for by the next
-          look, which admits the same again and learns where it is
+note      job.due or job.skipped in the job's own journal, under the time: of two processes, or two
+          clocks, that decide differently about it, the first has decided
+admit     what is due, under `job:ID:TIME`: once, for ever, whoever does it; a kill between the two
+          is made up for by the next look
 settle    when its turn has ended: post what it said in the chat's session, owe it to the chat,
           wait until that is settled, note job.ended
 tell      the owner hears of failures, pauses and what was missed
 """
 
 import contextlib
-from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
-from steno.engine.jobs import Job, Run, Skip, is_silent, key_of
+from steno.engine.jobs import Due, Job, Run, Skip, is_silent, key_of
 from steno.journal.facts import (
     CUT_OFF,
     Delivered,
@@ -37,6 +37,7 @@ from steno.journal.parts import Seq
 from steno.service.chats import Arrival, Chats
 from steno.session.jobs import JobBook
 from steno.store.errors import KeyReused, UnknownSession
+from steno.store.protocol import Admitted
 
 
 class Target(Struct, frozen=True):
@@ -73,23 +74,29 @@ class Jobs:
 
     # --- an occurrence
 
-    async def admit(self, job: Job, run: Run, session: str) -> tuple[str, Seq, bool]:
-        """Admit an occurrence: where it is, and whether that was done just now."""
+    async def note(self, job: Job, decided: Due, session: str) -> None:
+        """Record what was decided about a time, unless something was before."""
+        match decided:
+            case Run() as run:
+                due = JobDue(run.at, run.at_ms, session, 0, run.late_ms, run.asked)
+                again = ":again" if run.again else ""
+                await self._add(job.set.job, due, f"due:{run.at}{again}")
+            case Skip(fact=skipped):
+                await self._add(job.set.job, skipped, f"due:{skipped.at}")
+            case unreachable:
+                assert_never(unreachable)
+
+    async def admit(self, job: Job, due: JobDue) -> Admitted:
+        """Admit an occurrence that was noted; where it stands, and whether that is new."""
         id = job.set.job
-        key = key_of(id, run.at)
-        arrival = Arrival(JOB, JOB, key, "", job.set.prompt, f"job:{id}", session)
+        key = key_of(id, due.at)
+        arrival = Arrival(JOB, JOB, key, "", job.set.prompt, f"job:{id}", due.session)
         admitted = await self._chats.admit(arrival, ())
         if admitted is None:  # the job was changed since: what was admitted then counts
             admitted = await self._store.admitted(JOB, key)
         if admitted is None:
-            raise UnknownSession(session)
-        due = JobDue(run.at, run.at_ms, admitted.session, admitted.seq, run.late_ms, run.asked)
-        await self._add(id, due, f"due:{run.at}")
-        return admitted.session, admitted.seq, admitted.first
-
-    async def skip(self, job: Job, skips: Sequence[Skip]) -> None:
-        for one in skips:
-            await self._add(job.set.job, one.fact, f"due:{one.fact.at}")
+            raise UnknownSession(due.session)
+        return admitted
 
     async def _add(
         self, job: str, fact: JobDue | JobSkipped | JobEnded | JobTold, key: str
@@ -98,15 +105,15 @@ class Jobs:
         with contextlib.suppress(KeyReused):  # another process said how it was
             await self._store.add(home, [fact], key)
 
-    async def standing(self, due: JobDue) -> Standing | None:
-        """None if its session is gone."""
+    async def standing(self, session: str, input: Seq) -> Standing | None:
+        """Of an occurrence, by where it was admitted. None if its session is gone."""
         try:
-            taken = await self._chats.taken(due.session, due.input)
+            taken = await self._chats.taken(session, input)
             if isinstance(taken, InputWithdrawn):
                 return Standing(withdrawn=True)
             if taken is None:
                 return Standing()
-            answer = await self._chats.answer(due.session, taken)
+            answer = await self._chats.answer(session, taken)
         except UnknownSession:
             return None
         return Standing(taken, answer.ended, answer.text())

@@ -1,6 +1,8 @@
 """What programs are told, as JSON objects: one vocabulary for `--json`, for ndjson and for HTTP."""
 
 import json
+import time
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.parts import File, Image, Opaque, ToolCall, text_of
+from steno.journal.state import HeldRule
 from steno.journal.transcript import Message, outcome_text
 from steno.journal.usage import UsageTotal
 from steno.service.views import Approval, Shown, Summary, approvals_of
@@ -26,6 +29,22 @@ from steno.store.protocol import Event, Piece
 Object = dict[str, Any]
 
 _PIECES = {"text": "text", "reasoning": "reasoning", "output": "tool_output"}
+
+
+def rule_object(rule: str, one: HeldRule) -> Object:
+    return {"rule": rule, "verdict": one.verdict, "until_ms": one.until_ms or None}
+
+
+def rule_line(rule: str, one: HeldRule) -> str:
+    """For people: what it says, and how long."""
+    if not one.until_ms:
+        return f"{one.verdict:<5}  {rule}"
+    over = one.over(time.time_ns() // 1_000_000)
+    return f"{one.verdict:<5}  {rule}  ({'ended' if over else 'until'} {day(one.until_ms)})"
+
+
+def day(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1_000).astimezone():%Y-%m-%d}"
 
 
 class Objects:
@@ -162,9 +181,7 @@ def transcript_object(loaded: Loaded, shown: Shown, context_max: int) -> Object:
         "delegated_by": shown.delegated_by,
         "goal": loaded.state.goal or None,
         "plan": None if shown.transcript.plan is None else plan_object(shown.transcript.plan),
-        "rules": [
-            {"rule": rule, "verdict": verdict} for rule, verdict in loaded.state.rules.items()
-        ],
+        "rules": [rule_object(rule, one) for rule, one in loaded.state.rules.items()],
         "memories": memories_told(loaded),
         "distillates": [
             {

@@ -9,9 +9,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from steno.engine import schedule as when
-from steno.engine.jobs import Job, JobList, JobRuns, Occurrence, home_of, next_ms
+from steno.engine.jobs import (
+    SOURCE,
+    Job,
+    JobList,
+    JobRuns,
+    Occurrence,
+    home_of,
+    key_of,
+    next_ms,
+)
 from steno.journal.facts import (
     FreeFact,
     JobAsked,
@@ -151,8 +161,15 @@ class JobBook:
             job.made_ms,
             "" if paused is None else paused.cause,
             runs.failures,
-            tuple(runs.occurrences()[-limit:]),
+            tuple([await self._placed(one, job) for one in runs.occurrences()[-limit:]]),
         )
+
+    async def _placed(self, one: Occurrence, job: Job) -> Occurrence:
+        """With the input that it is, if it was admitted."""
+        if one.input or not one.session:
+            return one
+        admitted = await self.store.admitted(SOURCE, key_of(job.set.job, one.at))
+        return one if admitted is None else replace(one, input=admitted.seq)
 
     # --- changing
 

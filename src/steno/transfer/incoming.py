@@ -138,7 +138,7 @@ def permissions(state: State) -> list[str]:
     """What may run without another question, as far as the session says."""
     calls = () if state.turn is None else state.turn.calls.values()
     given = [call.call.name for call in calls if call.decision == "allow" and call.started is None]
-    return [rule for rule, verdict in state.rules.items() if verdict == "allow"] + given
+    return [rule for rule, one in state.rules.items() if one.verdict == "allow"] + given
 
 
 async def facts_since(store: Store, incoming: Incoming) -> Seq:

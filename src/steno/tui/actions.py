@@ -4,16 +4,17 @@ message."""
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from steno.config import keep_folder_rules
+from steno.config import FolderRule, keep_folder_rules
 from steno.engine.approval import patterns_for
 from steno.frontend.answers import ALWAYS
 from steno.frontend.answers import Answer as Answered
 from steno.journal.facts import ContextSet, Mode
 from steno.journal.parts import Seq
 from steno.service import Misused, Summary
-from steno.service.approvals import always
+from steno.service.approvals import ALWAYS_DAYS, always
 from steno.service.attachments import read_attachment
 from steno.service.files import PutBack
 from steno.store.errors import NotAllowed, NotPending, SessionBusy
@@ -381,12 +382,16 @@ class Acts:
         offers += [(call.name, f"Every call of {call.name}")] if (call.name,) != exact else []
         kept = patterns[0] if patterns else exact[0]
         offers.append(("folder", f"{kept}, in all sessions of this folder"))
-        picked = await chat.ask(Choice("Always allow, in this session", "", offers))
+        picked = await chat.ask(
+            Choice(f"Allow for {ALWAYS_DAYS} days, in this session", "", offers)
+        )
         if picked is None:
             return
         rules = exact if picked == "exact" else (kept if picked == "folder" else picked,)
         if picked == "folder" and chat.folder is not None:
-            keep_folder_rules(chat.wiring.where.home, chat.folder, {kept: "allow"})
+            until = datetime.now().astimezone().date() + timedelta(days=ALWAYS_DAYS)
+            rule = FolderRule("allow", until)
+            keep_folder_rules(chat.wiring.where.home, chat.folder, {kept: rule})
         if not await chat.watched.decide(call, ALWAYS, rules):
             chat.tell("the call was already decided elsewhere; that stands", "warn")
 

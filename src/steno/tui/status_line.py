@@ -77,7 +77,7 @@ def meaning(answer: Answer | None) -> str:
     if answer is None:
         return "Enter queues your message; the question stays open"
     if answer.decision == "allow":
-        always = " and calls like it in this session" if answer.always else ""
+        always = " and calls like it in this session for 30 days" if answer.always else ""
         return f"Enter allows it{always}"
     return "Enter denies it and tells the model why" if answer.reason else "Enter denies it"
 

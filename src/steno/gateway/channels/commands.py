@@ -3,7 +3,7 @@ that it is about: so a kill leaves it to be carried out once, and it can mean no
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -22,6 +22,8 @@ from steno.journal.facts import (
 from steno.journal.listing import UNSPOKEN
 from steno.journal.parts import Seq
 from steno.service import Misused
+from steno.service.approvals import ALWAYS_DAYS, always
+from steno.service.objects import rule_line
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
 
 SESSIONS_SHOWN = 10
@@ -88,10 +90,10 @@ class Commands:
         await asyncio.gather(*self._beside, return_exceptions=True)
 
     async def _turn_meant(self, name: str, session: str) -> Seq | None:
-        if name not in ("stop", "undo"):
+        if name not in ("stop", "undo", "fork"):
             return None
         loaded = await self._held.service().views.load(session)
-        if loaded.state.turn is not None:
+        if loaded.state.turn is not None and name != "fork":
             return loaded.state.turn.seq
         last = loaded.state.last_turn
         return None if last is None or name == "stop" else last.turn.seq
@@ -187,6 +189,7 @@ class Commands:
         ]
         if state.pending:
             known.append(f"{len(state.pending)} messages wait.")
+        known += [f"Rule: {rule_line(rule, one)}." for rule, one in state.rules.items()]
         unknown = [
             one
             for one in await service.deliveries.listed(SESSIONS_SHOWN)
@@ -225,9 +228,9 @@ class Commands:
         return await self._resume(given, seq)
 
     async def _fork(self, given: CommandGiven, seq: Seq) -> str:
-        service = self._held.service()
-        head = (await service.views.glance(given.session)).head
-        fork = await service.edits.fork(given.session, head)
+        if given.turn is None:
+            return "There is nothing to copy yet."
+        fork = await self._held.service().edits.fork(given.session, given.turn)
         await self._bind(given, seq, fork)
         return f"This chat goes on in a copy, {fork}. /resume {given.session} goes back."
 
@@ -260,7 +263,9 @@ class Commands:
 
     async def _decide(self, given: CommandGiven, decision: Literal["allow", "deny"]) -> str:
         held = self._held
-        word = given.argument.split()[0] if given.argument else ""
+        words = given.argument.split()
+        lasts = "always" in words[:2]
+        word = next((one for one in words[:2] if one != "always"), "")
         approvals = held.service().approvals
         if word and not word.isdecimal():
             return f"Say which by its number: /{given.name} N."
@@ -274,6 +279,7 @@ class Commands:
             decision,
             given.person,
             call_digest(one.tool, one.arguments),
+            always(one) if lasts else (),
         )
 
 
@@ -306,19 +312,25 @@ async def decide(
     decision: Literal["allow", "deny"],
     person: str,
     digest: str,
+    rules: Sequence[str] = (),
 ) -> str:
-    """Decide about the call that was shown, and no other; what to say of it."""
+    """Decide about the call that was shown, and no other; with `rules`, about those like it, too.
+    What to say of it."""
     waiting = await held.chats.asked(session, asked)
     if waiting is None:
         return await late(held, session, asked)
     if call_digest(waiting.tool, waiting.arguments) != digest:
         return "Nothing was decided: the call is not the one that was shown."
     by = f"{held.config.kind}:{person}"
-    first = await held.service().approvals.decide(session, asked, decision, by=by)
+    first = await held.service().approvals.decide(session, asked, decision, "", rules, by)
     if not first:
         return await late(held, session, asked)
     held.hub.wake(session)
-    return "Allowed." if decision == "allow" else "Denied."
+    said = "Allowed" if decision == "allow" else "Denied"
+    if not rules:
+        return f"{said}."
+    for_long = f" for {ALWAYS_DAYS} days" if decision == "allow" else ""
+    return f"{said}, and so are calls like it in this session{for_long}: {', '.join(rules)}"
 
 
 async def late(held: HeldAccount, session: str, asked: Seq) -> str:

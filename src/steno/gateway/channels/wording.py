@@ -59,4 +59,5 @@ HELP = """\
 /stop ends the running turn · /retry runs the last prompt again · /undo takes the last turn back
 /compact summarises the older part · /fork goes on in a copy · /model SPEC chooses the model
 /sessions lists sessions · /resume ID goes on with one · /link ID shows one here too
-/approve N and /deny N decide about a call · /jobs lists jobs · /help shows this"""
+/approve N and /deny N decide about a call, /approve N always about those like it for 30 days
+/jobs lists jobs · /help shows this"""

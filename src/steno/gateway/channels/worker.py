@@ -247,11 +247,15 @@ async def _whatever_happens(taking: Coroutine[None, None, None]) -> None:
 async def _prepare(
     hub: Hub, session: str, channels: Sequence[Channel], names: frozenset[str]
 ) -> TurnStarted | None:
-    """Fetch what inputs of a chat came with. If a chat waits for a turn that was cut off, it comes
-    before what waits."""
-    chats = hub.service().chats
-    await fetch(chats, session, channels)
-    return await _cut_off(hub, session) if await chats.waits(session, names) else None
+    """Fetch what inputs of a chat came with. If a chat waits for a turn that was cut off, or a job
+    does, it comes before what waits."""
+    service = hub.service()
+    if channels:
+        await fetch(service.chats, session, channels)
+    row = (await service.views.glance(session)).row
+    owed = row.deliveries.open.values()
+    chat_waits = any(one.taken and one.show == "answer" and one.channel in names for one in owed)
+    return await _cut_off(hub, session) if chat_waits or row.platform == JOB else None
 
 
 async def _cut_off(hub: Hub, session: str) -> TurnStarted | None:
@@ -332,8 +336,7 @@ class Channels:
         made = [make(name, one, where) for name, one in chats_in(config).items()]
         channels = [channel for _, channel in made]
         names = frozenset(setup.name for setup, _ in made)
-        if channels:
-            hub.prepare = lambda session: _prepare(hub, session, channels, names)
+        hub.prepare = lambda session: _prepare(hub, session, channels, names)
         return cls([Worker(setup, channel, hub, extra or {}) for setup, channel in made])
 
     def health(self) -> list[ChannelHealth]:

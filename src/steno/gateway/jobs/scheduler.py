@@ -17,7 +17,6 @@ from steno.engine.jobs import (
     JobList,
     JobRuns,
     Run,
-    Skip,
     due_now,
     next_ms,
     to_tell,
@@ -32,6 +31,7 @@ from steno.service.jobs import Jobs, Standing, Target, cut_off, outcome_of
 from steno.session.errors import Misused
 from steno.session.job_words import missed_text, told_text
 from steno.store.errors import StoreError, UnknownSession
+from steno.store.protocol import Admitted
 
 LOOK_S = 1.0
 TAKEN_UP_S = 3.0
@@ -44,6 +44,7 @@ _log = logging.getLogger("steno.jobs")
 class _Seen(Struct):
     """An occurrence while this process looks after it."""
 
+    admitted: Admitted | None = None
     head: Seq = 0
     since_s: float | None = None
     continued: set[Seq] = set()
@@ -108,25 +109,14 @@ class Scheduler:
             now_ms, self._known.head, runs.head
         ):
             return
-        found = due_now(job, runs, now_ms)
-        if not found:
+        before = runs.head
+        for one in due_now(job, runs, now_ms):
+            session = await self._session(job) if isinstance(one, Run) else ""
+            await self._jobs.note(job, one, session)
+        await self._jobs.book.runs(id, runs)
+        if runs.head == before:  # nothing was due, or it was decided too long ago to be looked at
             next = next_ms(job, runs, now_ms)
             self._quiet[id] = _Quiet(now_ms, next, self._known.head, runs.head)
-            return
-        skips = [one for one in found if isinstance(one, Skip)]
-        await self._jobs.skip(job, skips)
-        for one in found:
-            if isinstance(one, Run):
-                await self._admit(job, one)
-                runs.asked |= {one.asked}
-        await self._tell_missed(job, [one for one in skips if one.fact.reason != "overlap"])
-        await self._jobs.book.runs(job.set.job, runs)
-
-    async def _admit(self, job: Job, run: Run) -> None:
-        session = await self._session(job)
-        session, _, first = await self._jobs.admit(job, run, session)
-        if first:
-            await self._hub.admitted(session)
 
     async def _session(self, job: Job) -> str:
         """Where it runs. Without its chat it runs in a session of its own."""
@@ -139,6 +129,8 @@ class Scheduler:
 
     async def _look_after(self, job: Job, seq: Seq, due: JobDue) -> None:
         seen = self._seen.setdefault((job.set.job, seq), _Seen())
+        if seen.admitted is None and self._hub.draining.is_set():
+            return  # the next service admits it
         ended = await self._settle(job, due, seen)
         if ended is not None:
             outcome, cause, detail = ended
@@ -148,26 +140,34 @@ class Scheduler:
     async def _settle(self, job: Job, due: JobDue, seen: _Seen) -> Ending | None:
         """What came of it; None while that is not known."""
         try:
-            glance = await self._hub.service().views.glance(due.session)
+            admitted = await self._admit(job, due, seen)
+            glance = await self._hub.service().views.glance(admitted.session)
         except UnknownSession:
             return "unknown", "deleted", ""
         if glance.owner is not None and glance.head == seen.head:
             return None
         idle = glance.head == seen.head and glance.owner is None
         seen.head = glance.head
-        standing = await self._jobs.standing(due)
+        standing = await self._jobs.standing(admitted.session, admitted.seq)
         if standing is None:
             return "unknown", "deleted", ""
         if standing.ended is None and not standing.withdrawn:
-            await self._take_up(due.session, idle, seen)
+            await self._take_up(admitted.session, idle, seen)
             return None
         cut = cut_off(standing)
-        if cut is not None and await self._go_on(due.session, cut, seen):
+        if cut is not None and await self._go_on(admitted.session, cut, seen):
             return None
         outcome = outcome_of(standing)
         if outcome is None or outcome[0] != "done" or not job.set.channel:
             return outcome
         return await self._deliver(job, due, standing)
+
+    async def _admit(self, job: Job, due: JobDue, seen: _Seen) -> Admitted:
+        if seen.admitted is None:
+            seen.admitted = await self._jobs.admit(job, due)
+            if seen.admitted.first:
+                await self._hub.admitted(seen.admitted.session)
+        return seen.admitted
 
     async def _take_up(self, session: str, idle: bool, seen: _Seen) -> None:
         """Nobody runs it: whoever admitted it, or ran it, is gone."""
@@ -233,13 +233,11 @@ class Scheduler:
                     found.append(_target(worker, chat, session))
         return found
 
-    async def _tell_missed(self, job: Job, skips: list[Skip]) -> None:
-        if skips:
-            key = f"missed:{skips[-1].fact.at}"
-            await self._say(job, missed_text(job, [one.fact for one in skips]), key)
-            await self._jobs.told(job, "missed", "", key)
-
     async def _tell(self, job: Job, runs: JobRuns) -> None:
+        if runs.untold:
+            key = f"missed:{runs.untold[-1].at}"
+            await self._say(job, missed_text(job, runs.untold), key)
+            await self._jobs.told(job, "missed", "", key)
         told = to_tell(runs)
         if told is None:
             return

@@ -312,7 +312,7 @@ def decide(session: str, asked: Seq, in_inbox: bool = False) -> Html:
         '{inbox}<label>Reason <span class="soft">(optional; the model is told)</span>'
         '<input name="reason" maxlength="2000" autocomplete="off"></label>'
         '<label class="check"><input type="checkbox" name="always" value="yes"> '
-        "the same for all calls like it in this session</label>"
+        "the same for all calls like it in this session, for 30 days</label>"
         '<div class="buttons"><button class="go" name="decision" value="allow">Allow</button>'
         '<button class="no" name="decision" value="deny">Deny</button></div></form>',
         id=session,

@@ -83,14 +83,15 @@ class JobAsked(JobFact, frozen=True, tag="job.asked"):
 
 
 class JobDue(JobFact, frozen=True, tag="job.due"):
-    """An occurrence was admitted as the input at `input` of `session`. `at` is its time as its key
-    has it, `late_ms` how long after it that was. `asked` is the wish of a person that it came
-    from, 0 if it is one of the job's times."""
+    """An occurrence is to run in `session`: this is noted before it is admitted, so that one
+    decision about a time is ever carried out. `input` is where it stands, if that was known. `at`
+    is its time as its key has it, `late_ms` how long after it that was. `asked` is the wish of a
+    person that it came from, 0 if it is one of the job's times."""
 
     at: str
     at_ms: int
     session: str
-    input: Seq
+    input: Seq = 0
     late_ms: int = 0
     asked: Seq = 0
 
