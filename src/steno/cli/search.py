@@ -38,22 +38,36 @@ async def search(options: argparse.Namespace, service: Service) -> int:
         before=options.before,
         as_text=options.literal,
     )
-    found = await service.searches.find(wanted)
-    if options.json:
-        show(to_json(_object(found)))
-    else:
-        marked = sys.stdout.isatty()
-        for number, hit in enumerate(found.hits, start=1):
-            show(_worded(number, hit, marked))
-        show(_closing(found))
+    shown, found = await _shown(service, wanted, options.json)
     picked = None
-    if found.hits and not options.json and sys.stdin.isatty() and sys.stdout.isatty():
-        picked = await _pick(found.hits)
+    if shown and not options.json and sys.stdin.isatty() and sys.stdout.isatty():
+        picked = await _pick(shown)
     if picked is None:
         await asyncio.to_thread(service.searches.index.fill_for, _FILL_S)
         return DONE if found.hits else FAILED
     await service.close()
     return _open(picked)
+
+
+async def _shown(service: Service, wanted: Wanted, json: bool) -> tuple[list[Hit], Found]:
+    """Print the answer; on a terminal, what a long search finds as it comes, and the rest of the
+    best at its end. The hits in the order in which they were printed."""
+    terminal = sys.stdout.isatty()
+    shown: dict[tuple[str, int], Hit] = {}
+    found = Found()
+    async for found in service.searches.follow(wanted):
+        if json or not (found.done or terminal):
+            continue
+        for hit in found.hits:
+            if _key(hit, wanted) not in shown:
+                shown[_key(hit, wanted)] = hit
+                show(_worded(len(shown), hit, terminal))
+    show(to_json(_object(found)) if json else _closing(found, len(shown)))
+    return list(shown.values()), found
+
+
+def _key(hit: Hit, wanted: Wanted) -> tuple[str, int]:
+    return hit.session, hit.seq if wanted.all else 0
 
 
 def _open(hit: Hit) -> int:
@@ -89,13 +103,13 @@ def _marked(hit: Hit) -> str:
     return "".join([*pieces, sanitize(hit.text[at:])])
 
 
-def _closing(found: Found) -> str:
+def _closing(found: Found, shown: int) -> str:
     """The last line: how many, what was left out and why, and how to go on."""
     if not found.matches:
         said = ["No matches"]
     else:
         many = f"{found.matches}{' or more' if found.more else ''}"
-        said = [f"{len(found.hits)} of {many} matches in {found.sessions} sessions"]
+        said = [f"{shown} of {many} matches in {found.sessions} sessions"]
     left = found.left_out
     if left.same_session:
         said.append(f"{left.same_session} more in the same sessions: --all shows them")
@@ -113,7 +127,7 @@ def _closing(found: Found) -> str:
     return f"[{'; '.join(said)}]"
 
 
-async def _pick(hits: tuple[Hit, ...]) -> Hit | None:
+async def _pick(hits: list[Hit]) -> Hit | None:
     """Which hit to open; None for none of them."""
     typed = await Lines().answer("Enter opens 1, a number opens that, q leaves: ")
     if typed is None or typed.strip().lower() in ("q", "n"):

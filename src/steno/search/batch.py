@@ -52,7 +52,7 @@ class Batch:
         without a text cost little, and are many: of them it is more."""
         facts = _FACTS_A_TEXT * texts
         reached = begin
-        for batch in told(self._store, begin, end, max(64, min(1_000, 4 * texts))):
+        for batch in told(self._store, begin, end, max(32, min(250, 2 * texts))):
             for one in batch:
                 if len(self._rows) >= texts or chars <= 0 or facts <= 0:
                     return reached

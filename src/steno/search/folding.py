@@ -11,6 +11,7 @@ text's first form, or its second in the text's second.
 
 import re
 import unicodedata
+from bisect import bisect_right
 
 VERSION = f"1/{unicodedata.unidata_version}"
 """Of the rules, and of the letters that this Python knows: an index folded otherwise is made
@@ -94,6 +95,7 @@ STABLE = (
 )
 """Ranges of letters that only lose their case: most of most texts. The others are looked up."""
 _ODD = re.compile(f"[^{STABLE}]")
+_APART = re.compile(rf"\s+|[^{STABLE}]")
 
 
 class _Table(dict[str, str]):
@@ -143,29 +145,60 @@ def _second(text: str) -> str:
 
 
 class Mapped:
-    """A folded text that knows where each of its letters stands in the text."""
+    """A folded text that knows where each of its letters stands in the text. Runs of letters that
+    only lose their case are known by where they begin."""
 
     def __init__(self, text: str, second: bool = False) -> None:
-        letters: list[str] = []
-        places: list[tuple[int, int]] = []
-        blank = False
-        for start, end in _clusters(text) if second else ((i, i + 1) for i in range(len(text))):
-            piece = text[start:end]
-            plain = _second(piece) if second else _table[piece]
-            for letter in plain:
-                space = letter.isspace()
-                if space and blank:
-                    places[-1] = (places[-1][0], end)
-                    continue
-                blank = space
-                letters.append(" " if space else letter)
-                places.append((start, end))
-        self.folded = "".join(letters)
-        self._places = places
+        self._letters: list[str] = []
+        self._starts: list[int] = []
+        self._stretches: list[tuple[int, int, bool]] = []
+        self._length = 0
+        self._blank = False
+        if second:
+            for start, end in _clusters(text):
+                self._add(_second(text[start:end]), start, end)
+        else:
+            at = 0
+            for found in _APART.finditer(text):
+                self._run(text, at, found.start())
+                plain = found[0] if found[0].isspace() else _table[found[0]]
+                self._add(plain, found.start(), found.end())
+                at = found.end()
+            self._run(text, at, len(text))
+        self.folded = "".join(self._letters)
+
+    def _run(self, text: str, start: int, end: int) -> None:
+        if start < end:
+            self._append(text[start:end].casefold(), start, end, True)
+            self._blank = False
+
+    def _add(self, plain: str, start: int, end: int) -> None:
+        """What a stretch of the text folds to, of which each letter stands for all of it."""
+        for letter in plain:
+            space = letter.isspace()
+            if space and self._blank:
+                self._stretches[-1] = (self._stretches[-1][0], end, False)
+                continue
+            self._blank = space
+            self._append(" " if space else letter, start, end, False)
+
+    def _append(self, folded: str, start: int, end: int, one_to_one: bool) -> None:
+        self._letters.append(folded)
+        self._starts.append(self._length)
+        self._stretches.append((start, end, one_to_one))
+        self._length += len(folded)
 
     def place(self, start: int, end: int) -> tuple[int, int]:
         """Where a stretch of the folded text stands in the text."""
-        return self._places[start][0], self._places[end - 1][1]
+        return self._of(start)[0], self._of(end - 1)[1]
+
+    def _of(self, letter: int) -> tuple[int, int]:
+        n = bisect_right(self._starts, letter) - 1
+        start, end, one_to_one = self._stretches[n]
+        if not one_to_one:
+            return start, end
+        start += letter - self._starts[n]
+        return start, start + 1
 
 
 def _clusters(text: str) -> list[tuple[int, int]]:

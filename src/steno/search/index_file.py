@@ -197,6 +197,7 @@ class IndexFile:
         run = self.connection.execute
         if n in self._vocabularies:
             run(f"drop table if exists temp.v{n}")
+            run(f"drop table if exists temp.vw{n}")
             self._vocabularies.discard(n)
         for table in (f"g{n}", f"w{n}", f"d{n}"):
             run(f"drop table if exists {table}")
@@ -223,14 +224,17 @@ class IndexFile:
             f"insert into {table} ({table}, rank) values (?, ?)", (option, value)
         )
 
-    def vocabulary(self, n: int) -> str:
-        """The name of a table of the three letters of a part."""
+    def vocabulary(self, n: int, wide: bool = False) -> str:
+        """The name of a table of the three letters of a part, or of its wide letters."""
         if n not in self._vocabularies:
             self.connection.execute(
                 f"create virtual table if not exists temp.v{n} using fts5vocab(main, g{n}, row)"
             )
+            self.connection.execute(
+                f"create virtual table if not exists temp.vw{n} using fts5vocab(main, w{n}, row)"
+            )
             self._vocabularies.add(n)
-        return f"temp.v{n}"
+        return f"temp.vw{n}" if wide else f"temp.v{n}"
 
     def shares(self) -> dict[str, float]:
         """How common three letters are, as of when that was last counted."""

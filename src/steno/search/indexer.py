@@ -50,7 +50,7 @@ class Pace(Struct, frozen=True):
 
 LIVE = Pace(16, 64_000)
 IDLE = Pace(128, 128_000)
-BULK = Pace(1_024, 1_000_000, True)
+BULK = Pace(512, 500_000, True)
 
 
 class Progress(Struct, frozen=True):
@@ -258,7 +258,7 @@ class Indexer:
         return True
 
     def _count(self) -> bool:
-        """Count which three letters are common, when there is much more than the last time."""
+        """Count which grams are common, when there is much more than the last time."""
         parts = self._file.parts()
         texts = sum(part.texts for part in parts)
         counted = int(self._file.one("select counted from about"))
@@ -266,9 +266,13 @@ class Indexer:
             return False
         part = max(parts, key=lambda part: (part.texts, part.n))
         least = max(int(part.texts * _COMMON_SHARE), 2)
-        rows = self._file.rows(
-            f"select term, doc from {self._file.vocabulary(part.n)} where doc > ?", least
-        )
+        rows = [
+            row
+            for wide in (False, True)
+            for row in self._file.rows(
+                f"select term, doc from {self._file.vocabulary(part.n, wide)} where doc > ?", least
+            )
+        ]
         with self._file.writing():
             self._file.rows("delete from common")
             shares = [(term, doc / part.texts) for term, doc in rows]

@@ -20,7 +20,7 @@ from steno.search.feed import Searched
 from steno.search.index_file import Busy, IndexFile, Unusable, remove
 from steno.search.indexer import BULK, IDLE, LIVE, PART_TEXTS, Indexer, Progress
 from steno.search.scope import FromSession, Origin, Origins
-from steno.search.searching import Asked, Found, Searching
+from steno.search.searching import UNWATCHED, Asked, Found, Searching, Watch
 from steno.store.errors import StoreError
 
 _REST_S = 0.02
@@ -49,8 +49,9 @@ class Search:
 
     # --- asking
 
-    def find(self, asked: Asked) -> Found:
-        """What is in the store at this moment."""
+    def find(self, asked: Asked, watch: Watch = UNWATCHED) -> Found:
+        """What is in the store at this moment. Who watches a long search is told what it has so
+        far, and can stop it."""
         with self._lock:
             file = self._opened(make=False)
             if file is not None:
@@ -58,10 +59,10 @@ class Search:
                     with contextlib.suppress(Busy):
                         self._indexer(file).clear()
                     with file.moment():
-                        return Searching(self._store, file, asked, self._origins).run()
+                        return Searching(self._store, file, asked, self._origins, watch).run()
                 except (Unusable, apsw.Error) as error:
                     self._failed(error)
-            return Searching(self._store, None, asked, self._origins).run()
+            return Searching(self._store, None, asked, self._origins, watch).run()
 
     def scope_of(self, session: str) -> FromSession:
         """What the model of a session may see."""

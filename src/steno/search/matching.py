@@ -16,6 +16,7 @@ SPANS_MAX = 20
 _WINDOW = 400
 _LONG = 20_000
 _DAY_MS = 86_400_000
+_BLANKS = re.compile(r"\s+")
 _ROLE_WEIGHT: dict[Role, float] = {
     "title": 1.5,
     "user": 1.0,
@@ -177,16 +178,11 @@ def _plain(
     places: tuple[tuple[int, int], ...],
 ) -> Snippet:
     """The stretch on one line, with marks that are places in it."""
-    letters: list[str] = ["…"] if begin else []
-    at: dict[int, int] = {}
-    for i in range(begin, end):
-        at[i] = len(letters)
-        if not text[i].isspace():
-            letters.append(text[i])
-        elif letters and letters[-1] != " ":
-            letters.append(" ")
-    at[end] = len(letters)
-    if end < len(text):
-        letters.append("…")
-    marks = tuple((at[a], at[b]) for a, b in shown)
-    return Snippet("".join(letters), marks, places)
+    before = "…" if begin else ""
+
+    def line(upto: int) -> str:
+        plain = _BLANKS.sub(" ", text[begin:upto])
+        return before + plain if before else plain.lstrip(" ")
+
+    marks = tuple((len(line(a)), len(line(b))) for a, b in shown)
+    return Snippet(line(end) + ("…" if end < len(text) else ""), marks, places)

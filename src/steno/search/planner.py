@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from steno.search import grams
-from steno.search.documents import LETTER, ROLES, Role
+from steno.search.documents import LETTER, Role
 from steno.search.index_file import IndexFile
 from steno.search.query import Query, Term
 
@@ -20,6 +20,9 @@ _ENOUGH = 1e-8
 _UNCOMMON = 0.002
 """The share of grams that are in no table of common ones."""
 _BEGINNINGS_MAX = 300
+_SPOKEN: frozenset[Role] = frozenset(("user", "assistant", "call", "tool"))
+"""Most texts are of these: whether a row is one that is asked for, its own table tells cheaper than
+a list of half of all rows."""
 
 
 class Plan:
@@ -28,7 +31,7 @@ class Plan:
     def __init__(self, query: Query, shares: Mapping[str, float]) -> None:
         self._shares = shares
         self._clauses = [plan for clause in query.clauses if (plan := self._clause(clause))]
-        self._unwanted: list[Role] = [role for role in ROLES if role not in query.roles]
+        self._roles: list[Role] = [] if query.roles & _SPOKEN else sorted(query.roles)
 
     def _clause(self, clause: tuple[Term, ...]) -> list[grams.Needed] | None:
         """One of these has to be there; None if a term can be found by no gram."""
@@ -44,6 +47,9 @@ class Plan:
         """Rows of a part that may match, the newest first, those under `below`."""
         narrow: list[str] = []
         sets: list[set[int]] = []
+        if self._roles:
+            said = [grams.quoted(grams.role_gram(LETTER[role])) for role in self._roles]
+            narrow.append(" OR ".join(said))
         for clause in self._clauses:
             asked = self._narrow(file, n, clause)
             if asked is not None:
@@ -69,9 +75,6 @@ class Plan:
 
     def _matching(self, file: IndexFile, n: int, narrow: list[str], below: int) -> Iterator[int]:
         asked = " AND ".join(f"({one})" for one in narrow)
-        if self._unwanted:
-            no = " OR ".join(grams.quoted(grams.role_gram(LETTER[role])) for role in self._unwanted)
-            asked = f"({asked}) NOT ({no})"
         rows = file.connection.execute(
             f"select rowid from g{n} where g{n} match ? and rowid < ? order by rowid desc",
             (asked, below),
@@ -116,8 +119,8 @@ class Plan:
 
     def _rows(self, file: IndexFile, n: int, needed: grams.Needed) -> set[int]:
         asked = [
-            (f"{table}{n}", grams.all_of(some))
-            for table, some in (("w", needed.wide[:_GRAMS_MAX]), ("g", self._rarest(needed.narrow)))
+            (f"{table}{n}", grams.all_of(self._rarest(some)))
+            for table, some in (("w", needed.wide), ("g", needed.narrow))
             if some
         ]
         sets = [

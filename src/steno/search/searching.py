@@ -11,11 +11,12 @@ So a result is of the moment in which it was asked for, whatever state the index
 import heapq
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.facts import (
     ContextSet,
@@ -46,6 +47,8 @@ _BATCH_MAX = 512
 _GAP_KNOWN_MAX = 5_000
 """A gap up to so long is gone through whole: then who hid what is known without asking."""
 TOP: Place = (1 << 62, SEQ_END)
+TELL_S = 0.25
+"""A search that takes longer tells what it has so far, as often."""
 PLACE = re.compile(r"[0-9]{1,18}\.[0-9]{1,10}\.[0-9]{1,6}")
 """What `next` looks like."""
 
@@ -82,7 +85,8 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 class Found(Struct, frozen=True, kw_only=True):
     """`matches` counts what was looked at; with `more`, there are more or may be. `next` asks for
-    what follows. `indexed` is how much of the store the index covers, from 0 to 1."""
+    what follows. `indexed` is how much of the store the index covers, from 0 to 1. Not `done`: what
+    was found so far, and the search goes on."""
 
     hits: tuple[Hit, ...] = ()
     matches: int = 0
@@ -93,6 +97,7 @@ class Found(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     indexed: float = 1.0
     took_ms: float = 0.0
+    done: bool = True
 
 
 Order = Literal["best", "newest"]
@@ -125,21 +130,40 @@ class Match(Struct):
 
 
 class _Late(Exception):
-    """The time is over."""
+    """The time is over, or the answer is not wanted any more."""
+
+
+class Watch(Struct, frozen=True):
+    """Whom a search tells what it has so far, and when it is to stop."""
+
+    tell: Callable[[Found], None] = lambda _: None
+    stopped: Callable[[], bool] = lambda: False
+
+
+UNWATCHED = Watch()
 
 
 class Searching:
     """One search. `file` is None where there is no index; it is at one moment all along."""
 
     def __init__(
-        self, store: Searched, file: IndexFile | None, asked: Asked, origins: Origins
+        self,
+        store: Searched,
+        file: IndexFile | None,
+        asked: Asked,
+        origins: Origins,
+        watch: Watch,
     ) -> None:
         self._store = store
         self._file = file
         self._asked = asked
         self._query = asked.query
         self._origins = origins
-        self._deadline = time.monotonic() + asked.time_limit_s
+        self._watch = watch
+        self._began = self._told_s = time.monotonic()
+        self._deadline = self._began + asked.time_limit_s
+        self._found: list[Match] = []
+        self._told = 0
         self._parts = [] if file is None else file.parts()
         self._floor = floor(store)
         self._gaps: list[tuple[Place, Place]] = []
@@ -151,7 +175,9 @@ class Searching:
         self._tool_names: dict[tuple[str, Seq], dict[str, str]] = {}
         self._payloads: dict[Hash, matching.Folded | None] = {}
         self._hides_known = False
+        self._any_hidden: bool | None = None
         self._planned: Plan | None = None
+        self._reached: Place | None = None
         self._hidden = 0
         self._damaged = 0
         self._unscanned = False
@@ -159,44 +185,61 @@ class Searching:
     # --- the answer
 
     def run(self) -> Found:
-        asked, began = self._asked, time.monotonic()
+        asked = self._asked
         upper, skipped = _cursor(asked.before)
         wanted = asked.limit if asked.order == "newest" and asked.all else POOL
-        found: list[Match] = []
         more = False
         seen: set[tuple[str, Seq]] = set()
-        stream = self._stream(upper)
         try:
-            for match in stream:
+            for match in self._stream(upper):
                 key = match.session, match.address
                 if key in seen or self._is_hidden(match):
                     continue
-                if len(found) == wanted:
+                if len(self._found) == wanted:
                     more = True
                     break
                 seen.add(key)
-                found.append(match)
+                self._found.append(match)
         except _Late:
             self._unscanned = more = True
-        ranked = self._ranked(found)
-        shown = ranked[skipped : skipped + asked.limit]
-        return Found(
-            hits=tuple(self._hit(match) for match in shown),
-            matches=len(found),
-            sessions=len({match.session for match in found}),
+        ranked = self._ranked(self._found)
+        return replace(
+            self._answer(ranked[skipped : skipped + asked.limit], len(ranked)),
             more=more,
-            next=self._next(found, ranked, upper, skipped, more),
+            next=self._next(self._found, ranked, upper, skipped, more),
             left_out=LeftOut(
                 hidden=self._hidden,
                 others=self._others(),
-                same_session=len(found) - len(ranked),
+                same_session=len(self._found) - len(ranked),
                 unscanned=self._unscanned,
                 damaged=self._damaged,
             ),
+            done=True,
+        )
+
+    def _answer(self, shown: list[Match], ranked: int) -> Found:
+        """What there is at this moment."""
+        return Found(
+            hits=tuple(self._hit(match) for match in shown),
+            matches=len(self._found),
+            sessions=len({match.session for match in self._found}),
+            more=True,
+            left_out=LeftOut(hidden=self._hidden, same_session=len(self._found) - ranked),
             notes=self._query.notes,
             indexed=self._share(),
-            took_ms=(time.monotonic() - began) * 1000,
+            took_ms=(time.monotonic() - self._began) * 1000,
+            done=False,
         )
+
+    def _tell(self) -> None:
+        """What was found so far, if that is more than the last time."""
+        _, skipped = _cursor(self._asked.before)
+        if len(self._found) > self._told:
+            self._told = len(self._found)
+            ranked = self._ranked(self._found)
+            shown = ranked[skipped : skipped + self._asked.limit]
+            self._watch.tell(self._answer(shown, len(ranked)))
+        self._told_s = time.monotonic()
 
     def _ranked(self, found: list[Match]) -> list[Match]:
         asked = self._asked
@@ -220,10 +263,13 @@ class Searching:
             newest = max(match.place for match in found)
             top = min(upper, (newest[0], newest[1] + 1))
             return f"{top[0]}.{top[1]}.{skipped + self._asked.limit}"
-        if more and found:
-            oldest = min(match.place for match in found)
-            return f"{oldest[0]}.{oldest[1]}.0"
-        return None
+        below = [match.place for match in found] if more else []
+        if self._unscanned and self._reached is not None:  # one fact may have several texts
+            below.append((self._reached[0], self._reached[1] + 1))
+        if not below:
+            return None
+        oldest = min(below)
+        return f"{oldest[0]}.{oldest[1]}.0"
 
     def _hit(self, match: Match) -> Hit:
         row = self._row(match.session)
@@ -299,6 +345,7 @@ class Searching:
             for one in batch:
                 if self._sees(one.session):
                     yield from self._of_record(one.place, one.session, one.record)
+                self._reached = one.place
 
     def _of_record(self, place: Place, session: str, record: Record) -> Iterator[Match]:
         for document in documents(record):
@@ -319,10 +366,12 @@ class Searching:
             below = below if row is None else int(row)
         ids = self._plan().candidates(file, part.n, below)
         size = _FIRST_BATCH
+        self._check_time()
         while batch := _some(ids, size):
             self._check_time()
             yield from self._verified(part, batch)
             size = min(2 * size, _BATCH_MAX)
+        self._reached = part.begin
 
     def _verified(self, part: Part, ids: list[int]) -> Iterator[Match]:
         """Read what may match from the journal, and match it."""
@@ -343,6 +392,7 @@ class Searching:
                     match = self._tested(place, session, record, document)  # type: ignore[arg-type]
                     if match is not None:
                         yield match
+            self._reached = place
 
     def _read(self, places: dict[str, list[Seq]]) -> dict[tuple[str, Seq], Record]:
         """From the journal as it is now. Where it is damaged, what can be read is."""
@@ -547,7 +597,7 @@ class Searching:
             found = self._store.read(match.session, match.address, PAGE, ("message.hidden",))
             for record in found:
                 self._note_hidden(match.session, record)
-        elif self._file is not None and not self._query.sessions:
+        elif self._file is not None and not self._query.sessions and self._file_hides():
             row = self._file.connection.execute(
                 "select h.seq, h.hidden from hidden h join sessions s on s.n = h.session "
                 "where s.id = ? and h.target = ?",
@@ -558,6 +608,12 @@ class Searching:
         hidden = self._hides.get(key, (0, False))[1]
         self._hidden += hidden
         return hidden
+
+    def _file_hides(self) -> bool:
+        """Whether the index knows of anything hidden: mostly not, and it is asked for each hit."""
+        if self._any_hidden is None and self._file is not None:
+            self._any_hidden = bool(self._file.one("select exists (select 1 from hidden)"))
+        return bool(self._any_hidden)
 
     def _sees(self, session: str) -> bool:
         scope = self._asked.scope
@@ -583,8 +639,11 @@ class Searching:
     # --- small things
 
     def _check_time(self) -> None:
-        if time.monotonic() > self._deadline:
+        now_s = time.monotonic()
+        if now_s > self._deadline or self._watch.stopped():
             raise _Late
+        if now_s > self._told_s + TELL_S:
+            self._tell()
 
     def _plan(self) -> Plan:
         if self._planned is None:

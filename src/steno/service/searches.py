@@ -1,7 +1,10 @@
 """Finding what was said, for every front end, and reading around what was found."""
 
 import asyncio
+import threading
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -13,7 +16,7 @@ from steno.search.indexer import Progress
 from steno.search.keeper import Search
 from steno.search.query import Query, literal, parse
 from steno.search.scope import Everything, Scope
-from steno.search.searching import Asked, Found, Order
+from steno.search.searching import Asked, Found, Order, Watch
 from steno.session.load import Sessions
 
 LIMIT_MAX = 200
@@ -44,6 +47,12 @@ class Searches:
 
     async def find(self, wanted: Wanted, scope: Scope | None = None) -> Found:
         """What is there at this moment. `scope` is what the caller may see."""
+        async with aclosing(self.follow(wanted, scope)) as answers:
+            return [found async for found in answers][-1]
+
+    async def follow(self, wanted: Wanted, scope: Scope | None = None) -> AsyncGenerator[Found]:
+        """The same; of a search that takes long, also what it has so far. The last one is `done`.
+        A caller that leaves ends it."""
         now_ms = time.time_ns() // 1_000_000
         asked = Asked(
             query=wanted.query(now_ms),
@@ -56,8 +65,28 @@ class Searches:
             now_ms=now_ms,
         )
         if not wanted.text.strip() or asked.query.is_empty():
-            return Found(notes=asked.query.notes)
-        return await asyncio.to_thread(self._search.find, asked)
+            yield Found(notes=asked.query.notes)
+            return
+        stop, told, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+        partial: list[Found] = []
+
+        def tell(found: Found) -> None:
+            partial[:] = [found]
+            loop.call_soon_threadsafe(told.set)
+
+        search = asyncio.create_task(
+            asyncio.to_thread(self._search.find, asked, Watch(tell, stop.is_set))
+        )
+        search.add_done_callback(lambda _: told.set())
+        try:
+            while not search.done():
+                await told.wait()
+                told.clear()
+                if partial and not search.done():
+                    yield partial.pop()
+            yield search.result()
+        finally:
+            stop.set()
 
     async def around(self, session: str, seq: Seq, messages: int = 3) -> list[Message]:
         """A message with some before it and some after it."""

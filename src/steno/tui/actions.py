@@ -4,6 +4,7 @@ message."""
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -237,17 +238,18 @@ class Acts:
 
         from steno.service.searches import Wanted  # few chats search
 
-        async def said(text: str) -> list[Row]:
+        async def said(text: str) -> AsyncIterator[list[Row]]:
             wanted = Wanted(text=text, session=session, all=True, order="newest", limit=FOUND_MAX)
-            found = await self._chat.service.searches.find(wanted)
-            return [Row(str(hit.seq), hit.text, "", (hit.role,)) for hit in found.hits]
+            async with aclosing(self._chat.service.searches.follow(wanted)) as answers:
+                async for found in answers:
+                    yield [Row(str(hit.seq), hit.text, "", (hit.role,)) for hit in found.hits]
 
         done = await self._chat.ask(Finder("Find in this session", (), {}, search=said))
         if done is not None and done[1].isdigit():
             await self._chat.reveal(int(done[1]))
 
-    async def _said(self, text: str) -> list[Row]:
-        """Sessions by what was said in them."""
+    async def _said(self, text: str) -> AsyncIterator[list[Row]]:
+        """Sessions by what was said in them, as they are found."""
         from steno.service.searches import Wanted  # few chats search
 
         now_s = time.time()
@@ -255,11 +257,13 @@ class Acts:
         def ago(at_ms: int) -> str:
             return status_line.ago(at_ms, now_s)
 
-        found = await self._chat.service.searches.find(Wanted(text=text, limit=FOUND_MAX))
-        return [
-            Row(hit.session, f"{hit.title}: {hit.text}", "", ("", "", ago(hit.at_ms), ""))
-            for hit in found.hits
-        ]
+        wanted = Wanted(text=text, limit=FOUND_MAX)
+        async with aclosing(self._chat.service.searches.follow(wanted)) as answers:
+            async for found in answers:
+                yield [
+                    Row(hit.session, f"{hit.title}: {hit.text}", "", ("", "", ago(hit.at_ms), ""))
+                    for hit in found.hits
+                ]
 
     async def _listed(self, folder: str) -> tuple[list[Row], AsyncIterator[list[Row]]]:
         """The latest sessions, and the others page by page."""

@@ -2,7 +2,7 @@
 help."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -121,11 +121,11 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         acts: Mapping[str, tuple[str, str]],
         free: str = "",
         later: AsyncIterator[Sequence[Row]] | None = None,
-        search: Callable[[str], Awaitable[Sequence[Row]]] | None = None,
+        search: Callable[[str], AsyncIterator[Sequence[Row]]] | None = None,
     ) -> None:
         """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen
         itself; `later` are rows that come while the list is shown already; `search` gives more rows
-        for what is typed."""
+        for what is typed, each time all that it has so far."""
         super().__init__()
         self._later = later
         self._search = search
@@ -177,11 +177,17 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         if self._search is not None and event.value.strip():
             self.run_worker(self._find(self._search, event.value), exclusive=True, group="search")
 
-    async def _find(self, search: Callable[[str], Awaitable[Sequence[Row]]], wanted: str) -> None:
+    async def _find(
+        self, search: Callable[[str], AsyncIterator[Sequence[Row]]], wanted: str
+    ) -> None:
         """What is typed on meanwhile ends it."""
         await asyncio.sleep(SEARCH_AFTER_S)
+        self._end = "looking in what was said"
         try:
-            self._searched = (wanted, await search(wanted))
+            async for rows in search(wanted):
+                self._searched = (wanted, rows)
+                self._fill_again()
+            self._end = ""
         except (StoreError, Misused) as error:
             self._end = f"what was said could not be searched: {error}"
         if self._typing.value == wanted:

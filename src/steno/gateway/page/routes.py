@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ from steno.gateway.server import BAD_LINK, cookie
 from steno.gateway.streams import BYE, PING
 from steno.gateway.tokens import VISIT_S, BadToken, Scope, TokenError, Tokens
 from steno.journal.parts import File
+from steno.search.searching import PLACE, Found
 from steno.service import Service
 from steno.service.approvals import always
 from steno.service.searches import Wanted
@@ -70,6 +72,10 @@ def _html(body: bytes, status: int = 200) -> Content:
     return Content(body, "text/html; charset=utf-8", status, OURS)
 
 
+def _bytes(part: Html) -> bytes:
+    return part.encode("utf-8", "replace")
+
+
 def _to(call: Call, where: str) -> Answer:
     if call.headers.get("x-steno-page"):
         return Json({"to": where})
@@ -102,14 +108,37 @@ async def _frame(pages: Pages, call: Call, cursor: str = "") -> Frame:
 
 async def home(pages: Pages, call: Call) -> Answer:
     if query := call.query.get("q", "").strip()[:TITLE_CHARS_MAX]:
-        wanted = Wanted(text=query, limit=LIST_MAX, as_text=True)
-        answer = await pages.hub.service().searches.find(wanted)
-        frame = await _frame(pages, call)
-        body = shelves.found(query, answer, frame.sessions, _now_ms())
-        return _html(framed("Search", "sessions", frame, body))
+        return await _search(pages, call, query)
     agents = pages.hub.program.agents(pages.hub.terms(None))
     body = welcome(agents.known_models(), agents.model_spec(), secrets.token_hex(16))
     return _html(framed("", "sessions", await _frame(pages, call), body, empty=True))
+
+
+async def _search(pages: Pages, call: Call, query: str) -> Answer:
+    """Hits of a search that takes long are sent as they come."""
+    following = call.query.get("from")
+    if following is not None and PLACE.fullmatch(following) is None:
+        raise Problem(400, "bad_query", "The page to go on from is not one of a search.")
+    wanted = Wanted(text=query, limit=LIST_MAX, before=following)
+    answers = pages.hub.service().searches.follow(wanted)
+    answer = await anext(answers)
+    frame = await _frame(pages, call)
+    titled = () if following else frame.sessions
+    whole = framed("Search", "sessions", frame, shelves.found(query, titled))
+    head, tail = whole.split(shelves.FOUND_HERE.encode(), 1)
+
+    async def pieces(answer: Found) -> AsyncIterator[bytes]:
+        shown = set[str]()
+        async with contextlib.aclosing(answers):
+            yield head + _bytes(shelves.hits(answer, shown, frame.now_ms))
+            async for later in answers:
+                answer = later
+                yield _bytes(shelves.hits(answer, shown, frame.now_ms))
+        yield _bytes(shelves.found_end(query, answer, len(shown))) + tail
+
+    if answer.done:
+        return _html(b"".join([piece async for piece in pieces(answer)]))
+    return Stream(pieces(answer), "text/html; charset=utf-8", OURS)
 
 
 async def session(pages: Pages, call: Call) -> Answer:

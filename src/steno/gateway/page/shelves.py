@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from steno.gateway.page.blocks import arguments, decide, why
 from steno.gateway.page.html import Html, html, many, text, when
@@ -10,6 +11,8 @@ from steno.search.searching import Found, Hit
 from steno.service import Approval, Delivery, Summary
 
 DELIVERIES_MAX = 200
+INDEXED_ENOUGH = 0.9
+"""Below that a reader is told that the index is not built yet."""
 _TONES = {"delivered": "good", "refused": "bad", "expired": "bad"}
 
 
@@ -104,13 +107,17 @@ def _shelf(title: str, rows: Html, empty: str) -> Html:
         head=bar(title),
         rows=rows,
         empty=empty,
-        hidden=Html(" hidden") if rows else Html(""),
+        hidden=Html(" hidden") if rows or not empty else Html(""),
     )
 
 
-def found(query: str, answer: Found, titled: Sequence[Summary], now_ms: int) -> Html:
-    """What was said that matches, the best of each session. Titles stand in the list at the side;
-    where there is no room for that, here."""
+FOUND_HERE = Html('<ul id="found-here"></ul>')
+"""Stands in the page of a search where the hits come: it is sent up to here at once."""
+
+
+def found(query: str, titled: Sequence[Summary]) -> Html:
+    """The page of a search, without its hits. Titles stand in the list at the side; where there is
+    no room for that, here."""
     titles = many(
         html(
             '<li><a href="/s/{id}" dir="auto">{title}</a></li>',
@@ -119,21 +126,46 @@ def found(query: str, answer: Found, titled: Sequence[Summary], now_ms: int) -> 
         )
         for one in titled
     )
-    rows = many(
-        [
-            when(titles, html('<ul class="titles">{titles}</ul>', titles=titles)),
-            *(_hit(one, now_ms) for one in answer.hits),
-        ]
+    rows = many((when(titles, html('<ul class="titles">{titles}</ul>', titles=titles)), FOUND_HERE))
+    return _shelf(f"Search: {query}", rows, "")
+
+
+def hits(answer: Found, shown: set[str], now_ms: int) -> Html:
+    """Those of an answer that are not shown yet; a long search answers more than once."""
+    fresh = [one for one in answer.hits if one.session not in shown]
+    shown |= {one.session for one in fresh}
+    return many(_hit(one, now_ms) for one in fresh)
+
+
+def found_end(query: str, answer: Found, shown: int) -> Html:
+    """How many there are, what was left out and why, and where to go on."""
+    told = list[str]()
+    if not shown:
+        told.append("No message has this in it.")
+    elif answer.matches > shown:
+        many_of = f"{answer.matches} or more" if answer.more else str(answer.matches)
+        told.append(f"{shown} of {many_of} matches.")
+    left = answer.left_out
+    if left.same_session:
+        told.append(f"{left.same_session} more in the same sessions.")
+    if left.hidden:
+        told.append(f"{left.hidden} hidden messages are left out.")
+    if left.damaged:
+        told.append(f"{left.damaged} damaged messages could not be read.")
+    if left.unscanned:
+        told.append("The time was over before everything was read.")
+    if answer.indexed < INDEXED_ENOUGH:
+        told.append(f"The index covers {answer.indexed:.0%} so far; the rest was read.")
+    told += [f"{note[:1].upper()}{note[1:]}." for note in answer.notes]
+    following = html(
+        '<p><a href="/?q={query}&amp;from={next}">More results</a></p>',
+        query=quote(query, safe=""),
+        next=answer.next,
     )
-    notes = [*answer.notes]
-    if answer.indexed < 1:
-        notes.append(f"The index covers {answer.indexed:.0%} so far.")
-    if answer.more:
-        notes.append("There are more; say more of what you look for.")
-    told = many(html('<p class="soft">{note}</p>', note=note) for note in notes)
-    return _shelf(
-        f"Search: {query}", many((told, rows)) if rows else rows, "No message has this in it."
+    said = html(
+        '<p class="soft{empty}">{told}</p>', empty="" if shown else " empty", told=" ".join(told)
     )
+    return many((when(told, said), when(answer.next is not None, following)))
 
 
 def _hit(one: Hit, now_ms: int) -> Html:
