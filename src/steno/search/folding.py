@@ -13,7 +13,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 
-VERSION = f"1/{unicodedata.unidata_version}"
+VERSION = f"2/{unicodedata.unidata_version}"
 """Of the rules, and of the letters that this Python knows: an index folded otherwise is made
 anew."""
 
@@ -65,7 +65,7 @@ def _folded(letter: str) -> str:
     plain = unicodedata.normalize("NFKC", letter)
     plain = "".join(map(_without_accents, plain)).casefold()
     plain = "".join(map(_without_accents, plain))
-    return "".join(_ALIKE.get(one, one) for one in plain)
+    return "".join(_ALIKE.get(one, one) for one in plain if ord(one) not in _DROPPED)
 
 
 def _without_accents(letter: str) -> str:
@@ -109,16 +109,15 @@ class _Table(dict[str, str]):
 _table = _Table()
 
 
-def _looked_up(odd: re.Match[str]) -> str:
-    return _table[odd[0]]
-
-
 def fold(text: str) -> str:
     """The first form. Runs of white space are one blank."""
     if text.isascii():
         plain = text.lower().replace("\0", "\x01")
     else:
-        plain = _ODD.sub(_looked_up, text).casefold()
+        plain = text
+        for odd in set(_ODD.findall(text)):  # what one folds to, another leaves as it is
+            plain = plain.replace(odd, _table[odd])
+        plain = plain.casefold()
     blank = " ".join(plain.split())
     if not plain or blank == plain:
         return plain

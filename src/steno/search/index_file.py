@@ -10,7 +10,7 @@ is an error, and then the whole file is thrown away.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from steno.store.errors import StoreError
 from steno.store.protocol import FeedMark
 from steno.store.sqlite import database
 
-FORMAT = 1
+FORMAT = 2
 SEQ_END: Seq = (1 << 32) - 1
 CACHE_KIB = 8_192
 _PAGE_BYTES = 4_000
@@ -34,6 +34,7 @@ _TRIGRAMS = "'trigram case_sensitive 1'"
 _WORDS = f"\"ascii tokenchars '{_MARKS}'\""
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _TRUNCATE_TRIES = 100
+_ASKED_AT_ONCE = 500
 _SETTINGS = database.SqliteSettings(durability="process", lock_wait_ms=200)
 
 
@@ -83,7 +84,6 @@ class IndexFile:
         self._vfs = vfs
         self._store = store
         self._vocabularies: set[int] = set()
-        self._shares: tuple[int, dict[str, float]] = (0, {})
         try:
             self.connection = self._connect(make)
             self._check()
@@ -193,20 +193,35 @@ class IndexFile:
         )
 
     def drop_part(self, n: int) -> None:
-        """Inside a transaction. Its pages are overwritten; the log is emptied by `scrub`."""
+        """Inside a transaction. It is used no more from then on; `sweep` empties its pages, and
+        `scrub` the log."""
         run = self.connection.execute
-        if n in self._vocabularies:
-            run(f"drop table if exists temp.v{n}")
-            run(f"drop table if exists temp.vw{n}")
-            self._vocabularies.discard(n)
-        for table in (f"g{n}", f"w{n}", f"d{n}"):
-            run(f"drop table if exists {table}")
         run("delete from parts where n = ?", (n,))
         run("delete from holds where part = ?", (n,))
         run("delete from carries where part = ?", (n,))
         run("update payloads set part = null where part = ?", (n,))
         run("delete from payloads where part is null and n not in (select payload from carries)")
+        run("insert into dropped values (?)", (n,))
         run("update about set dirty = 1")
+
+    def sweep(self) -> bool:
+        """Overwrite some pages of a part that was dropped; whether there was one. All of a part at
+        once would be a transaction of a quarter of a second."""
+        n = self.one("select n from dropped limit 1")
+        if n is None:
+            return False
+        with self.writing() as connection:
+            for table, rows in ((f"g{n}_data", 400), (f"w{n}_data", 400), (f"d{n}", 8_000)):
+                if self.one("select 1 from sqlite_schema where name = ?", table):
+                    some = f"select id from {table} limit {rows}"
+                    connection.execute(f"delete from {table} where id in ({some})")
+                    if connection.changes():
+                        return True
+            for table in (f"temp.v{n}", f"temp.vw{n}", f"g{n}", f"w{n}", f"d{n}"):
+                connection.execute(f"drop table if exists {table}")
+            self._vocabularies.discard(n)
+            connection.execute("delete from dropped where n = ?", (n,))
+        return True
 
     def merge(self, part: Part, pages: int = 64) -> bool:
         """One step of merging a full part into one segment; whether there is more to do. A
@@ -236,12 +251,14 @@ class IndexFile:
             self._vocabularies.add(n)
         return f"temp.vw{n}" if wide else f"temp.v{n}"
 
-    def shares(self) -> dict[str, float]:
-        """How common three letters are, as of when that was last counted."""
-        counted = int(self.one("select counted from about"))
-        if counted != self._shares[0]:
-            self._shares = counted, dict(self.rows("select gram, share from common"))
-        return self._shares[1]
+    def shares(self, grams: Sequence[str]) -> dict[str, float]:
+        """How common these are, as of when that was last counted; those that are not, are rare."""
+        found: dict[str, float] = {}
+        for start in range(0, len(grams), _ASKED_AT_ONCE):
+            some = grams[start : start + _ASKED_AT_ONCE]
+            wanted = ",".join("?" * len(some))
+            found |= self.rows(f"select gram, share from common where gram in ({wanted})", *some)
+        return found
 
     # --- what was removed
 

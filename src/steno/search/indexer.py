@@ -6,8 +6,8 @@ dropped. A kill leaves whole transactions: the next step goes on from what the f
 
     feed    1 ......... 40 000 ........ 81 000 .... 90 000 (now)
     parts   [ 1: sealed ][ 2: sealed   ][ 3: open ]
-    redact  a text of part 2: its pages are overwritten, the log is emptied; 40 000 to 81 000 are
-            scanned until a later step has filled part 4 with them
+    redact  a text of part 2: it is dropped, its pages are overwritten, the log is emptied;
+            40 000 to 81 000 are scanned until a later step has filled part 4 with them
 
 Whoever removes a text waits until it is out of the file. Whoever fills reads first and writes
 after: so it looks inside its transaction whether anything was removed since, and reads again if so.
@@ -36,7 +36,7 @@ from steno.store.protocol import (
 PART_TEXTS = 32_768
 START: Place = (0, SEQ_END)
 """Before the first change."""
-_COMMON_SHARE = 0.01
+_COMMON_SHARE = 0.001
 _COUNT_FROM = 1_024
 
 
@@ -120,6 +120,8 @@ class Indexer:
             cleared = page.mark
             page = self._store.changes(cleared, 1_000, False)
         if self._file.one("select dirty from about"):
+            while self._file.sweep():
+                pass
             self._file.scrub()
 
     def _cleared(self, mark: FeedMark) -> None:

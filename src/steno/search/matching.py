@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from unicodedata import combining
 
 from msgspec import Struct
@@ -68,17 +67,28 @@ def _find(term: Term, text: Folded, after: int) -> tuple[int, int, str] | None:
             at = whole.find(piece, after)
             if at >= 0:
                 return at, at + len(piece), form
-        elif (match := _word(term.kind, piece).search(whole, after)) is not None:
-            return match.start(), match.end(), form
+        elif (at := _word(term.kind, piece, whole, after)) >= 0:
+            return at, at + len(piece), form
         if text.first == text.second and term.first == term.second:
             break
     return None
 
 
-@lru_cache(256)
-def _word(kind: str, piece: str) -> re.Pattern[str]:
-    end = r"(?!\w)" if kind == "whole" else ""
-    return re.compile(rf"(?<!\w){re.escape(piece)}{end}")
+def _word(kind: str, piece: str, whole: str, after: int) -> int:
+    """Where a word begins with a piece, or is it whole; -1 if none does."""
+    at = whole.find(piece, after)
+    while at >= 0:
+        end = at + len(piece)
+        if not (at and _in_word(whole[at - 1])) and (
+            kind == "prefix" or end == len(whole) or not _in_word(whole[end])
+        ):
+            return at
+        at = whole.find(piece, at + 1)
+    return -1
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 # --- how well -------------------------------------------------------------------------------------
@@ -99,7 +109,7 @@ def _weight(term: Term, text: Folded, length: float) -> float:
     if term.kind != "text" or not term.first:
         return 1 / (1 + 1.2 * length)
     count = text.first.count(term.first) or text.second.count(term.second)
-    whole = _word("whole", term.first).search(text.first) is not None
+    whole = _word("whole", term.first, text.first, 0) >= 0
     return count / (count + 1.2 * length) * (1.0 if whole else 0.45)
 
 

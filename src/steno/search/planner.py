@@ -1,12 +1,13 @@
 """Which texts of a part may match a query: the newest first, and never one too few.
 
 A query is cut into grams. The rarest are asked for, by how common they were when that was last
-counted: as few as tell enough. A word of one or two letters is asked for by all that begin with it;
+counted, over all words: each as long as to go along its list costs less than to read the texts that
+it rules out. A word of one or two letters is asked for by all that begin with it;
 where those are too many, or nothing can be asked for, all texts are gone through, the newest first,
 which then finds enough soon.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 from steno.search import grams
@@ -14,24 +15,36 @@ from steno.search.documents import LETTER, Role
 from steno.search.index_file import IndexFile
 from steno.search.query import Query, Term
 
-_GRAMS_MIN = 2
 _GRAMS_MAX = 24
-_ENOUGH = 1e-8
-_UNCOMMON = 0.002
+_UNCOMMON = 0.0003
 """The share of grams that are in no table of common ones."""
+_READ_TO_STEP = 400.0
+"""To read a text and match it costs so many steps along the list of a gram."""
+_BESIDE = 0.25
+"""A gram that overlaps one that is asked for already tells little: this power of its share."""
+_TOGETHER = 0.75
+"""Grams stand together more often than chance would have it: to this power of their product."""
 _BEGINNINGS_MAX = 300
+_FEW = 0.02
 _SPOKEN: frozenset[Role] = frozenset(("user", "assistant", "call", "tool"))
 """Most texts are of these: whether a row is one that is asked for, its own table tells cheaper than
 a list of half of all rows."""
 
 
 class Plan:
-    """What to ask each part. `shares` says how common grams are."""
+    """What to ask each part. `shares` says of grams how common they are; rare ones it leaves
+    out."""
 
-    def __init__(self, query: Query, shares: Mapping[str, float]) -> None:
-        self._shares = shares
+    def __init__(self, query: Query, shares: Callable[[list[str]], Mapping[str, float]]) -> None:
         self._clauses = [plan for clause in query.clauses if (plan := self._clause(clause))]
         self._roles: list[Role] = [] if query.roles & _SPOKEN else sorted(query.roles)
+        every = [gram for one in chain(*self._clauses) for gram in (*one.wide, *one.narrow)]
+        self._shares = shares(list(dict.fromkeys(every)))
+        plain = [clause[0] for clause in self._clauses if len(clause) == 1]
+        narrow = [gram for one in plain if not one.wide for gram in one.narrow]
+        self._telling = self._rarest(list(dict.fromkeys(narrow)))
+        """What all texts must have that match, of the clauses that are one piece."""
+        self._few = min(map(self._share, self._telling), default=1.0) < _FEW
 
     def _clause(self, clause: tuple[Term, ...]) -> list[grams.Needed] | None:
         """One of these has to be there; None if a term can be found by no gram."""
@@ -45,12 +58,16 @@ class Plan:
 
     def candidates(self, file: IndexFile, n: int, below: int) -> Iterator[int]:
         """Rows of a part that may match, the newest first, those under `below`."""
-        narrow: list[str] = []
+        narrow = [grams.all_of(self._telling)] if self._telling else []
         sets: list[set[int]] = []
         if self._roles:
             said = [grams.quoted(grams.role_gram(LETTER[role])) for role in self._roles]
             narrow.append(" OR ".join(said))
         for clause in self._clauses:
+            if len(clause) == 1 and clause[0].narrow and not clause[0].wide:
+                continue
+            if self._few and any(one.short for one in clause):
+                continue  # to look up how words begin costs more than to read what is left
             asked = self._narrow(file, n, clause)
             if asked is not None:
                 if not asked:
@@ -86,9 +103,11 @@ class Plan:
         said so."""
         asked: list[str] = []
         for needed in clause:
+            if needed.wide:
+                return None
             if needed.narrow:
                 asked.append(grams.all_of(self._rarest(needed.narrow)))
-            elif needed.short and not needed.wide:
+            elif needed.short:
                 begun = self._begun(file, n, needed.short)
                 if begun is None:
                     return None
@@ -118,9 +137,12 @@ class Plan:
         return found
 
     def _rows(self, file: IndexFile, n: int, needed: grams.Needed) -> set[int]:
+        rarest = self._rarest([*needed.wide, *needed.narrow])
+        wide = [gram for gram in rarest if gram in needed.wide]
+        narrow = [gram for gram in rarest if gram not in needed.wide]
         asked = [
-            (f"{table}{n}", grams.all_of(self._rarest(some)))
-            for table, some in (("w", needed.wide), ("g", needed.narrow))
+            (f"{table}{n}", grams.all_of(some))
+            for table, some in (("w", wide), ("g", narrow))
             if some
         ]
         sets = [
@@ -135,16 +157,20 @@ class Plan:
         return set.intersection(*sets)
 
     def _rarest(self, found: list[str]) -> list[str]:
-        """As few as tell enough."""
-        shares = self._shares
-        ordered = sorted(found, key=lambda gram: shares.get(gram, _UNCOMMON))
-        told, taken = 1.0, list[str]()
+        """Those that are worth to be asked for."""
+        ordered = sorted(found, key=self._share)
+        left, taken = 1.0, list[str]()
         for gram in ordered[:_GRAMS_MAX]:
-            if told <= _ENOUGH and len(taken) >= _GRAMS_MIN:
+            share = self._share(gram)
+            if taken and share >= (1 - share) * _READ_TO_STEP * left**_TOGETHER:
                 break
-            told *= shares.get(gram, _UNCOMMON)
+            beside = any(one[1:] == gram[:-1] or one[:-1] == gram[1:] for one in taken)
+            left *= share**_BESIDE if beside else share
             taken.append(gram)
         return taken
+
+    def _share(self, gram: str) -> float:
+        return self._shares.get(gram, _UNCOMMON)
 
 
 def pieces(term: Term) -> list[str]:

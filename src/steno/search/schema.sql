@@ -47,7 +47,7 @@ create table hidden (                      -- the last word on whether a message
     primary key (session, target)
 ) strict, without rowid;
 
-create table common (                      -- three letters that more than one text of a hundred has
+create table common (                      -- grams that more than one text of a thousand has
     gram  text primary key,
     share real not null
 ) strict, without rowid;
@@ -67,8 +67,11 @@ create table carries (                     -- which facts name a payload
     primary key (payload, part, session, seq)
 ) strict, without rowid;
 
--- For each part n, three tables. Nothing is ever taken out of one: it is filled, merged, dropped.
+-- For each part n, three tables. No text is ever taken out of one: it is filled, merged, dropped.
 --
 --   d<n>  which text a row is of: session and seq of its fact, its role, the mark of its place
 --   g<n>  FTS5 over the narrow letters, three at a time
 --   w<n>  FTS5 over the wide letters, one and two at a time
+
+-- Parts that are used no more and not overwritten yet.
+create table dropped (n integer primary key) strict;
