@@ -14,8 +14,10 @@ from steno.search.indexer import LIVE, Indexer
 from steno.search.keeper import Search
 from steno.store import memory
 from steno.store.facade import BlockingStore
+from steno.store.postgres.store import BlockingPostgresStore
 from steno.store.protocol import Settings
 from steno.store.sqlite.store import BlockingStore as SqliteStore
+from tests import postgres
 from tests.chance import chance_of
 from tests.search.oracle import find, scan
 from tests.search.story import Story
@@ -27,6 +29,7 @@ ALL = frozenset(ROLES)
 STORES: dict[str, Callable[[Path], BlockingStore]] = {
     "sqlite": lambda folder: SqliteStore(folder / "s.db", Settings(durability="process")),
     "memory": lambda folder: memory.BlockingMemoryStore(memory.Place()),
+    "postgresql": lambda folder: BlockingPostgresStore(postgres.server().new_store()),
 }
 
 

@@ -155,3 +155,20 @@ def test_a_regular_expression_that_could_take_for_ever_is_refused(pattern: str) 
 def test_folded_forms_are_the_same_unless_text_is_not_composed() -> None:
     assert forms("Straße") == ("strasse", "strasse")
     assert forms("Zoe\u0308") == ("zoe\u0308", "zoe")
+
+
+def test_a_time_ago_needs_no_quotes() -> None:
+    assert parse("after:2 weeks ago fox", NOW_MS) == parse('after:"2 weeks ago" fox', NOW_MS)
+    assert parse("title:2 weeks ago", NOW_MS).titles == ("2",)
+
+
+def test_a_folder_is_named_by_its_path() -> None:
+    assert parse("folder:/srv/app x", NOW_MS).folders == ("/srv/app",)
+    assert not parse("on://x", NOW_MS).folders
+
+
+def test_what_a_letter_folds_to_stays_when_it_is_folded_again() -> None:
+    for start, end in ((0, 0x3000), (0xA640, 0xAC00), (0xF900, 0x10000), (0x1D400, 0x1D800)):
+        letters = [chr(point) for point in range(start, end) if not 0xD800 <= point < 0xE000]
+        odd = [one for one in letters if fold(fold(one)) != fold(one)]
+        assert odd == []

@@ -93,7 +93,12 @@ _TOKEN = re.compile(
     r"""
       (?P<blank>\s+)
     | (?P<minus>-(?=[^\s-]))?
-      (?: (?P<field>[A-Za-z]+):(?P<quote>")?(?P<value>(?(quote)(?:[^"]|"")*|\S*))(?(quote)"|)
+      (?: (?P<field>[A-Za-z]+):(?P<quote>")?
+            (?P<value>(?(quote)(?:[^"]|"")*|(?:
+                (?:(?<=before:)|(?<=after:)|(?<=on:))
+                \d{1,4}\ +(?:hour|day|week|month|year)s?\ +ago(?!\S)
+              | \S*)))
+            (?(quote)"|)
         | /(?P<regex>(?:[^/\\\n]|\\.)+)/(?=\s|$)
         | "(?P<phrase>(?:[^"]|"")*)"
         | (?P<word>\S+)
@@ -181,7 +186,7 @@ class _Reading:
         name, value = found["field"].lower(), found["value"].replace('""', '"')
         if name not in FIELDS or found["minus"] is not None:
             return False
-        if not value or (found["quote"] is None and value[0] in "/:\\"):
+        if not value or (found["quote"] is None and value[0] in "/:\\" and name != "folder"):
             return False
         take: Callable[[str, str], bool]
         match name:

@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steno.journal.facts import (
-    ContextSet,
     MessageHidden,
     Record,
     SessionStarted,
@@ -265,7 +264,7 @@ class Searching:
             return f"{top[0]}.{top[1]}.{skipped + self._asked.limit}"
         below = [match.place for match in found] if more else []
         if self._unscanned and self._reached is not None:  # one fact may have several texts
-            below.append((self._reached[0], self._reached[1] + 1))
+            below.append(min((self._reached[0], self._reached[1] + 1), upper))
         if not below:
             return None
         oldest = min(below)
@@ -313,7 +312,7 @@ class Searching:
                 if segment.begin < upper:
                     yield from self._in_part(segment, upper)
             elif segment[0] < upper:
-                yield from self._in_gap(*segment)
+                yield from self._in_gap(segment[0], min(segment[1], upper))
 
     def _segments(self) -> Iterator[Part | tuple[Place, Place]]:
         both: list[tuple[Place, Part | tuple[Place, Place]]] = [(gap[0], gap) for gap in self._gaps]
@@ -537,16 +536,11 @@ class Searching:
             (query.platforms, row.platform),
             (query.models, row.model),
             (query.titles, row.title),
+            (query.folders, row.folder),
         ):
             if wanted and not all(_within(one, has) for one in wanted):
                 return False
-        return not query.folders or self._is_in_folder(session)
-
-    def _is_in_folder(self, session: str) -> bool:
-        """The folder of a session is in what its model was told."""
-        contexts = self._store.read(session, 0, PAGE, ("context.set",))
-        told = [one.fact.system for one in contexts if isinstance(one.fact, ContextSet)]
-        return all(any(_within(folder, text) for text in told) for folder in self._query.folders)
+        return True
 
     def _is_by_tool(self, session: str, record: Record) -> bool:
         fact = record.fact
