@@ -182,12 +182,10 @@ class Finder(ModalScreen[tuple[str, str] | None]):
     ) -> None:
         """What is typed on meanwhile ends it."""
         await asyncio.sleep(SEARCH_AFTER_S)
-        self._end = "looking in what was said"
         try:
             async for rows in search(wanted):
                 self._searched = (wanted, rows)
                 self._fill_again()
-            self._end = ""
         except (StoreError, Misused) as error:
             self._end = f"what was said could not be searched: {error}"
         if self._typing.value == wanted:

@@ -102,12 +102,17 @@ def _delivery(one: Delivery, now_ms: int) -> Html:
 
 def _shelf(title: str, rows: Html, empty: str) -> Html:
     return html(
-        '{head}<div id="scroll"><div class="column" id="shelf">{rows}'
-        '<p class="soft empty"{hidden}>{empty}</p></div></div>',
+        '{head}<div id="scroll"><div class="column" id="shelf">{rows}{empty}</div></div>',
         head=bar(title),
         rows=rows,
-        empty=empty,
-        hidden=Html(" hidden") if rows or not empty else Html(""),
+        empty=when(
+            empty,
+            html(
+                '<p class="soft empty"{hidden}>{empty}</p>',
+                empty=empty,
+                hidden=Html(" hidden") if rows else Html(""),
+            ),
+        ),
     )
 
 
