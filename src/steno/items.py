@@ -35,11 +35,13 @@ class Item(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """The last items, oldest first. `head` is what to `expect`; `whole`: there are no others."""
+    """The last items, oldest first. `head` is what to `expect`; `whole`: there are no others, or,
+    after a seq, none up to there was withdrawn since."""
 
     items: tuple[Item, ...]
     head: Seq
     whole: bool
+    session: str | None = None
 
 
 class AsyncItems:
@@ -69,33 +71,70 @@ class AsyncItems:
         withdraw: Sequence[Seq] = (),
         expect: Seq | None = None,
         keys: Sequence[str | None] | None = None,
-        payloads: Sequence[bytes] = (),
+        payloads: Sequence[bytes | Hash] = (),
         same: Literal["refuse", "first"] = "refuse",
     ) -> Kept:
-        """Add items and withdraw others, in one commit. `payloads` are bytes that belong to the
-        first of them. With `same="first"` a key that was kept before counts as the same item."""
-        texts = [_to_json(item) for item in items]
-        named = [None] * len(texts) if keys is None else list(keys)
-        if len(named) != len(texts):
-            raise ValueError(f"{len(texts)} items have {len(named)} keys")
-        hashes = _hashes(payloads)
-        kept = tuple(
-            ItemKept(self._format, text, key, hashes if at == 0 else ())
-            for at, (text, key) in enumerate(zip(texts, named, strict=True))
-        )
-        return await self._keep(
-            Keeping(
-                create=self._started,
-                items=kept,
-                withdraw=runs_of(withdraw),
-                expect=expect,
-                payloads=tuple(payloads),
-                same=same,
-            )
+        """Add items and withdraw others, in one commit. An `Item` is kept as it was elsewhere, with
+        its key and its payloads. `payloads` belong to the first of the items: bytes to store, or
+        the hashes of what is stored. With `same="first"` a key that was kept before counts as the
+        same item."""
+        return await self._store.keep(self.keeping(items, withdraw, expect, keys, payloads, same))
+
+    def keeping(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes | Hash] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Keeping:
+        """What `change` would do, for `keep_all`: several changes in one commit."""
+        named = [None] * len(items) if keys is None else list(keys)
+        if len(named) != len(items):
+            raise ValueError(f"{len(items)} items have {len(named)} keys")
+        kept = [
+            self._kept(item, key, payloads if at == 0 else ())
+            for at, (item, key) in enumerate(zip(items, named, strict=True))
+        ]
+        return Keeping(
+            create=self._started,
+            items=tuple(kept),
+            withdraw=runs_of(withdraw),
+            expect=expect,
+            payloads=tuple(body for body in payloads if isinstance(body, bytes)),
+            same=same,
         )
 
-    async def _keep(self, keeping: Keeping) -> Kept:
-        return await self._store.keep(keeping)
+    def _kept(self, item: object, key: str | None, payloads: Sequence[bytes | Hash]) -> ItemKept:
+        if isinstance(item, Item):
+            return ItemKept(self._format, _to_json(item.value), item.key, item.payloads)
+        return ItemKept(self._format, _to_json(item), key, tuple(map(_hash, payloads)))
+
+    async def at(self, seqs: Sequence[Seq]) -> list[Item]:
+        """Items by their seqs, in that order, also those that were withdrawn."""
+        session = await self.session() if seqs else None
+        if session is None:
+            return []
+        found = await self._store.facts_at({session: list(seqs)})
+        records = [found[session, seq] for seq in seqs if (session, seq) in found]
+        return list(_live(records, [], self._format))
+
+    async def by_key(self, key: str) -> Item | None:
+        """The item with a key, unless it was withdrawn."""
+        session = await self.session()
+        seq = None if session is None else await self._store.kept(session, self._format, key)
+        if session is None or seq is None:
+            return None
+        withdrawn = await self._store.read(session, seq, 1_000, ("items.withdrawn",))
+        runs = [
+            run
+            for one in withdrawn
+            if isinstance(one.fact, ItemsWithdrawn)
+            for run in one.fact.runs
+        ]
+        found = (await self._store.facts_at({session: [seq]})).values()
+        return next(_live(found, runs, self._format), None)
 
     async def last(self, n: int | None = None) -> Tail:
         """The last `n` items, or all: read from the end, so that it costs what it gives."""
@@ -123,7 +162,8 @@ class AsyncItems:
         except UnknownSession:
             return Tail((), 0, True)
         kept = found if n is None else found[: max(n, 0)]
-        return Tail(tuple(reversed(kept)), glance.row.items, len(kept) == len(found))
+        whole = len(kept) == len(found) and all(first > after for first, _ in withdrawn)
+        return Tail(tuple(reversed(kept)), glance.row.items, whole, session)
 
     async def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
         """Withdraw the last item, and give it back; None if there is none, or if `check` says no to
@@ -143,7 +183,8 @@ class AsyncItems:
         """Withdraw all of them, by one fact."""
         tail = await self.last(1)
         if tail.items:
-            await self._keep(Keeping(create=self._started, withdraw=((1, tail.items[-1].seq),)))
+            doomed = ((1, tail.items[-1].seq),)
+            await self._store.keep(Keeping(create=self._started, withdraw=doomed))
 
     async def delete(self) -> bool:
         """Remove the session that they are in, for good; whether there was one."""
@@ -186,10 +227,29 @@ def runs_of(seqs: Sequence[Seq]) -> tuple[tuple[Seq, Seq], ...]:
     return tuple(runs)
 
 
-def _hashes(payloads: Sequence[bytes]) -> tuple[Hash, ...]:
+HEAD_BYTES = 32
+"""Of a long value: the length of a list is often in its first bytes, which are in no chunk."""
+CHUNK_BYTES = (1 << 16, 1 << 14, 1 << 12, 1 << 10)
+WHOLE_BYTES_MAX = 1 << 11
+
+
+def cut(body: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """A value as its first bytes, chunks to store as payloads, and its last bytes. A value that
+    grows at its end shares its chunks with what it was, but for the last few small ones."""
+    if len(body) <= WHOLE_BYTES_MAX:
+        return body, [], b""
+    chunks, at = [], HEAD_BYTES
+    for size in CHUNK_BYTES:
+        while len(body) - at >= size:
+            chunks.append(body[at : at + size])
+            at += size
+    return body[:HEAD_BYTES], chunks, body[at:]
+
+
+def _hash(payload: bytes | Hash) -> Hash:
     from hashlib import sha256
 
-    return tuple(sha256(body).hexdigest() for body in payloads)
+    return payload if isinstance(payload, str) else sha256(payload).hexdigest()
 
 
 def _to_json(item: object) -> str:

@@ -41,7 +41,7 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import File, Seq, Text, to_text
+from steno.journal.parts import File, Hash, Seq, Text, to_text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.session.load import Sessions
@@ -55,7 +55,7 @@ from steno.store.errors import (
     StoreUnwritable,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Kept, Lease, Listed, Settings, Store
+from steno.store.protocol import Admission, Admitted, Keeping, Kept, Lease, Listed, Settings, Store
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
@@ -170,6 +170,11 @@ class AsyncLibrary:
         from steno.items import AsyncItems
 
         return AsyncItems(self.store, _str("name", name), _str("format", format), platform)
+
+    async def keep_all(self, changes: Sequence[Keeping]) -> tuple[Kept, ...]:
+        """Several changes of items, each of another name, in one commit: see
+        `AsyncItems.keeping`."""
+        return await self.store.keep_all(changes)
 
     async def named(self, prefix: str) -> AsyncIterator[Listed]:
         """Every session whose name begins with a prefix, in the order of the names."""
@@ -516,6 +521,10 @@ class Library:
         kept = AsyncItems(self._means.store, _str("name", name), _str("format", format), platform)
         return Items(kept)
 
+    def keep_all(self, changes: Sequence[Keeping]) -> tuple[Kept, ...]:
+        """Several changes of items, each of another name, in one commit: see `Items.keeping`."""
+        return self.store.keep_all(changes)
+
     def named(self, prefix: str) -> Iterator[Listed]:
         """Every session whose name begins with a prefix, in the order of the names."""
         page = self.store.named(_str("prefix", prefix))
@@ -627,10 +636,30 @@ class Items:
         withdraw: Sequence[Seq] = (),
         expect: Seq | None = None,
         keys: Sequence[str | None] | None = None,
-        payloads: Sequence[bytes] = (),
+        payloads: Sequence[bytes | Hash] = (),
         same: Literal["refuse", "first"] = "refuse",
     ) -> Kept:
         return _now(self._kept.change(items, withdraw, expect, keys, payloads, same))
+
+    def keeping(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes | Hash] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Keeping:
+        """What `change` would do, for `Library.keep_all`."""
+        return self._kept.keeping(items, withdraw, expect, keys, payloads, same)
+
+    def at(self, seqs: Sequence[Seq]) -> "list[Item]":
+        """Items by their seqs, in that order, also those that were withdrawn."""
+        return _now(self._kept.at(seqs))
+
+    def by_key(self, key: str) -> "Item | None":
+        """The item with a key, unless it was withdrawn."""
+        return _now(self._kept.by_key(key))
 
     def last(self, n: int | None = None) -> "Tail":
         return _now(self._kept.last(n))

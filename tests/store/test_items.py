@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from steno.journal.facts import ItemKept, SessionRenamed, SessionStarted
 from steno.store.errors import KeyReused, NotAllowed, Stale, UnknownPayload
-from steno.store.protocol import Keeping
+from steno.store.protocol import Carried, Keeping
 from tests.store.contract import Place
 
 ALICE = SessionStarted("test", name="app:alice")
@@ -94,3 +94,46 @@ async def test_sessions_are_found_by_the_beginning_of_their_names(place: Place) 
         assert found == ["app:C", "app:a", "app:b", "app:ä"]
         assert [one.row.name for one in await store.named("app:", "app:C", 2)] == ["app:a", "app:b"]
         assert await store.named("none") == []
+
+
+async def test_several_sessions_are_changed_in_one_commit_or_not_at_all(place: Place) -> None:
+    bob = replace(ALICE, name="app:bob")
+    async with place.open() as store:
+        first = await store.keep(Keeping(create=ALICE, items=items("a")))
+        both = [
+            Keeping(create=ALICE, items=items("b"), withdraw=((2, 2),), expect=first.items),
+            Keeping(create=bob, items=items("c"), expect=0),
+        ]
+        one, two = await store.keep_all(both)
+        assert (one.session, one.seqs, two.seqs) == (first.session, (3,), (2,))
+        with pytest.raises(Stale):
+            await store.keep_all([Keeping(create=bob, items=items("d")), both[0]])
+        assert (await store.glance(two.session)).head == two.items
+        for same in (bob, replace(bob, name="app:new")):
+            with pytest.raises(NotAllowed):
+                await store.keep_all([Keeping(create=same, items=items("d"))] * 2)
+        with pytest.raises(NotAllowed):
+            await store.keep_all(
+                [
+                    Keeping(create=bob, items=items("d")),
+                    Keeping(session=two.session, items=items("e")),
+                ]
+            )
+        assert await store.find("app:new") is None
+
+
+async def test_an_item_is_found_by_its_key_in_any_session(place: Place) -> None:
+    async with place.open() as store:
+        kept = await store.keep(Keeping(create=ALICE, items=items("a", key="1"), anywhere=True))
+        assert await store.kept_anywhere("test.items", "1") == (kept.session, 2)
+        assert await store.kept_anywhere("test.items", "2") is None
+        assert await store.kept(kept.session, "test.items", "1") is None
+        bob = replace(ALICE, name="app:bob")
+        with pytest.raises(KeyReused):
+            await store.keep(Keeping(create=bob, items=items("a", key="1"), anywhere=True))
+        [keyed] = await store.keys(kept.session)
+        carried: list[Carried] = [*await store.read(kept.session), keyed]
+        await store.delete(kept.session)
+        assert await store.kept_anywhere("test.items", "1") is None
+        await store.bring(kept.session, 0, carried)
+        assert await store.kept_anywhere("test.items", "1") == (kept.session, 2)

@@ -16,17 +16,12 @@ loops. A write whose caller is cancelled has ended when the call returns.
 import json
 from collections.abc import AsyncIterator, Callable
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
-import anyio.to_thread
-
-import steno
+from steno.adapters import in_thread, opened
 from steno.items import Item, Tail
 from steno.library import Library, Reply, Session
 from steno.store.errors import Stale
-
-T = TypeVar("T")
 
 PREFIX = "openai:"
 FORMAT = "openai.responses"
@@ -51,7 +46,7 @@ class StenoSession:
         self.session_id = session_id
         self.session_settings = session_settings
         self._own = not isinstance(store, Library)
-        self.chats = store if isinstance(store, Library) else steno.open(store)
+        self.chats = opened(store)
         self.items = self.chats.items(PREFIX + session_id, FORMAT, PLATFORM)
 
     async def get_items(self, limit: int | None = None) -> list[Json]:
@@ -60,19 +55,19 @@ class StenoSession:
             limit = getattr(self.session_settings, "limit", None)
         if limit is not None and limit < 0:
             limit = None
-        tail = await _in_thread(lambda: self.items.last(limit))
+        tail = await in_thread(lambda: self.items.last(limit))
         return [item.value for item in tail.items]
 
     async def add_items(self, items: list[Json]) -> None:
         """All of them, or none."""
         if items:
-            await _in_thread(lambda: self.items.add(items))
+            await in_thread(lambda: self.items.add(items))
 
     async def pop_item(self) -> Json | None:
         return await self._pop_item_with_validation()
 
     async def clear_session(self) -> None:
-        await _in_thread(self.items.clear)
+        await in_thread(self.items.clear)
 
     def close(self) -> None:
         """Close the store, if this session opened it."""
@@ -91,7 +86,7 @@ class StenoSession:
                 validate(item.value)
             return True
 
-        item = await _in_thread(lambda: self.items.pop(check))
+        item = await in_thread(lambda: self.items.pop(check))
         return None if item is None else item.value
 
     async def _get_compaction_snapshot(
@@ -105,12 +100,12 @@ class StenoSession:
         anything meanwhile."""
         from agents.memory.session import _CompactionSnapshot
 
-        tail = await _in_thread(lambda: self.items.last(limit))
+        tail = await in_thread(lambda: self.items.last(limit))
 
         async def replace_suffix(start: int, output: list[Json]) -> bool:
             if not tail.items[start:]:
                 return False
-            return await _in_thread(lambda: self._replace(tail, start, output, prune_prefix))
+            return await in_thread(lambda: self._replace(tail, start, output, prune_prefix))
 
         return _CompactionSnapshot([one.value for one in tail.items], tail.whole, replace_suffix)
 
@@ -184,18 +179,18 @@ class _Shown:
             said = chat.say(self._said)
             return chat.reply(self._model, to=said, wait=WAIT_S).__enter__()
 
-        self._reply = await _in_thread(begin)
+        self._reply = await in_thread(begin)
         return self
 
     async def write(self, piece: str) -> None:
         reply = self._reply
         if piece and reply is not None:
-            await _in_thread(lambda: reply.write(piece))
+            await in_thread(lambda: reply.write(piece))
 
     async def __aexit__(self, kind: Any, error: Any, at: Any) -> None:
         reply = self._reply
         if reply is not None:
-            await _in_thread(lambda: reply.__exit__(kind, error, at))
+            await in_thread(lambda: reply.__exit__(kind, error, at))
 
 
 def _last_said(input: Any) -> str:
@@ -210,11 +205,3 @@ def _last_said(input: Any) -> str:
 def _text_of(output: Any) -> str:
     parts = (part for item in output for part in getattr(item, "content", None) or ())
     return "".join(getattr(part, "text", "") or "" for part in parts)
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Whoever is cancelled waits until it has ended: a write has an outcome."""
-    done: list[T] = []
-    with anyio.CancelScope(shield=True):
-        done.append(await anyio.to_thread.run_sync(work))
-    return done[0]

@@ -58,6 +58,8 @@ class Needs(Struct, frozen=True):
     name: str | None = None
     makes: bool = False
     """It may make a session."""
+    also: "tuple[Needs, ...]" = ()
+    """Of a verb that is about several sessions: those of the others."""
 
 
 class LookFirst(Exception):

@@ -228,7 +228,8 @@ class CommitQueue:
         """What a session was asked to do stays in order: with the first verb that has to look, the
         later ones of its session wait for that."""
         transaction = self._transaction
-        transaction.begin([ticket.needs for ticket in batch], look)
+        needs = [one for ticket in batch for one in (ticket.needs, *ticket.needs.also)]
+        transaction.begin(needs, look)
         later: list[Ticket[object]] = []
         waiting: set[str | None] = set()
         for ticket in batch:

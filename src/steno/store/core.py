@@ -34,6 +34,7 @@ from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
 from steno.store.commit_queue import NOTHING, CommitQueue
 from steno.store.errors import (
     JournalCorrupt,
+    NotAllowed,
     OutcomeUnknown,
     SessionBusy,
     StoreClosed,
@@ -66,7 +67,7 @@ from steno.store.protocol import (
     Shares,
     Where,
 )
-from steno.store.transaction import Changes, Transaction, written
+from steno.store.transaction import Changes, Transaction, Written, written
 from steno.store.values import (
     check_admission,
     check_facts,
@@ -86,6 +87,7 @@ T = TypeVar("T")
 
 _QUEUED_BYTES = 400
 """What a queued verb costs beside its text, for the bound on the queue."""
+KEEPINGS_MAX = 100
 _IMPORT_MS_MAX = 24 * 3_600_000
 """Where it cannot be told whether a process is alive, an import that takes longer counts as given
 up."""
@@ -204,17 +206,34 @@ class Core:
         )
 
     def keep(self, keeping: Keeping) -> Queued[Kept]:
+        ready, size, needs = self._prepared(keeping)
+        return Queued(lambda tx: verbs.keep(tx, keeping, ready, self.moment()), size, needs=needs)
+
+    def keep_all(self, keepings: Sequence[Keeping]) -> Queued[tuple[Kept, ...]]:
+        expect((list, tuple), keepings=keepings)
+        if not 0 < len(keepings) <= KEEPINGS_MAX:
+            raise NotAllowed(f"1 to {KEEPINGS_MAX} sessions can be changed at once")
+        names = [one.create.name for one in keepings if one.create is not None]
+        if len(set(names)) < len(names):
+            raise NotAllowed("two of them are about one name; nothing was stored")
+        prepared = [self._prepared(one) for one in keepings]
+        ready = [(one, body) for one, (body, _, _) in zip(keepings, prepared, strict=True)]
+        first, *others = [needs for _, _, needs in prepared]
+        return Queued(
+            lambda tx: verbs.keep_all(tx, ready, self.moment()),
+            sum(size for _, size, _ in prepared),
+            needs=replace(first, also=tuple(others)),
+        )
+
+    def _prepared(self, keeping: Keeping) -> tuple[list[Written], int, Needs]:
+        """Its facts as they will be stored, their size, and what the commit will look at."""
         check_keeping(keeping, self.settings.payload_bytes_max)
         withdrawn = (ItemsWithdrawn(keeping.withdraw),) if keeping.withdraw else ()
         ready = written((*keeping.items, *withdrawn))
         size = sum(len(body) for _, body, _ in ready) + sum(map(len, keeping.payloads))
         create = keeping.create
         name = None if create is None else create.name
-        return Queued(
-            lambda tx: verbs.keep(tx, keeping, ready, self.moment()),
-            size,
-            needs=Needs(keeping.session, None, name, create is not None),
-        )
+        return ready, size, Needs(keeping.session, None, name, create is not None)
 
     # --- leases
 
@@ -433,6 +452,12 @@ class Core:
             row = view.key(RESERVED_SOURCE + session, verbs.item_key(format, key))
         return None if row is None else row.seq
 
+    def kept_anywhere(self, format: str, key: str) -> tuple[str, Seq] | None:
+        expect(str, format=format, key=key)
+        with self.snapshot() as view:
+            row = view.key(verbs.ANYWHERE_SOURCE, verbs.item_key(format, key))
+        return None if row is None else (row.session, row.seq)
+
     def named(self, prefix: str, after: str = "", limit: int = 50) -> list[Listed]:
         expect(str, prefix=prefix, after=after)
         expect(int, limit=limit)
@@ -447,7 +472,11 @@ class Core:
 
     def keys(self, session: str) -> list[Keyed]:
         with self.snapshot() as view:
-            return view.keys(queries.session(view, session).n, RESERVED_SOURCE + session)
+            n = queries.session(view, session).n
+            anywhere = view.keys(n, verbs.ANYWHERE_SOURCE)
+            return view.keys(n, RESERVED_SOURCE + session) + [
+                replace(one, key=import_session.ANYWHERE + one.key) for one in anywhere
+            ]
 
     # --- payloads
 

@@ -117,6 +117,7 @@ class Verbs:
     fork = threaded(Core.fork)
     add = queued(Core.add)
     keep = queued(Core.keep)
+    keep_all = queued(Core.keep_all)
 
     claim = threaded(Core.claim)
     put_back = threaded(Core.put_back)
@@ -137,6 +138,7 @@ class Verbs:
     changes = threaded(Core.changes)
     find = threaded(Core.find)
     kept = threaded(Core.kept)
+    kept_anywhere = threaded(Core.kept_anywhere)
     named = threaded(Core.named)
     keys = threaded(Core.keys)
     list = threaded(Core.list)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.journal.drafts import Draft, Stream, sealed_by
 from steno.journal.facts import (
@@ -38,8 +39,10 @@ from steno.store.values import (
     encoded,
     expect,
 )
-from steno.store.verbs import RESERVED_SOURCE, Moment, bound, put
+from steno.store.verbs import ANYWHERE_SOURCE, RESERVED_SOURCE, Moment, bound, put
 
+ANYWHERE = "steno/anywhere:"
+"""Begins a key of the whole store where the keys of a session are listed."""
 STEP_FACTS = 500
 STEP_BYTES = 1 << 20
 PLACES_BELOW = 1 << 53
@@ -100,7 +103,11 @@ class Arrival:
                 self._draft(one, batch)
             case Keyed():
                 self._after_facts = True
-                self._key(RESERVED_SOURCE + self.id, one, batch)
+                if str(one.key).startswith(ANYWHERE):
+                    one = replace(one, key=one.key.removeprefix(ANYWHERE))
+                    self._key(ANYWHERE_SOURCE, one, batch)
+                else:
+                    self._key(RESERVED_SOURCE + self.id, one, batch)
             case _:  # a caller that no type checker has seen
                 raise NotAllowed(
                     f"{type(one).__name__} is no part of a session; nothing was stored"

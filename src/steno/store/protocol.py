@@ -81,7 +81,8 @@ class Keeping(Struct, frozen=True, kw_only=True):
     """Items of another program to add and to withdraw, in `session` or in the one bound to
     `create.name`, made if absent. `withdraw` are runs of seqs. With `expect`, only if that is still
     the last fact about items, 0 before the first. An item whose key was kept before is not kept
-    again; with other content it is refused, or with `same="first"` left as it was."""
+    again; with other content it is refused, or with `same="first"` left as it was. With `anywhere`
+    the keys are of the whole store: see `kept_anywhere`."""
 
     session: str | None = None
     create: SessionStarted | None = None
@@ -90,6 +91,7 @@ class Keeping(Struct, frozen=True, kw_only=True):
     expect: Seq | None = None
     payloads: tuple[bytes, ...] = ()
     same: Literal["refuse", "first"] = "refuse"
+    anywhere: bool = False
 
 
 class Kept(Struct, frozen=True):
@@ -445,12 +447,21 @@ class Store(Protocol):
         came first."""
         ...
 
+    async def keep_all(self, keepings: Sequence[Keeping]) -> tuple[Kept, ...]:
+        """The same for several sessions in one commit: all of it or nothing."""
+        ...
+
     async def kept(self, session: str, format: str, key: str) -> Seq | None:
         """Where the item with a key is."""
         ...
 
+    async def kept_anywhere(self, format: str, key: str) -> tuple[str, Seq] | None:
+        """In which session the item with a key of the whole store is, and where."""
+        ...
+
     async def named(self, prefix: str, after: str = "", limit: int = 50) -> list[Listed]:
-        """Sessions whose names begin with a prefix, in the order of their names, after one."""
+        """Sessions whose names begin with a prefix, in the order of their names, after one. `mark`
+        tells which was changed last."""
         ...
 
     async def keys(self, session: str) -> list[Keyed]:

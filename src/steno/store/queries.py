@@ -276,9 +276,14 @@ def _kept(view: Snapshot, row: SessionRow, place: int, mark: Mark | None) -> Ite
 
 
 def named(view: Snapshot, prefix: str, after: str, limit: int) -> list[Listed]:
-    """Sessions by the beginning of their names, in the order of the names."""
+    """Sessions by the beginning of their names, in the order of the names. Their marks are in the
+    order of their last changes."""
     rows = [session(view, id) for id in view.named(prefix, after, max(limit, 0))]
-    return [Listed(row.id, row.head, row.n, row.owner, listing(view, row)) for row in rows]
+    last = {one.n: one.touched for one in view.behind()} if rows else {}
+    return [
+        Listed(row.id, row.head, last.get(row.n, row.touched), row.owner, listing(view, row))
+        for row in rows
+    ]
 
 
 def sharing(view: Snapshot, shares: Shares, limit: int, after: int | None) -> list[Listed]:

@@ -139,6 +139,7 @@ def check_keeping(keeping: Keeping, payload_bytes_max: int) -> None:
         expect(int, first=run[0], last=run[1])
     for payload in keeping.payloads:
         check_payload(payload, payload_bytes_max)
+    expect(bool, anywhere=keeping.anywhere)
     if keeping.same not in ("refuse", "first"):
         raise NotAllowed('same must be "refuse" or "first"; nothing was stored')
     if not keeping.items and not keeping.withdraw:

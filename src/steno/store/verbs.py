@@ -47,6 +47,8 @@ from steno.store.transaction import Session, Transaction, Written, written
 from steno.store.values import KEY_LEN_MAX, check_new_id
 
 RESERVED_SOURCE = "steno/add/"
+ANYWHERE_SOURCE = "steno/items"
+"""Of the keys of items that are found without their session."""
 
 
 class Moment(Struct, frozen=True, gc=False):
@@ -205,15 +207,47 @@ def add(
     return Appended(first, session.row.head, (), moment.now_ms)
 
 
+def item_source(id: str, anywhere: bool) -> str:
+    return ANYWHERE_SOURCE if anywhere else RESERVED_SOURCE + id
+
+
 def item_key(format: str, key: str) -> str:
     """Under what an item is found in its session: beside the keys of other facts."""
     return f"item:{format}:{key}"
 
 
+class _Plan(Struct, frozen=True):
+    """A keeping that was found good: what of it is new, and what came before under its keys."""
+
+    id: str
+    started: SessionStarted | None
+    items: tuple[ItemKept, ...]
+    before: dict[int, Seq]
+    new: list[int]
+    facts: list[Written]
+    brought: dict[Hash, bytes]
+    last: Seq
+    source: str
+
+
 def keep(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment) -> Kept:
     """`ready` are the items, and then the fact that withdraws others, as they will be stored."""
+    return _carry_out(tx, _planned(tx, keeping, ready, moment), moment)
+
+
+def keep_all(
+    tx: Transaction, keepings: Sequence[tuple[Keeping, Sequence[Written]]], moment: Moment
+) -> tuple[Kept, ...]:
+    """Every one is looked at before the first is carried out."""
+    plans = [_planned(tx, keeping, ready, moment) for keeping, ready in keepings]
+    if len({plan.id for plan in plans}) < len(plans):
+        raise NotAllowed("two of them are about one session; nothing was stored")
+    return tuple(_carry_out(tx, plan, moment) for plan in plans)
+
+
+def _planned(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment) -> _Plan:
     id, started = _target(tx, keeping, moment)
-    source, items = RESERVED_SOURCE + id, keeping.items
+    source, items = item_source(id, keeping.anywhere), keeping.items
     before = {
         at: row
         for at, item in enumerate(items)
@@ -221,10 +255,13 @@ def keep(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Mo
         and (row := _by_key(tx, source, item_key(item.format, item.key))) is not None
     }
     for at, row in before.items():
+        if row.session != id:
+            raise KeyReused(f"the item {items[at].key!r} is in another session; nothing was stored")
         _check_same_item(tx, row, items[at], keeping.same)
+    known = {at: row.seq for at, row in before.items()}
     last = 0 if started is not None else tx.session(id).listing.items
     if items and len(before) == len(items):
-        return Kept(id, tuple(before[at].seq for at in range(len(items))), last)
+        return _Plan(id, started, items, known, [], [], {}, last, source)
     if keeping.expect is not None and keeping.expect != last:
         raise Stale(id, keeping.expect, last)
     head = 0 if started is not None else tx.session(id).row.head
@@ -238,17 +275,23 @@ def keep(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Mo
     brought = {sha256(body).hexdigest(): body for body in keeping.payloads}
     facts = [ready[at] for at in new]
     tx.check_payloads(facts, brought)
+    return _Plan(id, started, items, known, new, facts, brought, last, source)
+
+
+def _carry_out(tx: Transaction, plan: _Plan, moment: Moment) -> Kept:
+    id, items, places = plan.id, plan.items, dict(plan.before)
+    if not plan.new:
+        return Kept(id, tuple(places[at] for at in range(len(items))), plan.last)
+    started = plan.started
     session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
-    for hash, body in brought.items():
+    for hash, body in plan.brought.items():
         put(tx, id, hash, body)
-    first = tx.insert(session, facts, moment.now_ms)
-    places = {at: row.seq for at, row in before.items()} | {
-        at: first + i for i, at in enumerate(new)
-    }
+    first = tx.insert(session, plan.facts, moment.now_ms)
+    places |= {at: first + i for i, at in enumerate(plan.new)}
     for at, item in enumerate(items):
-        if item.key is not None and at not in before:
+        if item.key is not None and at not in plan.before:
             key = item_key(item.format, item.key)
-            tx.writer.put_key(source, key, session.row.n, places[at], 1)
+            tx.writer.put_key(plan.source, key, session.row.n, places[at], 1)
     return Kept(id, tuple(places[at] for at in range(len(items))), session.row.head)
 
 
