@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from steno.journal.facts import ItemKept, ItemsWithdrawn, Record, SessionStarted
 from steno.journal.parts import Hash, Seq
+from steno.library import _now
 from steno.store.errors import Stale, UnknownSession
 from steno.store.protocol import Keeping, Kept, Store, give_way
 
@@ -196,6 +197,71 @@ class AsyncItems:
         except UnknownSession:
             return False
         return True
+
+
+class Items:
+    """The verbs of `AsyncItems`, blocking."""
+
+    def __init__(self, kept: AsyncItems) -> None:
+        self._kept = kept
+
+    def add(
+        self,
+        items: Sequence[object],
+        keys: Sequence[str | None] | None = None,
+        expect: Seq | None = None,
+    ) -> Kept:
+        """Add items, all or none of them."""
+        return _now(self._kept.add(items, keys, expect))
+
+    def change(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes | Hash] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Kept:
+        return _now(self._kept.change(items, withdraw, expect, keys, payloads, same))
+
+    def keeping(
+        self,
+        items: Sequence[object] = (),
+        withdraw: Sequence[Seq] = (),
+        expect: Seq | None = None,
+        keys: Sequence[str | None] | None = None,
+        payloads: Sequence[bytes | Hash] = (),
+        same: Literal["refuse", "first"] = "refuse",
+    ) -> Keeping:
+        """What `change` would do, for `Library.keep_all`."""
+        return self._kept.keeping(items, withdraw, expect, keys, payloads, same)
+
+    def at(self, seqs: Sequence[Seq]) -> list[Item]:
+        """Items by their seqs, in that order, also those that were withdrawn."""
+        return _now(self._kept.at(seqs))
+
+    def by_key(self, key: str) -> Item | None:
+        """The item with a key, unless it was withdrawn."""
+        return _now(self._kept.by_key(key))
+
+    def last(self, n: int | None = None) -> Tail:
+        return _now(self._kept.last(n))
+
+    def since(self, seq: Seq) -> Tail:
+        """Those after a seq."""
+        return _now(self._kept.since(seq))
+
+    def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
+        return _now(self._kept.pop(check))
+
+    def clear(self) -> None:
+        """Withdraw all of them, by one fact."""
+        _now(self._kept.clear())
+
+    def delete(self) -> bool:
+        """Remove the session that they are in, for good; whether there was one."""
+        return _now(self._kept.delete())
 
 
 def _live(

@@ -25,7 +25,7 @@ from collections.abc import (
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
@@ -41,7 +41,7 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
-from steno.journal.parts import File, Hash, Seq, Text, to_text
+from steno.journal.parts import File, Seq, Text, to_text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
 from steno.session.load import Sessions
@@ -59,7 +59,7 @@ from steno.store.protocol import Admission, Admitted, Keeping, Kept, Lease, List
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
-    from steno.items import AsyncItems, Item, Tail
+    from steno.items import AsyncItems, Items
     from steno.search.keeper import Search
     from steno.search.searching import Asked, Found
     from steno.store.facade import AsyncStore
@@ -516,7 +516,7 @@ class Library:
     def items(self, name: str, format: str, platform: str = SOURCE) -> "Items":
         """What another program keeps under a name, in a format of its own. Nothing is made until
         something is kept."""
-        from steno.items import AsyncItems
+        from steno.items import AsyncItems, Items
 
         kept = AsyncItems(self._means.store, _str("name", name), _str("format", format), platform)
         return Items(kept)
@@ -613,71 +613,6 @@ class Reply:
         at: TracebackType | None,
     ) -> None:
         _now(self._reply.__aexit__(kind, error, at))
-
-
-class Items:
-    """The verbs of `AsyncItems`, blocking."""
-
-    def __init__(self, kept: "AsyncItems") -> None:
-        self._kept = kept
-
-    def add(
-        self,
-        items: Sequence[object],
-        keys: Sequence[str | None] | None = None,
-        expect: Seq | None = None,
-    ) -> Kept:
-        """Add items, all or none of them."""
-        return _now(self._kept.add(items, keys, expect))
-
-    def change(
-        self,
-        items: Sequence[object] = (),
-        withdraw: Sequence[Seq] = (),
-        expect: Seq | None = None,
-        keys: Sequence[str | None] | None = None,
-        payloads: Sequence[bytes | Hash] = (),
-        same: Literal["refuse", "first"] = "refuse",
-    ) -> Kept:
-        return _now(self._kept.change(items, withdraw, expect, keys, payloads, same))
-
-    def keeping(
-        self,
-        items: Sequence[object] = (),
-        withdraw: Sequence[Seq] = (),
-        expect: Seq | None = None,
-        keys: Sequence[str | None] | None = None,
-        payloads: Sequence[bytes | Hash] = (),
-        same: Literal["refuse", "first"] = "refuse",
-    ) -> Keeping:
-        """What `change` would do, for `Library.keep_all`."""
-        return self._kept.keeping(items, withdraw, expect, keys, payloads, same)
-
-    def at(self, seqs: Sequence[Seq]) -> "list[Item]":
-        """Items by their seqs, in that order, also those that were withdrawn."""
-        return _now(self._kept.at(seqs))
-
-    def by_key(self, key: str) -> "Item | None":
-        """The item with a key, unless it was withdrawn."""
-        return _now(self._kept.by_key(key))
-
-    def last(self, n: int | None = None) -> "Tail":
-        return _now(self._kept.last(n))
-
-    def since(self, seq: Seq) -> "Tail":
-        """Those after a seq."""
-        return _now(self._kept.since(seq))
-
-    def pop(self, check: "Callable[[Item], bool] | None" = None) -> "Item | None":
-        return _now(self._kept.pop(check))
-
-    def clear(self) -> None:
-        """Withdraw all of them, by one fact."""
-        _now(self._kept.clear())
-
-    def delete(self) -> bool:
-        """Remove the session that they are in, for good; whether there was one."""
-        return _now(self._kept.delete())
 
 
 class _AtOnce:

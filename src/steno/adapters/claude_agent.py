@@ -10,7 +10,8 @@ from os import PathLike
 from typing import Any
 
 from steno.adapters import in_thread, opened
-from steno.library import Items, Library
+from steno.items import Items
+from steno.library import Library
 
 PREFIX = "claude:"
 FORMAT = "claude.transcript"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import writes_sort_key
 
-from steno.items import Item, cut
-from steno.library import Items, Library
+from steno.items import Item, Items, cut
+from steno.library import Library
 
 PREFIX = "langgraph:"
 FORMAT = "langgraph.checkpoint"
