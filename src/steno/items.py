@@ -11,16 +11,17 @@ meanwhile, the change is refused with `Stale`, and nothing of it is stored.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
 from steno.journal.facts import ItemKept, ItemsWithdrawn, Record, SessionStarted
 from steno.journal.parts import Hash, Seq
-from steno.library import _now
 from steno.store.errors import Stale, UnknownSession
 from steno.store.protocol import Keeping, Kept, Store, give_way
+
+T = TypeVar("T")
 
 PAGE = 200
 """Facts that are read at once, from the end of a session on."""
@@ -212,7 +213,7 @@ class Items:
         expect: Seq | None = None,
     ) -> Kept:
         """Add items, all or none of them."""
-        return _now(self._kept.add(items, keys, expect))
+        return now(self._kept.add(items, keys, expect))
 
     def change(
         self,
@@ -223,7 +224,7 @@ class Items:
         payloads: Sequence[bytes | Hash] = (),
         same: Literal["refuse", "first"] = "refuse",
     ) -> Kept:
-        return _now(self._kept.change(items, withdraw, expect, keys, payloads, same))
+        return now(self._kept.change(items, withdraw, expect, keys, payloads, same))
 
     def keeping(
         self,
@@ -239,29 +240,29 @@ class Items:
 
     def at(self, seqs: Sequence[Seq]) -> list[Item]:
         """Items by their seqs, in that order, also those that were withdrawn."""
-        return _now(self._kept.at(seqs))
+        return now(self._kept.at(seqs))
 
     def by_key(self, key: str) -> Item | None:
         """The item with a key, unless it was withdrawn."""
-        return _now(self._kept.by_key(key))
+        return now(self._kept.by_key(key))
 
     def last(self, n: int | None = None) -> Tail:
-        return _now(self._kept.last(n))
+        return now(self._kept.last(n))
 
     def since(self, seq: Seq) -> Tail:
         """Those after a seq."""
-        return _now(self._kept.since(seq))
+        return now(self._kept.since(seq))
 
     def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
-        return _now(self._kept.pop(check))
+        return now(self._kept.pop(check))
 
     def clear(self) -> None:
         """Withdraw all of them, by one fact."""
-        _now(self._kept.clear())
+        now(self._kept.clear())
 
     def delete(self) -> bool:
         """Remove the session that they are in, for good; whether there was one."""
-        return _now(self._kept.delete())
+        return now(self._kept.delete())
 
 
 def _live(
@@ -323,3 +324,14 @@ def _to_json(item: object) -> str:
         return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"an item must be JSON: {error}; nothing was stored") from error
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing. Where it gives way to other tasks, it goes on."""
+    try:
+        while coroutine.send(None) is None:
+            pass
+    except StopIteration as done:
+        return cast(T, done.value)
+    coroutine.close()
+    raise RuntimeError("a verb of a blocking store has suspended")

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from steno.items import now
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
@@ -500,11 +501,11 @@ class Library:
     def session(self, name: str) -> "Session":
         """The session bound to a name of yours (a user, a ticket, a chat), made if there is
         none."""
-        return Session(AsyncSession(self._means, _now(self._means.ensure(name))), self.store)
+        return Session(AsyncSession(self._means, now(self._means.ensure(name))), self.store)
 
     def open(self, id: str) -> "Session":
         """The session with this id."""
-        return Session(AsyncSession(self._means, _now(self._means.known(id))), self.store)
+        return Session(AsyncSession(self._means, now(self._means.known(id))), self.store)
 
     def sessions(self) -> Iterator[Listed]:
         """Every session, the most recently used first."""
@@ -557,22 +558,22 @@ class Session:
         self._session = session
 
     def say(self, text: str, key: str | None = None, author: str | None = None) -> Admitted:
-        return _now(self._session.say(text, key, author))
+        return now(self._session.say(text, key, author))
 
     def reply(self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0) -> "Reply":
         return Reply(self._session.reply(model, to, wait))
 
     def rename(self, title: str) -> None:
-        _now(self._session.rename(title))
+        now(self._session.rename(title))
 
     def messages(self) -> list[Message]:
-        return _now(self._session.messages())
+        return now(self._session.messages())
 
     def output(self, message: Message | Seq) -> str:
-        return _now(self._session.output(message))
+        return now(self._session.output(message))
 
     def transcript(self) -> Transcript:
-        return _now(self._session.transcript())
+        return now(self._session.transcript())
 
     say.__doc__ = AsyncSession.say.__doc__
     reply.__doc__ = AsyncSession.reply.__doc__
@@ -599,12 +600,12 @@ class Reply:
         return self._reply.input
 
     def __enter__(self) -> "Reply":
-        _now(self._reply.__aenter__())
+        now(self._reply.__aenter__())
         return self
 
     def write(self, piece: str) -> str:
         """Store a piece of the answer; returned when it is durable and may be shown."""
-        return _now(self._write(piece))
+        return now(self._write(piece))
 
     def __exit__(
         self,
@@ -612,7 +613,7 @@ class Reply:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        _now(self._reply.__aexit__(kind, error, at))
+        now(self._reply.__aexit__(kind, error, at))
 
 
 class _AtOnce:
@@ -637,17 +638,6 @@ class _AtOnce:
 
 async def _sleep(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251 - no loop waits for it
-
-
-def _now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing. Where it gives way to other tasks, it goes on."""
-    try:
-        while coroutine.send(None) is None:
-            pass
-    except StopIteration as done:
-        return cast(T, done.value)
-    coroutine.close()
-    raise RuntimeError("a verb of a blocking store has suspended")
 
 
 # --- what callers pass ----------------------------------------------------------------------------
