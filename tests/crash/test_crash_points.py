@@ -141,7 +141,7 @@ def test_a_fault_at_any_operation_is_reported_and_can_be_settled(
 
 @pytest.mark.promise(2, 5)
 def test_a_power_cut_after_a_fault_loses_nothing_acknowledged(folder: Path) -> None:
-    fail_then_cut(sampled(fault_points("eio"), 60), folder)
+    fail_then_cut(sampled(fault_points("eio"), 160), folder)
 
 
 @pytest.mark.torture

@@ -43,6 +43,7 @@ def test_the_example_works_from_the_folder(world: World, server: ModelServer) ->
     }
 
 
+@pytest.mark.torture
 def test_the_example_works_as_an_installed_package_and_is_gone_when_it_is_removed(
     world: World, server: ModelServer, tmp_path: Path
 ) -> None:

@@ -430,13 +430,13 @@ class PostgresMachine(StoreMachine):
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 StoreMachine.TestCase.settings = settings(
-    stateful_step_count=40, max_examples=30, suppress_health_check=SLOW
+    stateful_step_count=40, max_examples=12, suppress_health_check=SLOW
 )
 TestAnyOrderOfVerbs = StoreMachine.TestCase
 MemoryMachine.TestCase.settings = StoreMachine.TestCase.settings
 TestAnyOrderOfVerbsInMemory = MemoryMachine.TestCase
 PostgresMachine.TestCase.settings = settings(
-    stateful_step_count=30, max_examples=6, suppress_health_check=SLOW
+    stateful_step_count=30, max_examples=3, suppress_health_check=SLOW
 )
 TestAnyOrderOfVerbsInPostgres = PostgresMachine.TestCase
 
