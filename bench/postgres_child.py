@@ -18,6 +18,7 @@ from bench.timing import each_ms
 from steno.store.facade import BlockingStore
 from steno.store.postgres.database import PostgresSettings, address, is_address
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
+from steno.store.protocol import Piece
 from steno.store.sqlite.store import BlockingStore as SqliteStore
 
 SESSIONS, PER_SECOND, GRACE_S = 100, 100, 0.1
@@ -58,6 +59,23 @@ async def _stream(where: str, seconds: int) -> tuple[float, list[float]]:
         waits = [wait for stream in await asyncio.gather(*streams) for wait in stream]
     in_time = sum(done_s <= start_s + seconds + GRACE_S for _, done_s in waits)
     return in_time / len(waits), [(done_s - due_s) * 1000 for due_s, done_s in waits]
+
+
+def follow(where: str, session: str, pieces: int) -> None:
+    child.answer(asyncio.run(_follow(where, session, pieces)))
+
+
+async def _follow(where: str, session: str, pieces: int) -> list[float]:
+    """When each character was seen; clocks are the machine's."""
+    seen: list[float] = []
+    async with await PostgresStore.open(where) as store:
+        child.ready()
+        async for event in store.follow(session):
+            if isinstance(event, Piece):
+                seen.extend([time.monotonic()] * len(event.text))
+            if len(seen) >= pieces:
+                break
+    return seen
 
 
 def claim(where: str, count: int) -> None:
@@ -119,6 +137,8 @@ if __name__ == "__main__":
             append(rest[0], int(rest[1]))
         case "stream":
             stream(rest[0], int(rest[1]))
+        case "follow":
+            follow(rest[0], rest[1], int(rest[2]))
         case "claim":
             claim(rest[0], int(rest[1]))
         case "delay":

@@ -33,7 +33,7 @@ from steno.store.errors import (
 )
 from steno.store.postgres.database import PostgresSettings, StoreUnreachable, address
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
-from steno.store.protocol import Admission, Admitted, StoreRestored
+from steno.store.protocol import Admission, Admitted, Piece, StoreRestored
 from steno.store.sqlite.store import SqliteStore
 from steno.transfer.copy import copy
 from tests import postgres
@@ -470,3 +470,66 @@ def test_damage_is_named_and_nothing_is_skipped(url: str, store: BlockingPostgre
     sql(url, "delete from @facts")
     sql(url, "delete from @heads")
     sql(url, "delete from @sessions")
+
+
+# --- what workers tell each other -----------------------------------------------------------------
+
+
+def looks(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is read from the store for those who follow."""
+    found: list[str] = []
+    real = store.core.since
+
+    def since(session: str, *rest: Any, **named: Any) -> Any:
+        found.append(session)
+        return real(session, *rest, **named)
+
+    monkeypatch.setattr(store.core, "since", since)
+    return found
+
+
+async def until_text(store: PostgresStore, session: str, text: str) -> str:
+    seen = ""
+    async for event in store.follow(session):
+        if isinstance(event, Piece):
+            assert event.offset == len(seen)
+            seen += event.text
+        if seen == text:
+            return seen
+    return seen
+
+
+@pytest.mark.promise(5, 36)
+async def test_text_of_another_worker_is_handed_over_without_a_look(
+    url: str, store: BlockingPostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, step = begin(store)
+    async with await PostgresStore.open(url) as other:
+        looked = looks(other, monkeypatch)
+        whole = "".join(f"piece {n}, " for n in range(50)) + "\0 and the end"
+        following = asyncio.create_task(until_text(other, lease.session, whole))
+        while not looked:  # noqa: ASYNC110 - the store has no event for it
+            await asyncio.sleep(0.01)
+        for n in range(50):
+            await asyncio.to_thread(store.draft, lease, Stream(step, "text"), f"piece {n}, ")
+        await asyncio.to_thread(store.draft, lease, Stream(step, "text"), "\0 and the end")
+        assert await asyncio.wait_for(following, 20) == whole
+        assert len(looked) < 25, "it read what was there, and was handed most of the rest"
+
+
+@pytest.mark.promise(5)
+async def test_text_that_no_worker_has_stored_is_shown_to_nobody(
+    url: str, store: BlockingPostgresStore
+) -> None:
+    """Whoever can connect to the database can notify."""
+    lease, step = begin(store)
+    async with await PostgresStore.open(url) as other:
+        following = asyncio.create_task(until_text(other, lease.session, "true"))
+        await asyncio.sleep(0.2)
+        forged = f'stranger\n{"0" * 32}\n[["{lease.session}",[[{step},"text",0,"forged"]]]]'
+        for said_by_strangers in (forged, "stranger\n\n[]", "x\n" * 500, ""):
+            sql(
+                url, f"select pg_notify('{other.backend.connector.channel}', %s)", said_by_strangers
+            )
+        await asyncio.to_thread(store.draft, lease, Stream(step, "text"), "true")
+        assert await asyncio.wait_for(following, 20) == "true"

@@ -292,6 +292,7 @@ def older(url: str) -> None:
     for statement in (
         "drop table @work",
         "drop sequence @served",
+        "alter table @store drop column secret",
         "update @store set version = 1",
     ):
         sql(url, statement)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -31,6 +31,9 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store.errors import JournalCorrupt, StoreError
 from steno.store.protocol import Damage, Keyed, Left, Mark, Piece
+
+if TYPE_CHECKING:
+    from steno.store.transaction import Changes
 
 MARKS: tuple[Mark, ...] = ("owes", "unfinished", "due", "remembers")
 
@@ -401,9 +404,12 @@ class Writer(Snapshot, Protocol):
 
 
 class Watch(Protocol):
-    """Tells when other processes may have committed something."""
+    """Tells when other processes may have committed something; or, where all that they did is known
+    here, hands that over."""
 
-    def add(self, tell: Callable[[], None]) -> None: ...
+    def add(
+        self, tell: Callable[[], None], hand: "Callable[[Changes], None] | None" = None
+    ) -> None: ...
     def discard(self, tell: Callable[[], None]) -> None: ...
 
 

@@ -214,7 +214,7 @@ class Followers:
 
     def _watch(self) -> None:
         if not (self._followers or self._feeds or self._waiting):
-            self._core.backend.watch.add(self._others_committed)
+            self._core.backend.watch.add(self._others_committed, self._handed)
 
     def _unwatch(self) -> None:
         if not (self._followers or self._feeds or self._waiting):
@@ -252,7 +252,7 @@ class Followers:
     def tell(self, changes: Changes) -> None:
         """Tell followers of a commit: now, or with the next round if one goes on."""
         if self._untold is not None:
-            _join(self._untold, changes)
+            join(self._untold, changes)
         else:
             self._round(changes)
 
@@ -295,6 +295,11 @@ class Followers:
             self._looking = True
             with contextlib.suppress(RuntimeError):  # the loop is over, and its followers with it
                 self._loop.call_soon_threadsafe(self._look)
+
+    def _handed(self, changes: Changes) -> None:
+        """From the watching thread: text that others have added."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.tell, changes)
 
     def _look(self) -> None:
         self._looking = False
@@ -344,7 +349,7 @@ def follow(core: "Core", session: str, cursor: Cursor | None, drafts: bool) -> I
             changed.set()
 
     core.listen(committed)
-    core.backend.watch.add(changed.set)
+    core.backend.watch.add(changed.set, committed)
     try:
         while True:
             changed.clear()
@@ -365,7 +370,7 @@ def follow_changes(core: "Core", after: FeedMark) -> Iterator[Change]:
             changed.set()
 
     core.listen(committed)
-    core.backend.watch.add(changed.set)
+    core.backend.watch.add(changed.set, committed)
     try:
         while True:
             changed.clear()
@@ -379,7 +384,7 @@ def follow_changes(core: "Core", after: FeedMark) -> Iterator[Change]:
         core.backend.watch.discard(changed.set)
 
 
-def _join(untold: Changes, changes: Changes) -> None:
+def join(untold: Changes, changes: Changes) -> None:
     """Add a commit to what is untold. Text that goes on is one piece."""
     for session, events in changes.items():
         known = untold.setdefault(session, [])

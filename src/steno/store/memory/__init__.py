@@ -459,7 +459,7 @@ class _Watch:
     def __init__(self, place: Place, owner: str) -> None:
         self._place, self._owner = place, owner
 
-    def add(self, tell: Callable[[], None]) -> None:
+    def add(self, tell: Callable[[], None], hand: object = None) -> None:
         with self._place.lock:
             if self._owner in self._place.living:
                 self._place.living[self._owner][tell] = None

@@ -56,7 +56,7 @@ class PostgresBackend:
         self.restored = prepare(self.connector)
         self.owners = Owners(self.connector, owner)
         self.watch = Wake(self.connector)
-        self._writer = PostgresWriter(self.owners, self.watch.committed)
+        self._writer = PostgresWriter(self.owners)
         self._readers: list[Reader] = []
         self._lending = threading.Lock()
         self._closed = False

@@ -9,7 +9,8 @@ create table @store (
     version  integer not null,                     -- of these tables
     journal  integer not null,                     -- of the facts and their bytes
     identity text    not null,                     -- the server and the database that it was last opened in
-    restored bigint  not null                      -- marks begin above this: it grows when a copy takes the store's place
+    restored bigint  not null,                     -- marks begin above this: it grows when a copy takes the store's place
+    secret   uuid    not null default gen_random_uuid()  -- what workers tell each other is signed with it
 );
 
 create sequence @numbers;                          -- of sessions: never used twice

@@ -429,6 +429,9 @@ select owner from @owners where not dead and beat > clock_timestamp() - interval
 -- name: migrated
 update @store set version = %s
 
+-- name: secret
+select secret::text from @store
+
 -- name: store_moved
 update @store set identity = %s, restored = restored + (1::bigint << 40) where identity = %s returning restored
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def _opened(where: str, settings: Settings | None) -> Core:
     known = PostgresSettings.of(settings)
-    core = Core(PostgresBackend(address(where), known, new_owner()), known)
+    backend = PostgresBackend(address(where), known, new_owner())
+    core = Core(backend, known)
+    core.listen(backend.watch.committed)
     core.open()
     return core
 

@@ -1,4 +1,6 @@
--- Version 2: the ready queue. What has something to run, or is held, is in it; the oldest first.
+-- Version 2: what workers tell each other is signed; and the ready queue. What has something to run, or is held, is in it; the oldest first.
+alter table @store add column secret uuid not null default gen_random_uuid();
+
 create sequence @served;
 
 create table @work (

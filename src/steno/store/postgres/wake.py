@@ -2,6 +2,11 @@
 
 A notification is sent after a commit, in a transaction of its own: inside, it would make all
 commits of the server wait for each other. One that is lost is made up for by a look each second.
+
+    owner                    it has committed: look
+    owner · seal · pieces    it has only added this text: those who follow are handed it
+
+Anyone who can connect to the database can notify, so pieces are sealed with a secret of the store.
 """
 
 import contextlib
@@ -9,13 +14,25 @@ import select
 import socket
 import threading
 from collections.abc import Callable
+from hashlib import blake2b
+from hmac import compare_digest
 
+import msgspec
 import psycopg
 
+from steno.journal.drafts import Kind, Stream
 from steno.store.errors import StoreError, warn
+from steno.store.follow import join
 from steno.store.postgres.database import Connected, Connector
+from steno.store.protocol import Piece
+from steno.store.transaction import Changes
+
+Tell = Callable[[], None]
+Hand = Callable[[Changes], None]
 
 LOOK_S = 1.0
+_PAYLOAD_MAX = 7_900
+"""Bytes; the server takes 8,000."""
 _AGAIN_S = 0.25
 
 
@@ -24,10 +41,13 @@ class Wake:
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
-        self._told: tuple[Callable[[], None], ...] = ()
+        self._told: tuple[tuple[Tell, Hand | None], ...] = ()
+        self._saying = threading.Lock()
         self._change = threading.Lock()
         self._closed = threading.Event()
         self._due = threading.Event()
+        self._untold: Changes = {}
+        self._secret = b""
         self._offers = False
         self._threads: list[threading.Thread] = []
         self._bell, self._push = socket.socketpair()
@@ -35,8 +55,13 @@ class Wake:
 
     # --- telling
 
-    def committed(self) -> None:
+    def committed(self, changes: Changes) -> None:
         """From the committing thread: it waits for nothing."""
+        with self._saying:
+            join(self._untold, changes)
+        self._say()
+
+    def _say(self) -> None:
         if not self._due.is_set():
             self._due.set()
             if not any(thread.name == "steno-tell" for thread in self._threads):
@@ -45,18 +70,21 @@ class Wake:
     def offer(self) -> None:
         """Tell others that there is work for which there is no room here."""
         self._offers = True
-        self.committed()
+        self._say()
 
     def _tell_others(self) -> None:
         connection: Connected | None = None
         while not self._closed.is_set():
             self._due.wait()
             self._due.clear()
+            with self._saying:
+                changes, self._untold = self._untold, {}
             try:
                 if connection is None:
                     connection = self._connector.connect()
                 notify, me = self._connector.statements["notify"], self._connector.owner
-                connection.execute(notify, (self._connector.channel, me))
+                if changes:
+                    connection.execute(notify, (self._connector.channel, self._payload(changes)))
                 if self._offers:
                     self._offers = False
                     connection.execute(notify, (self._connector.work_channel, me))
@@ -68,26 +96,41 @@ class Wake:
         if connection is not None:
             connection.close()
 
+    def _payload(self, changes: Changes) -> str:
+        me = self._connector.owner
+        pieces = _pieces(changes)
+        if pieces is None:
+            return me
+        said = f"{me}\n{self._seal(pieces)}\n{pieces}"
+        return said if len(said.encode()) <= _PAYLOAD_MAX else me
+
+    def _seal(self, pieces: str) -> str:
+        if not self._secret:
+            with contextlib.closing(self._connector.connect()) as connection:
+                row = connection.execute(self._connector.statements["secret"]).fetchone()
+            self._secret = str(row[0]).encode() if row is not None else b""
+        return blake2b(pieces.encode(), digest_size=16, key=self._secret).hexdigest()
+
     # --- listening
 
     def on_work(self, tell: Callable[[], None]) -> None:
         """Have a function called, from the listening thread, when there may be work to claim."""
         self._worked = tell
-        self.add(lambda: None)
+        self.add(lambda: None, lambda _: None)
 
-    def add(self, tell: Callable[[], None]) -> None:
+    def add(self, tell: Tell, hand: Hand | None = None) -> None:
         """Have a function called, from the listening thread, when others may have committed
-        something since now."""
+        something since now; where all of it is at hand, it is handed over instead."""
         with self._change:
-            self._told += (tell,)
+            self._told += ((tell, hand),)
             if self._closed.is_set():
                 tell()
             elif not any(thread.name == "steno-listen" for thread in self._threads):
                 self._start("steno-listen", self._listen)
 
-    def discard(self, tell: Callable[[], None]) -> None:
+    def discard(self, tell: Tell) -> None:
         with self._change:
-            self._told = tuple(each for each in self._told if each != tell)
+            self._told = tuple(each for each in self._told if each[0] != tell)
 
     def _start(self, name: str, serve: Callable[[], None]) -> None:
         thread = threading.Thread(target=serve, name=name, daemon=True)
@@ -95,8 +138,20 @@ class Wake:
         thread.start()
 
     def _tell(self) -> None:
-        for tell in self._told:
+        for tell, _ in self._told:
             tell()
+
+    def _heard(self, payload: str) -> None:
+        owner, _, rest = payload.partition("\n")
+        if owner == self._connector.owner:
+            return
+        seal, _, pieces = rest.partition("\n")
+        changes = _changes(pieces) if seal and compare_digest(seal, self._seal(pieces)) else None
+        for tell, hand in self._told:
+            if changes is None or hand is None:
+                tell()
+            else:
+                hand(changes)
 
     def _listen(self) -> None:
         if not self._connector.listens:
@@ -121,11 +176,13 @@ class Wake:
                     [connection.fileno(), self._bell.fileno()], [], [], LOOK_S
                 )
                 heard = list(connection.notifies(timeout=0)) if connection.fileno() in ready else []
-                commits = [one for one in heard if one.channel == self._connector.channel]
-                if not ready or any(one.payload != self._connector.owner for one in commits):
+                if not ready:
                     self._tell()
-                if len(commits) < len(heard):
-                    self._worked()
+                for one in heard:
+                    if one.channel == self._connector.channel:
+                        self._heard(one.payload)
+                    else:
+                        self._worked()
 
     def close(self) -> None:
         """Those who wait are told once more, and find the store closed."""
@@ -140,3 +197,36 @@ class Wake:
             if thread is not threading.current_thread():
                 thread.join(LOOK_S + 1)
         self._bell.close()
+
+
+_Told = list[tuple[str, list[tuple[int, Kind, int, str]]]]
+"""Sessions, each with its pieces: stream, kind, offset, text."""
+
+
+def _pieces(changes: Changes) -> str | None:
+    """None if a commit did more than add to streams, or added what cannot be said."""
+    told: _Told = []
+    for session, events in changes.items():
+        pieces = [one for one in events or () if isinstance(one, Piece)]
+        if not events or len(pieces) < len(events):
+            return None
+        told.append((session, [(*_named(one.stream), one.offset, one.text) for one in pieces]))
+    try:
+        return msgspec.json.encode(told).decode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _named(stream: Stream) -> tuple[int, Kind]:
+    return stream.started, stream.kind
+
+
+def _changes(pieces: str) -> Changes | None:
+    try:
+        told = msgspec.json.decode(pieces, type=_Told)
+    except msgspec.DecodeError:
+        return None
+    return {
+        session: [Piece(Stream(started, kind), at, text) for started, kind, at, text in some]
+        for session, some in told
+    }

@@ -13,7 +13,7 @@ whoever connects next: then it is known whether it was stored, and, if it was no
 will be.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import psycopg
@@ -97,9 +97,8 @@ class PostgresWriter(Reader):
 
     begins = b"begin"
 
-    def __init__(self, owners: Owners, committed: Callable[[], None]) -> None:
+    def __init__(self, owners: Owners) -> None:
         self._owners = owners
-        self._committed = committed
         self._connector = owners.connector
         self.statements = self._connector.statements
         self._call = _COMMIT.replace(b"{schema}", self._connector.where.schema.encode())
@@ -248,7 +247,6 @@ class PostgresWriter(Reader):
         elif self.begun:
             self._send(alone=False)
         self._owners.written(self._k)
-        self._committed()
 
     def _send(self, alone: bool) -> None:
         """In one round trip. If the answer is lost, find out what became of it."""

@@ -65,7 +65,7 @@ class Watch:
         self._closed = threading.Event()
         self._alarm: Alarm | None = None
 
-    def add(self, tell: Callable[[], None]) -> None:
+    def add(self, tell: Callable[[], None], hand: object = None) -> None:
         """Have a function called, from the watching thread, when others may have committed
         something since now."""
         with self._change:
