@@ -22,7 +22,7 @@ from tests.workers.cutting import CuttingProxy
 from tests.workers.history import Client, check
 
 ANSWER = ("One ", "two ", "three.")
-DISK = 96 << 20
+DISK = 256 << 20
 """Of the small one that is filled."""
 
 Fault = Callable[[], None]
@@ -114,14 +114,13 @@ class Pair:
             return
         ballast = self.primary.folder / "ballast"
         before = sum(len(one.refusals) for one in clients)
-        with ballast.open("wb") as file, suppress(OSError):
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 65_536)
-                file.flush()
         until = time.monotonic() + seconds
         while time.monotonic() < until and sum(len(one.refusals) for one in clients) == before:
             time.sleep(0.1)
-        ballast.unlink()
+        ballast.unlink(missing_ok=True)
         self.primary.start_again()
 
     def promote(self) -> None:

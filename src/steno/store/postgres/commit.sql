@@ -8,7 +8,8 @@ create function @commit_batch(
     f_session bigint[], f_seq bigint[], f_at_ms bigint[], f_crc bigint[], f_body text[],
     d_session bigint[], d_started bigint[], d_kind text[], d_start bigint[], d_crc bigint[], d_text text[],
     u_session bigint[], u_started bigint[],
-    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes bigint[], s_memory bigint[], s_tenant text[]
+    s_n bigint[], s_listing text[], s_listed bigint[], s_crc bigint[], s_owes bigint[], s_memory bigint[], s_tenant text[],
+    k_source text[], k_key text[], k_session bigint[], k_seq bigint[], k_count bigint[]
 ) returns void language plpgsql
 set search_path from current
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
@@ -39,6 +40,10 @@ begin
         if same <> cardinality(ns) then
             raise exception 'stale' using errcode = 'STS01';
         end if;
+    end if;
+    if cardinality(k_seq) > 0 then
+        insert into keys (source, key, session, seq, count)
+        select * from unnest(k_source, k_key, k_session, k_seq, k_count);
     end if;
     if cardinality(f_seq) > 0 then
         insert into facts (session, seq, place, at_ms, crc, body)

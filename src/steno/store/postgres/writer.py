@@ -2,8 +2,10 @@
 
 What a session's holder adds to it goes out in one round trip, without a look: what is remembered of
 the session is compared when it is written, and if others were quicker nothing is stored and the
-verbs are run again. Everything else takes two: all that the verbs of a batch are known to need is
-locked and fetched with the beginning, all that they write goes out with the commit.
+verbs are run again. So does an input for a session that no other worker runs: its key is taken for
+new, and if it is not, that is found when it is written. Everything else takes two: all that the
+verbs of a batch are known to need is locked and fetched with the beginning, all that they write
+goes out with the commit.
 
     trusted   the verbs run on what is remembered     commit_batch(...)
     looking   begin · fence · lock · fetch            the verbs run     write · commit
@@ -61,7 +63,7 @@ _RECENT_MAX = 64
 """Facts of a session that are kept in memory: what opened a stream is among them."""
 _TEXT_MAX = 64 << 20
 """Characters of streams that are kept in memory, to be compared with what seals them."""
-_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 31) + b")"
+_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 36) + b")"
 
 
 class _State(Struct):
@@ -123,6 +125,9 @@ class PostgresWriter(Reader):
         self._stale_keys: dict[tuple[str, str], int] = {}
         self._names: dict[str, str | None] = {}
         self._new_keys: dict[tuple[str, str], tuple[int, Seq, int]] = {}
+        self._assumable: set[tuple[str, str]] = set()
+        self._assumed: set[tuple[str, str]] = set()
+        """Keys that are taken for new without a look: who asked for one must also put it."""
         self._put: set[Hash] = set()
         self._owned: dict[tuple[Hash, int], int] = {}
 
@@ -146,10 +151,17 @@ class PostgresWriter(Reader):
         ids = [codec.escape(one.session) for one in needs if isinstance(one.session, str)]
         if not look and self._owners.registered and self._ids.keys() & ids:
             self._trusts = True
+            self._assumable = {one.key for one in needs if one.key and self._is_near(one.session)}
             return "trusted"
         self._trusts = False
         self._look(needs, sorted(set(ids)))
         return "changed"
+
+    def _is_near(self, session: str | None) -> bool:
+        """Whether a session is known here, and no other worker runs it."""
+        if not isinstance(session, str) or (n := self._ids.get(session)) is None:
+            return False
+        return self._known[n].owner in (None, self._owners.owner)
 
     def _look(self, needs: Sequence[Needs], ids: list[str]) -> None:
         keys = [one.key for one in needs if one.key is not None and _texts(*one.key)]
@@ -241,6 +253,8 @@ class PostgresWriter(Reader):
 
     def commit(self) -> None:
         if self._trusts:
+            if self._assumed - self._new_keys.keys():
+                raise TryAgain("it was asked for a key")
             if self._batch:
                 self._k += 1
                 self._send(alone=True)
@@ -409,6 +423,14 @@ class PostgresWriter(Reader):
             *_columns(pieces, "nntnnt"),
             *_columns(batch.undrafts, "nn"),
             *_columns(rows, "ntnnnnt"),
+            *_columns(self._assumed_keys() if fenced else (), "ttnnn"),
+        ]
+
+    def _assumed_keys(self) -> list[tuple[str, str, int, Seq, int]]:
+        """If one of them is there, nothing is stored, and the verbs are run again after a look."""
+        return [
+            (codec.escape(source), codec.escape(key), *row)
+            for (source, key), row in self._new_keys.items()
         ]
 
     def _write_out(self) -> None:
@@ -460,6 +482,9 @@ class PostgresWriter(Reader):
         return self._names[name]
 
     def key(self, source: str, key: str) -> KeyRow | None:
+        if (source, key) not in self._keys and (source, key) in self._assumable:
+            self._assumed.add((source, key))
+            return None
         self._must_look()
         if (source, key) not in self._keys:
             self._keys[source, key] = None
