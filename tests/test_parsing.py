@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steno.cli.parsing import parser
+from steno.cli.parsing import parser, query_last
 
 FULL = parser()
 (VERBS,) = (
@@ -60,3 +60,9 @@ def test_a_parser_for_some_words_understands_them_as_one_for_all_does(
     for line in (*WORDS, *(verb + ending for verb in VERBS for ending in ENDINGS)):
         words = line.split()
         assert meaning(parser(words), words, capsys) == meaning(FULL, words, capsys), line
+
+
+@pytest.mark.parametrize("words", ["x --html f", "--html x f", "x f --html", "--html x -- f"])
+def test_the_file_of_an_export_may_stand_anywhere(words: str) -> None:
+    options = FULL.parse_args(query_last(["export", *words.split()]))
+    assert (options.id, options.file, options.html) == ("x", "f", True)

@@ -223,7 +223,11 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 def query_last(words: Sequence[str]) -> list[str]:
     """The words of a search with its query at the end: there `-word` is no option, and what is
-    asked may stand before and after options."""
+    asked may stand before and after options. So may the id and the file of an export, whose options
+    have no values."""
+    if words and words[0] == "export":
+        named = [word for word in words[1:] if word in ("-", "--") or not word.startswith("-")]
+        return ["export", *(word for word in words[1:] if word not in named), *named]
     if not words or words[0] != "search":
         return list(words)
     options, query, at = list[str](), list[str](), 1
