@@ -1,8 +1,11 @@
-"""Kills of the running service under several chats, with duplicate, late and reordered updates."""
+"""Kills of the running service under several chats and HTTP clients, with duplicate, late and
+reordered updates."""
 
 import json
 import shutil
+import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +13,12 @@ import pytest
 from tests.chance import chance_of
 from tests.channels.conftest import Serve
 from tests.channels.telegram_stub import Telegram
+from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 
-CHATS = (7, 8, 9, 10)
+CHATS = tuple(range(7, 27))
+BACKLOG = 100
 
 
 def asked_for(request: dict[str, Any]) -> str:
@@ -25,10 +30,54 @@ def asked_for(request: dict[str, Any]) -> str:
     )
 
 
-def answers(world: World) -> list[str]:
-    """What was said to each input, as it is stored."""
+class Caller:
+    """A client over HTTP, with a session of its own: says each thing until it is accepted, twice,
+    with the same key."""
+
+    def __init__(self, gateway: Gateway, number: int) -> None:
+        self._gateway, self.number = gateway, number
+        made = gateway.ask("POST", "/api/sessions", {"name": f"caller {number}"})
+        self.session = str(made.json()["id"])
+        self._said: list[str] = []
+        self._threads: list[threading.Thread] = []
+
+    def say(self, text: str) -> None:
+        self._said.append(text)
+        thread = threading.Thread(target=self._until_accepted, args=(text,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _until_accepted(self, text: str) -> None:
+        accepted = 0
+        while accepted < 2:
+            try:
+                answer = self._gateway.say(self.session, text, key=text)
+            except OSError:
+                time.sleep(0.05)
+                continue
+            assert answer.status in (200, 201, 202, 503), answer.body
+            accepted += answer.status < 300
+
+    def finish(self) -> None:
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive(), "an input was not accepted"
+
+    def answered(self, world: World) -> bool:
+        """Whether each input is stored once and its turn is over: answered, or told as cut off."""
+        shown = world.show(self.session)
+        inputs = [one["text"] for one in shown["messages"] if one["role"] == "user"]
+        assert len(inputs) == len(set(inputs)), "an input is stored once"
+        ended = [one for one in shown["turns"] if one["outcome"]]
+        return sorted(inputs) == sorted(self._said) and len(ended) >= len(inputs)
+
+
+def answers(world: World, but: set[str]) -> list[str]:
+    """What was said to each input of a chat, as it is stored."""
     found: list[str] = []
     for session in world.sessions():
+        if session["id"] in but:
+            continue
         for message in world.messages(session["id"]):
             if message["role"] == "user":
                 found.append("")
@@ -41,30 +90,51 @@ def answers(world: World) -> list[str]:
 @pytest.mark.promise(68)
 @pytest.mark.promise(20)
 @pytest.mark.promise(34)
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.torture)])
-@pytest.mark.timeout(1_200)
+@pytest.mark.promise(22)
+@pytest.mark.parametrize(
+    ("kills", "chats"), [(10, 4), pytest.param(200, 20, marks=pytest.mark.torture)]
+)
+@pytest.mark.timeout(2_400)
 def test_every_input_is_answered_once_across_kills(
-    serve: Serve, telegram: Telegram, server: ModelServer, world: World, kills: int
+    serve: Serve, telegram: Telegram, server: ModelServer, world: World, kills: int, chats: int
 ) -> None:
+    """As many HTTP clients as chats. In each round a few of both speak, so that what is asked for
+    does not outgrow what two cores answer."""
     chance = chance_of("channel kills", kills)
     server.choose = lambda request: Reply(("answer ", "to ", asked_for(request)), delay_s=0.01)
     world.environment["STENO_STORE_DURABILITY"] = "process"
     gateway = serve(allow=[str(chat) for chat in CHATS])
+    callers = [Caller(gateway, number) for number in range(chats)]
     said: list[dict[str, Any]] = []
     for number in range(kills):
-        fresh = [telegram.say(f"q-{number}-{chat}", chat, quiet=True) for chat in CHATS]
+        fresh = [
+            telegram.say(f"q-{number}-{chat}", chat, quiet=True)
+            for chat in chance.sample(CHATS[:chats], min(4, chats))
+        ]
         chance.shuffle(fresh)
         said += fresh
         for message in [*fresh, *chance.sample(said, min(3, len(said)))]:
             telegram.push({"message": message})
-        time.sleep(chance.random() * 0.4)
+        for caller in chance.sample(callers, min(4, chats)):
+            caller.say(f"q-{number}-http-{caller.number}")
+        time.sleep(0.2 + chance.random() * 0.5)
         gateway.kill()
         _forget_the_kills(world)
+        if number == kills // 2:
+            for extra in range(BACKLOG if kills > 10 else 10):
+                message = telegram.say(f"q-late-{extra}", CHATS[extra % chats], quiet=True)
+                telegram.push({"message": message})
+                said.append(message)
         gateway.start()
+    for caller in callers:
+        caller.finish()
     everything = len(said)
-    wait_until(lambda: len(_told(telegram)) == everything, "every answer", 240.0)
-    wait_until(lambda: _all_settled(world), "every receipt")
-    stored = answers(world)
+    wait_until(lambda: len(_told(telegram)) == everything, "every answer", 600.0)
+    wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+    for caller in callers:
+        wait_until(partial(caller.answered, world), "every answer over HTTP", 120.0)
+    by_http = {caller.session for caller in callers}
+    stored = answers(world, by_http)
     assert len(stored) == everything, "each input is stored once"
     told = _told(telegram)
     assert not any("Cut off" in one for one in told), "what was cut off went on"

@@ -314,7 +314,7 @@ def test_each_command_says_something(
     assert server.requests == []
 
 
-@pytest.mark.promise(61)
+@pytest.mark.promise(17, 46, 61)
 def test_one_session_in_a_chat_and_over_http_shows_every_input_and_answer_once(
     serve: Serve, telegram: Telegram, server: ModelServer, world: World
 ) -> None:
@@ -329,6 +329,13 @@ def test_one_session_in_a_chat_and_over_http_shows_every_input_and_answer_once(
     said = [one["text"] for one in world.messages(session) if one["role"] != "notice"]
     assert said[0::2] == ["from the chat", "from the page"]
     assert [one for one in telegram.texts(OWNER) if "answer" in one] == said[1::2]
+    shown = gateway.ask("GET", f"/api/sessions/{session}").json()["messages"]
+    assert [(one["seq"], one["text"]) for one in shown] == [
+        (one["seq"], one["text"]) for one in world.messages(session)
+    ]
+    [listed] = world.sessions()
+    assert listed["messages"] == len(world.messages(session))
+    assert said[1] in str(server.requests[1]["messages"]), "the second is told the first's outcome"
 
 
 @pytest.mark.promise(13)

@@ -179,5 +179,12 @@ def test_the_checks_are_printed_by_doctor(gateway: Gateway) -> None:
     said = gateway.world.steno("doctor", expect=None)
     lines = [line for line in said.splitlines() if line.startswith("gateway ")]
     assert len(lines) >= 14
+    chat = {"kind": "telegram", "token_env": "TG", "owners": ["7"]}
+    gateway.world.environment["STENO_CHANNELS"] = json.dumps({"tg": chat})
+    with_chats = gateway.world.steno("doctor", expect=None)
+    del gateway.world.environment["STENO_CHANNELS"]
+    people = [line for line in with_chats.splitlines() if line.startswith("gateway ")]
+    assert len(people) - len(lines) == 12, "each check of people, acts and content in chats"
+    assert "always ends after 30 days" in with_chats
     assert "test (admin)" in said
     assert gateway.token not in said

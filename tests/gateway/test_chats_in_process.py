@@ -1,6 +1,7 @@
 """Chats in gateways that are killed at every commit, in one process: what is stored, and what the
 chat says afterwards."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -23,6 +24,7 @@ from steno.journal.facts import (
 from steno.journal.history import Said, Settled
 from tests.world.boundaries import saying
 from tests.world.gateway import FAST, KEYED, OWNER, Platform, start, until_quiet
+from tests.world.listeners import Ear
 from tests.world.model import Reply
 from tests.world.store import Kill
 from tests.world.world import World, play
@@ -212,3 +214,70 @@ def test_a_command_is_carried_out_and_answered_once(command: str) -> None:
         assert few <= len(world.sessions()) - 1 <= many
 
     killed_everywhere(KEYED, act, check, answer)
+
+
+# --- one conversation, whatever happens to the chat -----------------------------------------------
+
+
+@pytest.mark.promise(36, 9)
+def test_a_platform_that_is_away_for_a_minute_stops_nothing_and_misses_nothing() -> None:
+    async def test(world: World) -> None:
+        world.model.choose = lambda _: Reply(tuple(f"piece {n} " for n in range(20)), pause_s=1.0)
+        platform = Platform(replace(FAST, edits=True))
+        start(world, platform)
+        platform.say("q-1")
+        await asyncio.sleep(5)
+        platform.away = True
+        await asyncio.sleep(60)
+        [ended] = facts(world, TurnEnded)
+        assert (ended.outcome, ended.cause) == ("done", ""), "nobody stopped it"
+        assert platform.texts()[0].count("piece") < 20
+        platform.away = False
+        await until_quiet(world, 400.0)
+        assert platform.texts() == ["".join(f"piece {n} " for n in range(20))]
+
+    play(test)
+
+
+@pytest.mark.promise(21, 22, 17)
+def test_five_messages_during_a_turn_wait_through_a_kill_each_as_its_own_input() -> None:
+    async def test(world: World) -> None:
+        world.model.choose = lambda request: replace(answer(request), pause_s=2.0)
+        platform = Platform()
+        first = start(world, platform)
+        platform.say("q-0")
+        await asyncio.sleep(1)
+        for n in range(1, 6):
+            platform.say(f"q-{n}")
+        await asyncio.sleep(1)
+        await first.process.kill()
+        inputs = [str(one.parts[0]) for one in facts(world, InputAdmitted)]
+        assert [one.partition("q-")[2][:1] for one in inputs] == list("012345"), "each is stored"
+        start(world, platform)
+        await until_quiet(world, 40.0)
+        assert len(facts(world, InputAdmitted)) == 6
+        assert [one[-1] for one in platform.texts()] == list("012345"), "in order, each once"
+        assert world.model.most_at_once == 1, "one after the other"
+        for n, request in enumerate(world.model.requests[-5:], 1):
+            assert f"answer to q-{n - 1}" in str(request.entries), "the outcome before it is told"
+
+    play(test)
+
+
+@pytest.mark.promise(39)
+def test_plugins_hear_the_end_of_a_chats_session_though_the_gateway_was_killed() -> None:
+    async def test(world: World) -> None:
+        world.ear = Ear()
+        world.model.choose = answer
+        platform = Platform()
+        first = start(world, platform)
+        platform.say("q-1")
+        await until_quiet(world)
+        await first.process.kill()
+        next = world.process()
+        await next.run(lambda process: process.service.visits.look())
+        [told] = world.ear.heard
+        assert (told["completed"], told["reason"]) == (True, "killed")
+        assert (told["platform"], told["model"]) == ("test", "fake:one")
+
+    play(test)

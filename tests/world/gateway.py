@@ -21,6 +21,7 @@ from steno.gateway.channels.protocol import (
     ChannelSetup,
     Limits,
     Message,
+    NotNow,
     Outgoing,
     Quiet,
     Result,
@@ -52,6 +53,7 @@ class Platform:
         self.chats: dict[str, list[list[str]]] = {}
         self.answered: list[str] = []
         self.tokens: list[str] = []
+        self.away = False
         self._arrived = asyncio.Event()
         self._ids = itertools.count(1)
 
@@ -97,6 +99,8 @@ class PlatformChannel(Quiet):
 
     async def send(self, chat: str, key: str, what: Outgoing) -> Result:
         self._process.check_alive()
+        if self._platform.away:
+            return NotNow("away")
         messages = self._platform.chats.setdefault(chat, [])
         if self.limits.client_id_s:
             for id, known, _ in messages:
@@ -111,6 +115,8 @@ class PlatformChannel(Quiet):
 
     async def edit(self, chat: str, message: str, what: Outgoing) -> Result:
         self._process.check_alive()
+        if self._platform.away:
+            return NotNow("away")
         [found] = [one for one in self._platform.chats[chat] if one[0] == message]
         found[2] = what.text
         await asyncio.sleep(0)

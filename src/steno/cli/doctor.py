@@ -12,6 +12,7 @@ from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import Tokens
 from steno.model_choice import Terms
 from steno.models.specs import VENDORS, Access
+from steno.service.approvals import ALWAYS_DAYS
 from steno.service.objects import to_json
 from steno.store.errors import StoreError
 
@@ -154,8 +155,10 @@ def _channels(config: Config) -> list[str]:
         "a chat has one session; others are read by the owner alone",
         "refusals are recorded once an hour for each sender: steno gateway people",
         "a question waits for the owner; its button names one call, also after a restart",
+        f"always ends after {ALWAYS_DAYS} days and is listed: steno rules ID",
         "names, quotes and file names are told to a model as data",
         "nothing that a message or a model writes is opened as a path or address",
+        "what a message says is shown as text: no HTML, script, control or direction of its own",
     ]
 
 

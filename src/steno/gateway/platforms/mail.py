@@ -155,6 +155,14 @@ class Mail(Quiet):
                 raise
 
     def _read(self, validity: str, uid: str, raw: bytes) -> Message | None:
+        """A mail as ours. One that Python's parser stumbles over must not stop those behind it."""
+        try:
+            return self._said(validity, uid, raw)
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            _log.warning("channel %s: a mail cannot be read: %r", self._address, error)
+            return None
+
+    def _said(self, validity: str, uid: str, raw: bytes) -> Message | None:
         mail = _parsed(raw)
         if why := automatic(mail, self._address):
             _log.info("channel %s: left unanswered: %s", self._address, why)

@@ -487,7 +487,15 @@ def _refusal(told: Any) -> Result:
 
 
 def read_message(us: str, room: str, source: dict[str, Any], group: bool) -> Update | None:
-    """An m.room.message as ours; None of one that means nothing here."""
+    """An m.room.message as ours; None of one that means nothing here. Anybody in a room can write
+    an event of any shape: it must not stop those behind it."""
+    try:
+        return _said(us, room, source, group)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None
+
+
+def _said(us: str, room: str, source: dict[str, Any], group: bool) -> Update | None:
     content = source.get("content") or {}
     id, sender = str(source.get("event_id", "")), str(source.get("sender", ""))
     relation = content.get("m.relates_to") or {}
