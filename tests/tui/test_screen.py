@@ -195,7 +195,7 @@ def test_a_first_time_user_is_told_about_the_local_model_and_keys(
         world.environment.pop(name)
 
     async def talk(person: Person) -> None:
-        await person.sees("tiny demo model", "ANTHROPIC_API_KEY", "config.toml")
+        await person.sees("tiny demo model", "/login takes a key")
         assert "local:smollm2" in person.status()
 
     chat_with(world, talk, size=(100, 30))

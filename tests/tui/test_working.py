@@ -237,7 +237,7 @@ def test_what_was_said_before_is_found(world: World, server: ModelServer) -> Non
     server.replies = [Reply(("An answer about tides.",))]
 
     async def talk(person: Person) -> None:
-        await person.sees("recent here: an earlier prompt")
+        await person.sees("Recent here", "an earlier prompt")
         await person.press("ctrl+r")
         await person.sees("What you said", "an earlier prompt")
         await person.press("enter")

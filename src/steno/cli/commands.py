@@ -4,6 +4,7 @@ person can act on."""
 import argparse
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from steno import config as configuration
 from steno.agents import Agents
 from steno.cli import background, editing, memory, output, stdio
+from steno.cli.keeping.tables import Progress, waiting
 from steno.cli.signals import Leaving, left, taking_in, visiting
 from steno.cli.stdio import complain, note, show
 from steno.cli.turns import Front, carry_out, what_stays
@@ -257,11 +259,26 @@ def _first_start(options: argparse.Namespace, setup: Setup, terms: Terms) -> int
     return asyncio.run(_with_service(options, setup, terms))
 
 
+async def _verify(options: argparse.Namespace, service: Service) -> int:
+    with Progress("verify") as progress:
+        found = await service.verify(progress.at)
+    return output.report(found, options.json)
+
+
+@contextlib.asynccontextmanager
+async def _opened(setup: Setup, heard: bool, only_reads: bool) -> AsyncIterator[Program]:
+    """An open store. A large one that was not closed in order can take a while, which is said."""
+    with waiting("opening the store") as opened:
+        async with setup.open(heard, only_reads=only_reads) as program:
+            opened()
+            yield program
+
+
 async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
     visits = options.verb in VISITING
     platform = "chat" if options.verb is None else "cli"
     heard = visits or options.verb == "delete"
-    async with setup.open(heard, only_reads=options.verb in READING) as program:
+    async with _opened(setup, heard, options.verb in READING) as program:
         # on the screen, model and runtime are each session's own; what the command asks for is
         # what it begins with
         own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
@@ -338,7 +355,7 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
 
             return await transfer.bring(options, service)
         case "verify":
-            return output.report(await service.verify(), options.json)
+            return await _verify(options, service)
         case "export" if options.all:
             from steno.cli import transfer
 
@@ -350,7 +367,9 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
         case "show":
             loaded, shown = await service.views.shown(id)
             model = "" if loaded.state.context is None else loaded.state.context.model
-            return output.transcript(loaded, shown, wiring.context_max(model), options.json)
+            return output.transcript(
+                loaded, shown, wiring.context_max(model), options.json, wiring.where.home
+            )
         case "export":
             from steno.cli import transfer
 

@@ -5,6 +5,7 @@ import argparse
 from typing import Literal
 
 from steno.cli import stdio
+from steno.cli.keeping.tables import waiting
 from steno.cli.signals import Leaving
 from steno.cli.stdio import complain, show
 from steno.engine.approval import Verdict
@@ -127,7 +128,7 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
 
 
 async def _compact(service: Service, id: str) -> int:
-    with Leaving(service, id) as leaving:
+    with Leaving(service, id) as leaving, waiting("summarising"):
         came = await service.edits.compact(id, leaving.event)
     tokens = came.tokens
     about = "" if tokens is None else f"about {tokens[0]} tokens"

@@ -6,13 +6,16 @@ In text, stdout is the stored text of the turn, byte for byte, and one newline w
 with one.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import to_builtins
 
 from steno.agents import Provider
+from steno.cli.keeping.tables import markdown
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
 from steno.journal.facts import (
@@ -235,6 +238,8 @@ def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
         return 0
     if not found:
         show('no sessions yet; steno run "hello" makes one')
+    elif sys.stdout.isatty() and not tree:
+        show(f"{'SESSION':13}  {'LAST':16}  {'MSGS':>5}  {'TOKENS':>6}  {'STATE':11}  TITLE")
     for one, depth in _as_tree(found) if tree else ((one, 0) for one in found):
         row = one.listed.row
         state = (
@@ -302,7 +307,7 @@ def _short_count(count: int | None) -> str:
     return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
 
 
-def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) -> int:
+def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, home: Path) -> int:
     """`context_max` is what the model takes; 0 if that is not known."""
     seen, undone = shown.transcript, shown.turns.undone()
     if as_json:
@@ -322,7 +327,10 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool) ->
         show(f"\n#{message.seq} {message.role}{mark}")
         for part in message.attachments:
             show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
-        show(message.text)
+        if message.role == "assistant":
+            markdown(message.text, home)
+        else:
+            show(message.text)
         for call in message.tool_calls:
             show(f"  → {call.name} {call.arguments}")
     for turn in seen.turns[-1:]:

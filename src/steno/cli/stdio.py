@@ -65,11 +65,19 @@ def _text(number: int, mode: Literal["r", "w"]) -> TextIO:
 
 def show(text: str, end: str = "\n") -> None:
     """Write to stdout, now; on a terminal with an open question, once that is answered."""
-    global _in_line
     if _question is not None and sys.stdout.isatty():
         _hold(1, text + end)
         return
-    said = _for(sys.stdout, text + end)
+    _write(_for(sys.stdout, text + end))
+
+
+def show_painted(text: str) -> None:
+    """Write what was painted for a terminal, of text that is safe for it."""
+    _write(text + "\n")
+
+
+def _write(said: str) -> None:
+    global _in_line
     try:
         sys.stdout.write(said)
         sys.stdout.flush()

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from steno.cli import stdio
+from steno.cli.keeping.tables import Progress, waiting
 from steno.cli.stdio import complain, show
 from steno.compose import Setup
 from steno.frontend.process import heeding
@@ -160,7 +161,7 @@ async def _bring_export(path: str, options: argparse.Namespace, service: Service
     if options.dry_run:
         raise Misused("a file of steno export is brought whole or not at all: import it")
     try:
-        with stdio.source(path) as file:
+        with stdio.source(path) as file, waiting("import"):
             came = await service.transfers.bring(file, options.trust)
     except (TransferError, KeyReused) as error:
         advice = f"; import --trust {path} takes it as it is, if you trust its source"
@@ -191,11 +192,15 @@ class Mover:
                      "anything in your home folder; nothing was stored")  # fmt: skip
             return MISUSED
         status = DONE
-        for path in paths:
-            for file in self._changed(path):
+        files = [file for path in paths for file in self._changed(path)]
+        with Progress("import") as progress:
+            for at, file in enumerate(files):
                 async for moved in self._moving_in.bring(file):
+                    progress.end()
                     self._tell(moved)
+                    progress.at(at, len(files))
                     status = max(status, FAILED if moved.outcome == "refused" else DONE)
+                progress.at(at + 1, len(files))
         return status
 
     def _changed(self, path: Path) -> Iterator[Path]:

@@ -68,19 +68,21 @@ class Known(Struct, frozen=True):
 
 
 KNOWN = {
-    "openai": Known("OpenAI", "https://api.openai.com/v1", key_env="OPENAI_API_KEY", model="gpt-5"),
+    "openai": Known(
+        "OpenAI", "https://api.openai.com/v1", key_env="OPENAI_API_KEY", model="gpt-5.6-terra"
+    ),
     "anthropic": Known(
         "Anthropic",
         "https://api.anthropic.com",
         "anthropic",
         "ANTHROPIC_API_KEY",
-        model="claude-sonnet-4-5",
+        model="claude-sonnet-5",
     ),
     "openrouter": Known(
         "OpenRouter",
         "https://openrouter.ai/api/v1",
         key_env="OPENROUTER_API_KEY",
-        model="anthropic/claude-sonnet-4.5",
+        model="anthropic/claude-sonnet-5",
     ),
     "gemini": Known(
         "Google Gemini",

@@ -76,8 +76,8 @@ class ModelKind(Struct, frozen=True):
 KINDS = {
     kind.name: kind
     for kind in (
-        ModelKind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-4-5", bounded=True),
-        ModelKind("openai-chat", "openai_chat", OPENAI, "gpt-5"),
+        ModelKind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-5", bounded=True),
+        ModelKind("openai-chat", "openai_chat", OPENAI, "gpt-5.6-terra"),
         ModelKind("openai-responses", "openai_responses", OPENAI),
         ModelKind("local", "local", default="smollm2", able=False),
         ModelKind("scripted", "scripted", unasked=False),

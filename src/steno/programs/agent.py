@@ -1,6 +1,7 @@
 """`steno.AsyncAgent`: our own loop, with Python functions as tools, over any store.
 
-    async with steno.AsyncAgent("chats.db", model="openai-chat:gpt-5", tools=[weather]) as agent:
+    model = "openai-chat:gpt-5.6-terra"
+    async with steno.AsyncAgent("chats.db", model=model, tools=[weather]) as agent:
         answer = await agent.run("alice", "Will it rain in Oslo?")
 
 It is the loop that `steno` itself runs: what was shown is stored first, a kill loses nothing of it,

@@ -1,6 +1,6 @@
 """`steno.Agent`: the agent for programs without an event loop.
 
-    agent = steno.Agent("chats.db", model="openai-chat:gpt-5")
+    agent = steno.Agent("chats.db", model="openai-chat:gpt-5.6-terra")
     print(agent.run("alice", "What is a journal?").text)
 
 The loop runs in a thread of its own; there is no second implementation. A program on trio calls

@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from steno.journal.facts import Usage
+from steno.journal.usage import UsageTotal
 from steno.models.protocol import Endpoint
 from steno.models.providers import KNOWN, LOCAL, ModelTuning, ProviderConfig
 from steno.models.specs import KINDS, VENDORS, ModelSettings, Server, endpoint_of, server_of
@@ -23,14 +25,25 @@ ASK_S = 10.0
 LOOK_S = 0.5
 BODY_BYTES_MAX = 16_000_000
 OFFERS_MAX = 5_000
+DATE_DIGITS_MIN = 4
 
 
 class About(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is known of a model: how many tokens it takes, and US dollars for a million tokens."""
+    """What is known of a model: how many tokens it takes, and US dollars for a million tokens; for
+    those that were read from a cache, if they cost less."""
 
     context: int | None = None
     price_in: float | None = None
     price_out: float | None = None
+    price_cached: float | None = None
+
+    def cost(self, usage: UsageTotal | Usage) -> float | None:
+        """In US dollars, by list prices; None if a price or the count is not known."""
+        if self.price_in is None or self.price_out is None or usage.input is None:
+            return None
+        cached = 0 if self.price_cached is None else min(usage.cached or 0, usage.input)
+        read = (usage.input - cached) * self.price_in + cached * (self.price_cached or 0.0)
+        return (read + (usage.output or 0) * self.price_out) / 1_000_000
 
 
 class Offer(Struct, frozen=True):
@@ -54,11 +67,17 @@ class Table:
         self._rows = rows
 
     def about(self, model: str) -> About:
-        """By the longest name that the model's begins with: dates and versions follow it. A path
-        before the name says who made it."""
+        """By the longest name that the model's begins with: dates and sizes follow it. A small
+        number does not: that is another version. A path before the name says who made it."""
         name = model.rpartition("/")[2].replace(".", "-").lower().partition(":")[0]
-        fitting = [row for row in self._rows if name == row or name.startswith(f"{row}-")]
+        fitting = [row for row in self._rows if name == row or _is_of(name, row)]
         return self._rows[max(fitting, key=len)] if fitting else About()
+
+
+def _is_of(name: str, row: str) -> bool:
+    rest = name.removeprefix(f"{row}-")
+    version = rest.partition("-")[0]
+    return rest != name and not (version.isdecimal() and len(version) < DATE_DIGITS_MIN)
 
 
 def table(home: Path | None = None) -> Table:
@@ -111,6 +130,7 @@ def told(spec: str, about: About, known: Table, tuning: Mapping[str, ModelTuning
         about.context or row.context,
         _first(own.price_in, about.price_in, row.price_in),
         _first(own.price_out, about.price_out, row.price_out),
+        None if own.price_in is not None or about.price_in is not None else row.price_cached,
     )
 
 

@@ -251,5 +251,5 @@ class Service:
                 await asyncio.gather(*(self.visits.delete(one) for one in doomed))
         return await self._store.delete(id, with_forks)
 
-    async def verify(self) -> Report:
-        return await self._store.verify()
+    async def verify(self, tell: Callable[[int, int], None] | None = None) -> Report:
+        return await self._store.verify(tell)

@@ -21,7 +21,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import History
-from steno.journal.listing import QUIET, UNSPOKEN, parent_in
+from steno.journal.listing import QUIET, UNSPOKEN, ListingRow, parent_in
 from steno.journal.parts import Content, File, Image, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript, outcome_text
@@ -213,12 +213,17 @@ class Views:
     async def spent(self, listed: Listed, with_starts: bool = False) -> list[Record]:
         """The facts of a session of its own that say what calls of models cost; and those that say
         which model was called."""
+        return await self.spent_in(listed.id, listed.row, with_starts)
+
+    async def spent_in(
+        self, session: str, row: ListingRow, with_starts: bool = False
+    ) -> list[Record]:
         kinds = (*USAGE_FACTS, "step.started", "helper.started") if with_starts else USAGE_FACTS
-        forked_from = listed.row.forked_from
+        forked_from = row.forked_from
         found: list[Record] = []
         after = 0 if forked_from is None else forked_from.seq
         while True:
-            records = await self._store.read(listed.id, after, PAGE, kinds)
+            records = await self._store.read(session, after, PAGE, kinds)
             found += records
             if len(records) < PAGE:
                 return found

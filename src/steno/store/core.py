@@ -603,9 +603,15 @@ class Core:
         alive = self.backend.alive(one.owner)
         return one.at_ms + _IMPORT_MS_MAX < self.backend.now_ms() if alive is None else not alive
 
-    def verify(self) -> Report:
+    def verify(self, tell: verify.Tell | None = None) -> Report:
         self._check_open()
-        return verify.verify(self.snapshot, self.backend.sessions(), self.backend.damage())
+        total = 0 if tell is None else verify.counted(self.backend.sessions())
+        return verify.verify(
+            self.snapshot,
+            self.backend.sessions(),
+            self.backend.damage(),
+            lambda done: None if tell is None else tell(done, total),
+        )
 
     def close(self) -> None:
         """Let go of the store. Correctness does not need it: a kill leaves the same facts."""

@@ -511,8 +511,9 @@ class Store(Protocol):
         unless these go with it."""
         ...
 
-    async def verify(self) -> Report:
-        """Look at every fact, draft, row and payload, and say what is not as it was written."""
+    async def verify(self, tell: "Callable[[int, int], None] | None" = None) -> Report:
+        """Look at every fact, draft, row and payload, and say what is not as it was written. `tell`
+        hears, from another thread, how many sessions were looked at, and of how many."""
         ...
 
     async def close(self) -> None:

@@ -14,16 +14,31 @@ from steno.store.protocol import Damage, Report
 
 DAMAGE_MAX = 1_000
 
+Tell = Callable[[int, int], None]
+"""Hears how many sessions were looked at, and of how many; 0 if that is not known."""
 Moment = Callable[[], AbstractContextManager[Snapshot]]
 
 
-def verify(moment: Moment, sessions: Iterator[str], damage: Iterator[Damage]) -> Report:
+def counted(sessions: Iterator[str]) -> int:
+    try:
+        return sum(1 for _ in sessions)
+    except JournalCorrupt:
+        return 0
+
+
+def verify(
+    moment: Moment,
+    sessions: Iterator[str],
+    damage: Iterator[Damage],
+    tell: Callable[[int], None] = lambda _: None,
+) -> Report:
     """Every fact decodes, is numbered without a gap and matches its checksum; every list row
     matches its facts. `damage` is what the backend sees by itself."""
     found = _within("database", damage)
     counts = {"sessions": 0, "facts": 0}
     try:
         for id in sessions:
+            tell(counts["sessions"])
             counts["sessions"] += 1
             found += _session(moment, id, counts)
             if len(found) >= DAMAGE_MAX:

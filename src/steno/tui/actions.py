@@ -25,9 +25,7 @@ from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
 from steno.tui.composer import Composer, meant_path
 from steno.tui.dialogs import Choice, Finder, Help, Row, Sure, Typed
 from steno.tui.painting.markdown import one_line
-from steno.tui.painting.palette import PALETTES
 from steno.tui.scroll import Scroll
-from steno.tui.terminal import keep_shade
 from steno.tui.watched import Watched
 from steno.workspace.instructions import begin_with
 
@@ -59,7 +57,7 @@ class Acts:
         match name:
             case "help":
                 await chat.push_screen(
-                    Help(PALETTES[chat.shade], status_line.about_model(chat.model, chat.wiring))
+                    Help(chat.palette, status_line.about_model(chat.model, chat.wiring))
                 )
             case "new":
                 await self.new()
@@ -68,16 +66,17 @@ class Acts:
             case "resume":
                 await self.open(await chat.service.views.resolve(rest or self._needs("resume ID")))
             case "model":
-                await self.choose_model(rest)
+                await self.choose_model(rest or await self.beside.find_model(self._now()))
+            case "login":
+                await self.login(rest)
+            case "logout":
+                self.beside.log_out(rest or self._needs("logout NAME"))
             case "attach":
                 self.attach(rest or self._needs("attach PATH"))
             case "detach":
                 self.detach()
             case "theme":
-                chat.restyle(
-                    "light" if rest == "light" or (not rest and chat.shade == "dark") else "dark"
-                )
-                keep_shade(chat.wiring.where.home, chat.shade)
+                await self.beside.choose_theme(rest)
             case "mode":
                 await self.set_mode(rest)
             case "init":
@@ -211,7 +210,14 @@ class Acts:
             first, later = await self._listed(folder)
             heading = "Sessions of this folder" if folder else "Sessions"
             done = await self._chat.ask(
-                Finder(heading, first, acts, later=later, search=self._said)
+                Finder(
+                    heading,
+                    first,
+                    acts,
+                    later=later,
+                    search=self._said,
+                    preview=self.beside.preview,
+                )
             )
             match done:
                 case ("open", session):
@@ -542,15 +548,7 @@ class Acts:
     async def choose_model(self, spec: str) -> None:
         chat = self._chat
         if not spec:
-            known = await self._known_models()
-            rows = [
-                Row(one, one, one.lower(), ("(now)" if one == self._now() else "",))
-                for one in known
-            ]
-            done = await chat.ask(Finder("Models", rows, {}, free="a spec, KIND:NAME"))
-            if done is None:
-                return
-            spec = done[1]
+            return
         chat.wiring.check(ContextSet(spec))  # says what is wrong with a spec
         if chat.watched.id is not None:
             try:
@@ -563,12 +561,11 @@ class Acts:
     def _now(self) -> str:
         return self._chat.watched.row.model or self._chat.model
 
-    async def _known_models(self) -> list[str]:
-        """Those in use, and what can be used with what is configured."""
-        used = [one.listed.row.model for one in await self._chat.service.views.sessions(50)]
-        return list(
-            dict.fromkeys(filter(None, [self._now(), *self._chat.wiring.known_models(), *used]))
-        )
+    async def login(self, name: str) -> None:
+        """Keep a key, and have a model of its provider answer if only the small one does so far."""
+        demo = self._now().startswith("local:")
+        if (model := await self.beside.log_in(name)) and demo:
+            await self.choose_model(model)
 
     def attach(self, path: str) -> None:
         try:

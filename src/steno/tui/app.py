@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from msgspec.structs import replace
 from textual import events
 from textual.app import App, ComposeResult, ScreenStackError
 from textual.binding import Binding, BindingType
@@ -21,6 +22,7 @@ from steno.agents import Agents
 from steno.config import ConfigError
 from steno.engine.visit_end import Reason
 from steno.frontend.answers import ALWAYS, read
+from steno.frontend.costs import Prices
 from steno.frontend.wording import EPHEMERAL, IDLE
 from steno.frontend.worker import start_if_due
 from steno.journal.facts import Mode
@@ -31,11 +33,10 @@ from steno.store.errors import StoreError
 from steno.tui import status_line
 from steno.tui.actions import Acts
 from steno.tui.bars import Asking, Keys, Status, Title, Waiting
-from steno.tui.blocks import Block, Call, Notice, Tone
+from steno.tui.blocks import Block, Call, Notice, Start, Tone
 from steno.tui.composer import Completions, Composer
 from steno.tui.offers import Offers, nearest, parse
-from steno.tui.painting.markdown import one_line
-from steno.tui.painting.palette import PALETTES, Shade, theme
+from steno.tui.painting.palette import Shade, palette_of, theme
 from steno.tui.scroll import Scroll
 from steno.tui.terminal import Terminal
 from steno.tui.watched import Watched
@@ -53,7 +54,7 @@ STOP_S = 0.25
 LEAVE_S = 0.4
 """For a turn to end in order. What hangs longer is left behind: the next runner closes it."""
 TICK_S = 0.5
-RECENT_SHOWN = 3
+RECENT_SHOWN = 5
 Known = tuple[tuple[str, str], ...]
 KEYS_AT_REST: Known = (
     ("Enter", "send"),
@@ -125,6 +126,7 @@ class Chat(App[int]):
         self.compacting: asyncio.Event | None = None
         self.watched = Watched(service, self.changed, self.failed)
         self.acts = Acts(self)
+        self.prices = Prices(wiring)
         self.left: int | None = None
         self.unsent = ""
         """What was typed and not sent when the person left."""
@@ -142,6 +144,7 @@ class Chat(App[int]):
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
+        self._start = Start("start", status_line.WELCOME)
         self._due = False
         self._cost_s = 0.0
         self._plain = False
@@ -157,12 +160,12 @@ class Chat(App[int]):
         self._typed_last = ""
         self._jobs: set[asyncio.Task[None]] = set()
         self._saying: set[asyncio.Task[None]] = set()
-        for each in PALETTES:
-            self.register_theme(theme(each))
+        self.palette = palette_of(shade, wiring.where.home)
+        self.register_theme(theme(shade, self.palette))
         self.theme = f"steno-{shade}"
 
     def compose(self) -> ComposeResult:
-        palette = PALETTES[self.shade]
+        palette = self.palette
         offered = Completions(palette)
         yield Title(palette)
         yield Scroll(palette)
@@ -213,32 +216,40 @@ class Chat(App[int]):
         """Another session is on the screen."""
         self.forget_told()
         self._rested = (self.watched.id, self.watched.row.turns)
+        self.do(self.acts.beside.count_cost(self.watched))
         self.query_one(Scroll).begin(self._blocks())
         self._paint()
 
     def welcome(self) -> None:
         """A session that has not begun."""
-        self.begin()
+        about = status_line.about_model(self.model, self.wiring)
+        self._start = Start(
+            "start",
+            status_line.WELCOME,
+            place=self._place,
+            tip=status_line.HOW_TO_BEGIN,
+            warning=about,
+        )
         if self.service.ephemeral:
-            self.tell(EPHEMERAL.replace("\n", " "), "warn")
+            self._start = replace(self._start, text=EPHEMERAL.replace("\n", " "))
         else:
-            self.tell(status_line.WELCOME, "good")
             self.do(self._recent())
-        if about := status_line.about_model(self.model, self.wiring):
-            self.tell(about, "warn")
-        self.tell("Type a message and press Enter. F1 or /help shows keys and commands.")
+        self.begin()
 
     async def _recent(self) -> None:
-        """The folder, the last sessions in it, and a tip."""
+        """The last sessions of the folder, and a tip."""
         found = await self.service.views.sessions(RECENT_SHOWN, folder=self.service.folder)
-        if self.watched.id is not None:
-            return
+        now_s, rows = time.time(), [one.listed.row for one in found]
         tip = status_line.TIPS[len(found) % len(status_line.TIPS)]
-        for one in found:
-            row = one.listed.row
-            ago = status_line.ago(row.updated_ms, time.time())
-            self.tell(f"recent here: {one_line(row.title, 50) or 'nothing said'} ({ago})")
-        self.tell(f"{self._place or 'no folder'}: {tip}")
+        self._start = replace(
+            self._start,
+            recent=tuple(
+                (row.title or "nothing said", status_line.ago(row.updated_ms, now_s))
+                for row in rows
+            ),
+            tip=f"{status_line.HOW_TO_BEGIN}\n{tip}",
+        )
+        self.changed()
 
     def _where(self) -> str:
         """The folder and its branch, in few letters."""
@@ -249,7 +260,8 @@ class Chat(App[int]):
 
     def _blocks(self) -> list[Block]:
         self._notes = [(note, by) for note, by in self._notes if by in (None, self.watched.owner)]
-        return [*self.watched.blocks(), *(note for note, _ in self._notes)]
+        begun: list[Block] = [self._start] if self.watched.id is None else self.watched.blocks()
+        return [*begun, *(note for note, _ in self._notes)]
 
     def _paint(self) -> None:
         self._due = False
@@ -314,6 +326,7 @@ class Chat(App[int]):
             self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
         if not state.busy and (watched.id, watched.row.turns) != self._rested:
             self._rested = (watched.id, watched.row.turns)
+            self.do(self.acts.beside.count_cost(watched))
             if self.wiring.entitles(watched.row):
                 self.do(self.acts.beside.entitle(watched))
         status.state, status.busy = state.word, state.busy
@@ -334,8 +347,9 @@ class Chat(App[int]):
         )
         status.context, status.context_max = (
             watched.row.context,
-            self.wiring.context_max(status.model),
+            self._takes(status.model),
         )
+        status.cost = watched.cost
         status.durability = (
             "in memory" if self.service.ephemeral else self.wiring.config.store.durability
         )
@@ -343,6 +357,12 @@ class Chat(App[int]):
         title.title, title.session = watched.row.title, watched.id or ""
         title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
         title.refresh()
+
+    def _takes(self, model: str) -> int:
+        try:
+            return self.prices.context_max(model)
+        except ConfigError:
+            return 0  # the picker of models says what is wrong with the table
 
     def _paint_keys(self, busy: bool) -> None:
         keys = self.query_one(Keys)
@@ -574,9 +594,12 @@ class Chat(App[int]):
         return self._plain
 
     def restyle(self, shade: Shade) -> None:
-        self.shade = shade
+        self.shade, self.palette = shade, palette_of(shade, self.wiring.where.home)
+        self.register_theme(theme(shade, self.palette))
+        if self.theme == f"steno-{shade}":
+            self.refresh_css()
         self.theme = f"steno-{shade}"
-        palette = PALETTES[shade]
+        palette = self.palette
         self.query_one(Scroll).restyle(palette)
         self.query_one(Completions).palette = palette
         for kind in (Title, Waiting, Asking, Keys, Status):

@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from steno.frontend.answers import ALLOW, ALWAYS, DENY, Answer
+from steno.frontend.costs import dollars
 from steno.journal.facts import Mode
 from steno.tui import wording
 from steno.tui.blocks import Call, Said
@@ -288,6 +289,8 @@ class Status(Bar):
     busy = False
     model = ""
     tokens: int | None = None
+    cost: float | None = None
+    """In US dollars; None where it is not known."""
     context: int | None = None
     context_max = 0
     durability = "power"
@@ -321,10 +324,12 @@ class Status(Bar):
         tokens = "" if self.tokens is None else f"{wording.count(self.tokens)} tokens"
         safe = "power-safe" if self.durability == "power" else self.durability
         place, filled = self.place, self._filled()
+        cost = "" if self.cost is None else dollars(self.cost)
         for parts in (
-            (place, tokens, filled, safe),
-            (place, tokens, filled),
-            (place, filled),
+            (place, tokens, cost, filled, safe),
+            (place, tokens, cost, filled),
+            (place, cost, filled),
+            (cost, filled),
             (filled,),
             (),
         ):

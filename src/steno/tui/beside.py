@@ -5,29 +5,40 @@ import asyncio
 import contextlib
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import SuspendNotSupported
 
+from steno.agents import model_settings
 from steno.config import ConfigError, editor
 from steno.engine import tokens
 from steno.engine.request import system_text
+from steno.frontend import login as logins
+from steno.frontend.costs import ESTIMATE, calls, dollars
 from steno.journal.facts import InputAdmitted
 from steno.journal.history import History
 from steno.journal.parts import text_of as said_in
+from steno.journal.usage import UsageTotal
+from steno.models.providers import KNOWN, LOCAL
+from steno.providers import catalogue
+from steno.providers.catalogue import About
 from steno.service import Misused
 from steno.service.attachments import Attachment, attachment, read_attachment
 from steno.store.errors import StoreError
 from steno.tui import wording
+from steno.tui.blocks import Answer, Said
 from steno.tui.composer import Composer
-from steno.tui.dialogs import Finder, Row, Shown
+from steno.tui.dialogs import Choice, Finder, Row, Shown, Typed
 from steno.tui.offers import MENTIONED
+from steno.tui.painting import palette
+from steno.tui.painting.block import Look, paint
 from steno.tui.painting.diff import paint_diff
 from steno.tui.painting.markdown import one_line
-from steno.tui.painting.palette import PALETTES
+from steno.tui.terminal import keep_shade
+from steno.tui.to_blocks import Folded
 from steno.tui.watched import Watched
 
 if TYPE_CHECKING:
@@ -40,6 +51,9 @@ OUTPUT_BYTES_MAX = 100_000
 SAID_SESSIONS = 30
 SAID_MAX = 500
 LISTED_MAX = 200
+PREVIEW_FACTS, PREVIEW_LINES = 40, 7
+OFFERED = ("anthropic", "openai", "openrouter", "gemini")
+"""Providers whose keys are offered by name; /login NAME takes those of others."""
 CLIPBOARDS = (
     ("wl-paste", "--no-newline", "--type", "image/png"),
     ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
@@ -167,6 +181,129 @@ class Beside:
             with contextlib.suppress(StoreError, ConfigError):
                 await self._chat.service.memories.entitle(watched.id, watched.leaving)
 
+    async def preview(self, session: str, width: int) -> Text:
+        """A session in a few lines: where it belongs, and the last that was said in it."""
+        tail = await self._chat.service.views.end(session, PREVIEW_FACTS)
+        row, colours = tail.row, self._chat.palette
+        turns = "1 turn" if row.turns == 1 else f"{row.turns} turns"
+        beside = (turns, f"{row.messages} messages", row.model, row.folder)
+        head = one_line(" · ".join(filter(None, beside)), width)
+        blocks = Folded.of_end(tail).blocks()
+        look = Look(colours, width)
+        lines = [
+            line
+            for at, kind in ((-1, Said), (-1, Answer))
+            for one in [one for one in blocks if isinstance(one, kind) and one.text][at:]
+            for line in paint(one, look)[:PREVIEW_LINES]
+            if line
+        ]
+        told = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in lines]
+        return Text("\n", no_wrap=True).join([Text(head, colours.soft), *told])
+
+    # --- who answers
+
+    async def find_model(self, now: str) -> str:
+        """A model to choose; "" if none was. What servers have comes while the list is shown."""
+        chat = self._chat
+        used = [one.listed.row.model for one in await chat.service.views.sessions(50)]
+        known = [now, *chat.wiring.known_models(), *used]
+        specs = list(dict.fromkeys(filter(None, known)))
+        rows = [self._model_row(spec, chat.prices.about(spec), now) for spec in specs]
+        later = self._offered(now, frozenset(specs))
+        done = await chat.ask(
+            Finder("Models", rows, {}, free="a spec, KIND:NAME", later=later, enter="choose")
+        )
+        return "" if done is None else done[1]
+
+    async def _offered(self, now: str, known: frozenset[str]) -> AsyncIterator[Sequence[Row]]:
+        """The models of each provider, as they answer."""
+        chat = self._chat
+        config = chat.wiring.config
+        settings, table = model_settings(config, chat.wiring.where), catalogue.Table({})
+
+        async def ask(name: str) -> Sequence[Row]:
+            try:
+                offers = await catalogue.offers(name, settings, table)
+            except (catalogue.NotAnswered, ConfigError):
+                return ()
+            found = ((one.spec, chat.prices.with_told(one)) for one in offers)
+            return [self._model_row(*one, now) for one in found if one[0] not in known]
+
+        names = {*catalogue.askable(settings, config.keyed), *LOCAL}
+        for answer in asyncio.as_completed(map(ask, sorted(names))):
+            yield await answer
+
+    def _model_row(self, spec: str, about: About, now: str) -> Row:
+        context = "" if about.context is None else f"{wording.count(about.context)} tokens"
+        price = ""
+        if about.price_in is not None and about.price_out is not None:
+            price = f"${about.price_in:g} / ${about.price_out:g}"
+        favourite = spec in self._chat.wiring.config.model.favourites
+        mark = "now" if spec == now else "favourite" if favourite else ""
+        return Row(spec, spec, f"{spec} {mark}".lower(), (context, price, mark))
+
+    async def log_in(self, name: str) -> str:
+        """Keep a key of a provider, or choose a server of this machine; a model that can be used
+        with it, "" if none came of it."""
+        chat = self._chat
+        config, where = chat.wiring.config, chat.wiring.where
+        if not name:
+            here = await logins.servers_here(config, where)
+            ways = [(f"key {one}", f"A key for {KNOWN[one].title}") for one in OFFERED]
+            ways += [
+                (specs[0], f"{KNOWN[one].title} on this machine: {specs[0].partition(':')[2]}")
+                for one, specs in here.items()
+            ]
+            picked = await chat.ask(Choice("Who is to answer?", "", ways))
+            if picked is None:
+                return ""
+            if not picked.startswith("key "):
+                logins.choose(where, picked)
+                chat.tell(f"new sessions are answered by {picked}", "good")
+                return picked
+            name = picked.removeprefix("key ")
+        title = KNOWN[name].title if name in KNOWN else name
+        key = await chat.ask(Typed(f"Key for {title} (it is not shown)", "", secret=True))
+        if key is None:
+            return ""
+        chat.tell(f"trying the key at {title} …")
+        done = await logins.log_in(config, where, name, key)
+        kept = done.outcome == "kept"
+        chat.tell(logins.outcome(config, name, done), "good" if kept else "bad")
+        chat.wiring.look_again()
+        return done.model if kept else ""
+
+    def log_out(self, name: str) -> None:
+        if not logins.log_out(self._chat.wiring.where, name):
+            raise Misused(f"{name}: no key was kept by /login; nothing was changed")
+        self._chat.wiring.look_again()
+        self._chat.tell(f"{name}: the key is gone from here; the provider may still take it")
+
+    # --- colours
+
+    async def choose_theme(self, typed: str) -> None:
+        """`typed`: the name of a theme, or "new NAME"; a list comes up if it is empty."""
+        chat, home = self._chat, self._chat.wiring.where.home
+        first, _, name = typed.partition(" ")
+        try:
+            if first == "new":
+                file = palette.write_own(name.strip(), chat.palette, home)
+                chat.tell(f"your theme: edit {file}, then /theme {name.strip()} shows it")
+                typed = name.strip()
+            if not typed:
+                rows = [
+                    Row(one, one, one, ("now" if one == chat.shade else "",))
+                    for one in palette.names(home)
+                ]
+                done = await chat.ask(Finder("Themes", rows, {}, enter="choose"))
+                if done is None:
+                    return
+                typed = done[1]
+            chat.restyle(typed)
+        except palette.BadTheme as error:
+            raise Misused(str(error)) from error
+        keep_shade(home, chat.shade)
+
     # --- looking
 
     async def diff(self, session: str) -> None:
@@ -174,28 +311,49 @@ class Beside:
         found = await chat.service.files.of_session(session)
         if not found:
             raise Misused("no edit of this session changed a file")
-        palette = PALETTES[chat.shade]
+        colours = chat.palette
 
         def lines(width: int) -> Sequence[Text]:
             return [
                 Text.assemble(*((part.text, part.style or "") for part in line))
                 for one in found
-                for line in (*paint_diff(one, width, palette, 5_000), [])
+                for line in (*paint_diff(one, width, colours, 5_000), [])
             ]
 
         await chat.push_screen(Shown("How this session changed the files", lines))
 
     async def cost(self, session: str) -> None:
-        row = (await self._chat.service.views.end(session, 1)).row
-        used = row.usage
-        if used is None or used.input is None:
-            self._chat.tell("the provider has not said what this session used")
+        """What was used, a line for each model."""
+        chat = self._chat
+        row = (await chat.service.views.glance(session)).row
+        by_model: dict[str, tuple[UsageTotal, float | None]] = {}
+        records = await chat.service.views.spent_in(session, row, with_starts=True)
+        for call in calls(records, row.model, chat.prices):
+            usage, cost = by_model.get(call.model, (UsageTotal(), None))
+            usage.add(call.usage)
+            cost = cost if call.cost is None else (cost or 0.0) + call.cost
+            by_model[call.model] = (usage, cost)
+        if not any(usage.input is not None for usage, _ in by_model.values()):
+            chat.tell("the provider has not said what this session used")
             return
-        parts = [f"{wording.count(used.input)} tokens in"]
-        parts += [f"{wording.count(used.output)} out"] if used.output is not None else []
-        cached = getattr(used, "cached", None)
-        parts += [f"{wording.count(cached)} of those in read from a cache"] if cached else []
-        self._chat.tell(f"{row.model}: {', '.join(parts)}, in {row.turns} turns")
+        lines = [_used(model, *one) for model, one in by_model.items()]
+        costs = [cost for _, cost in by_model.values() if cost is not None]
+        if costs:
+            lines.append(f"about {dollars(sum(costs))} in all; {ESTIMATE}")
+        chat.tell("\n".join(lines))
+
+    async def count_cost(self, watched: Watched) -> None:
+        """For the status line."""
+        if watched.id is None or self._chat.service.ephemeral:
+            return
+        with contextlib.suppress(StoreError, ConfigError):
+            views = self._chat.service.views
+            row = (await views.glance(watched.id)).row
+            records = await views.spent_in(watched.id, row, with_starts=True)
+            costs = [call.cost for call in calls(records, row.model, self._chat.prices)]
+            known = [cost for cost in costs if cost is not None]
+            watched.cost = sum(known) if known else None
+            self._chat.changed()
 
     async def context(self, session: str) -> None:
         """What the next request is made of, about."""
@@ -215,7 +373,7 @@ class Beside:
         whole = tokens.of_request(history)
         known = {"system prompt": rest, **sizes}
         told = sum(known.values()) // 4
-        most = chat.wiring.context_max(context.model)
+        most = chat.prices.context_max(context.model)
         lines = [
             f"{name}: about {wording.count(size // 4)}" for name, size in known.items() if size
         ]
@@ -224,3 +382,14 @@ class Beside:
         chat.tell(
             "\n".join([f"the next request has about {wording.count(whole)} tokens{of}", *lines])
         )
+
+
+def _used(model: str, used: UsageTotal, cost: float | None) -> str:
+    parts = [
+        f"{wording.count(used.input or 0)} tokens in",
+        f"{wording.count(used.output or 0)} out",
+    ]
+    parts += [f"{wording.count(used.cached)} of those in from a cache"] if used.cached else []
+    parts += [f"{used.unreported} calls without a count"] if used.unreported else []
+    parts += [dollars(cost)] if cost is not None else []
+    return f"{model}: {', '.join(parts)}, in {used.calls} calls"

@@ -1,5 +1,5 @@
-"""What stands on the screen, from top to bottom: what was said, answers, tool calls, and notices.
-Values only."""
+"""What stands on the screen, from top to bottom: what was said, answers, tool calls, notices, and
+before all that a start. Values only."""
 
 import json
 from typing import Literal
@@ -92,6 +92,16 @@ class Notice(Struct, frozen=True, tag=True):
     seq: Seq = 0
     hidden: bool = False
     undone: bool = False
+
+
+class Start(Notice, frozen=True, tag=True):
+    """What stands on the screen before a session has begun: where one is, the last sessions there
+    and when they were used, a tip; and what a person must know first."""
+
+    place: str = ""
+    recent: tuple[tuple[str, str], ...] = ()
+    tip: str = ""
+    warning: str = ""
 
 
 Block = Said | Answer | Call | Notice

@@ -2,7 +2,8 @@
 help."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from msgspec import Struct
@@ -28,6 +29,9 @@ ID_CHARS_MIN = 3
 """Of an id, to find it by: one letter of it is in almost every other."""
 MORE = "there are more, which are being read"
 NAME_CELLS_MIN = 16
+PREVIEW_AFTER_S = 0.03
+PREVIEW_ROWS_MIN = 30
+"""A screen with fewer lines shows the list alone."""
 SEARCH_AFTER_S = 0.1
 """After the last key."""
 KEYS = (
@@ -122,11 +126,17 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         free: str = "",
         later: AsyncIterator[Sequence[Row]] | None = None,
         search: Callable[[str], AsyncIterator[Sequence[Row]]] | None = None,
+        enter: str = "open",
+        preview: Callable[[str, int], Awaitable[Text]] | None = None,
     ) -> None:
         """`acts` are keys with what they do and a word for it; `free`: what is typed may be chosen
         itself; `later` are rows that come while the list is shown already; `search` gives more rows
-        for what is typed, each time all that it has so far."""
+        for what is typed, each time all that it has so far; `enter` is a word for what Enter does;
+        `preview` shows more of the row that is chosen, where there is room."""
         super().__init__()
+        self._enter = enter
+        self._preview = preview
+        self._previewed = Static(classes="preview", markup=False)
         self._later = later
         self._search = search
         self._searched: tuple[str, Sequence[Row]] = ("", ())
@@ -142,7 +152,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
 
     def compose(self) -> ComposeResult:
         hints = [
-            ("Enter", "choose" if self._free else "open"),
+            ("Enter", self._enter),
             *((key, word) for key, (_, word) in self._acts.items()),
         ]
         hint = "   ".join(f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")])
@@ -150,9 +160,12 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             yield Static(self._heading, classes="heading")
             yield self._typing
             yield self._listed
+            if self._preview is not None:
+                yield self._previewed
             yield Static(hint, classes="hint", markup=False)
 
     def on_mount(self) -> None:
+        self.set_class(self.app.size.height < PREVIEW_ROWS_MIN, "-short")
         self._fill()
         self._typing.focus()
         if self._later is not None:
@@ -170,12 +183,18 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._fill_again()
 
     def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < PREVIEW_ROWS_MIN, "-short")
         self.call_after_refresh(self._fill_again)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._catch_up()
         if self._search is not None and event.value.strip():
-            self.run_worker(self._find(self._search, event.value), exclusive=True, group="search")
+            search, wanted = self._search, event.value
+            self.run_worker(
+                partial(self._find, search, wanted),  # type: ignore[arg-type]
+                exclusive=True,
+                group="search",
+            )
 
     async def _find(
         self, search: Callable[[str], AsyncIterator[Sequence[Row]]], wanted: str
@@ -226,6 +245,22 @@ class Finder(ModalScreen[tuple[str, str] | None]):
                 Option(Text(said, style="italic"), disabled=not (self._free and wanted))
             )
         listed.highlighted = next((at for at, row in enumerate(found) if row.id == chosen), 0)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if self._preview is not None and event.option_id is not None:
+            shown, id = self._preview, event.option_id
+            self.run_worker(
+                partial(self._show, shown, id),  # type: ignore[arg-type]
+                exclusive=True,
+                group="preview",
+            )
+
+    async def _show(self, preview: Callable[[str, int], Awaitable[Text]], id: str) -> None:
+        await asyncio.sleep(PREVIEW_AFTER_S)
+        try:
+            self._previewed.update(await preview(id, self._previewed.size.width))
+        except (StoreError, Misused) as error:
+            self._previewed.update(Text(str(error)))
 
     def action_move(self, by: int) -> None:
         self._catch_up()
@@ -300,7 +335,8 @@ class Choice(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="panel small"):
             yield Static(self._question, classes="heading", markup=False)
-            yield Static(self._detail, markup=False)
+            if self._detail:
+                yield Static(self._detail, markup=False)
             yield OptionList(*(said for _, said in self._answers), compact=True, markup=False)
             yield Static("↑ ↓ choose   Enter confirms   Esc back", classes="hint")
 
@@ -340,15 +376,16 @@ class Typed(ModalScreen[str | None]):
         Binding("escape", "dismiss(None)", "Back", priority=True)
     ]
 
-    def __init__(self, heading: str, value: str) -> None:
+    def __init__(self, heading: str, value: str, secret: bool = False) -> None:
         super().__init__()
         self._heading = heading
         self._value = value
+        self._secret = secret
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="panel small"):
             yield Static(self._heading, classes="heading", markup=False)
-            yield Input(self._value, compact=True)
+            yield Input(self._value, compact=True, password=self._secret)
             yield Static("Enter saves   Esc back", classes="hint")
 
     def on_mount(self) -> None:

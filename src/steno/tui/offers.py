@@ -42,10 +42,12 @@ COMMANDS = (
     Command("fork", "[SEQ]", "go on in a session of its own from a message"),
     Command("hide", "[SEQ]", "take one message out of the model's view, or put it back"),
     Command("model", "[SPEC]", "have another model answer"),
+    Command("login", "[NAME]", "keep a key of a provider, or use a server on this machine"),
+    Command("logout", "NAME", "forget the key of a provider"),
     Command("compact", "", "have the older part summarised"),
     Command("goal", "TEXT", "say what this session is for; the model is told with every request"),
     Command("memory", "", "what this session is told of earlier ones"),
-    Command("cost", "", "the tokens that this session has used"),
+    Command("cost", "", "what this session has used, by model"),
     Command("context", "", "what fills the model's context"),
     Command("init", "", "have an AGENTS.md written for this folder"),
     Command("attach", "PATH", "send a file or an image with the next input"),
@@ -54,7 +56,7 @@ COMMANDS = (
     Command("delete", "", "delete this session for good"),
     Command("copy", "", "copy the last answer"),
     Command("plain", "", "plain text, for the terminal's own selection"),
-    Command("theme", "[dark|light]", "other colours; they are kept"),
+    Command("theme", "[NAME]", "other colours; they are kept. /theme new NAME begins your own"),
     Command("quit", "", "leave; everything is kept"),
 )
 

@@ -16,18 +16,19 @@ from steno.tui.wording import advice, size
 WELCOME = (
     "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
 )
+HOW_TO_BEGIN = "Type a message and press Enter. F1 or /help shows keys and commands."
 TIPS = (
-    "@ names a file, which goes along with your message",
-    "Shift-Tab changes what runs without asking: plan mode only reads",
-    "! runs a command yourself and attaches its output",
-    "/undo puts files back that an edit changed",
-    "Ctrl-R finds what you said before",
-    "/init writes an AGENTS.md, which every session of this folder is told",
+    "Tip: @ names a file, which goes along with your message",
+    "Tip: Shift-Tab changes what runs without asking; plan mode only reads",
+    "Tip: ! runs a command yourself and attaches its output",
+    "Tip: /undo puts files back that an edit changed",
+    "Tip: Ctrl-R finds what you said before",
+    "Tip: /init writes an AGENTS.md, which every session of this folder is told",
 )
 LOCAL = (
     "No key is set, so a tiny demo model (SmolLM2, 135 million parameters) answers on this "
     "machine: quick, private and "
-    "often wrong. For a real model set ANTHROPIC_API_KEY or OPENAI_API_KEY, or edit {config}."
+    "often wrong. /login takes a key for a real model, or finds a server on this machine."
 )
 
 
@@ -166,8 +167,4 @@ def attached(attachment: Attachment) -> str:
 
 def about_model(model: str, wiring: Agents) -> str:
     """What a person must know of the model that answers."""
-    return (
-        LOCAL.format(config=wiring.where.config)
-        if wiring.is_demo() and model.startswith("local:")
-        else ""
-    )
+    return LOCAL if wiring.is_demo() and model.startswith("local:") else ""

@@ -22,7 +22,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from steno.config import TerminalHints
-from steno.tui.painting.palette import Shade
+from steno.tui.painting.palette import BadTheme, Shade, palette_of
 
 STALL_S = 0.5
 CHUNK = 512
@@ -177,9 +177,11 @@ def keep_shade(home: Path, shade: Shade) -> None:
 
 
 def kept_shade(home: Path) -> Shade | None:
-    with contextlib.suppress(OSError, UnicodeDecodeError):
+    """The theme that was chosen, if it can still be used."""
+    with contextlib.suppress(OSError, UnicodeDecodeError, BadTheme):
         said = (home / "theme").read_text(encoding="utf-8").strip()
-        return "light" if said == "light" else "dark" if said == "dark" else None
+        palette_of(said, home)
+        return said
     return None
 
 

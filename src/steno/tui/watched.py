@@ -38,6 +38,8 @@ class Watched:
     ) -> None:
         self.folded = Folded.empty()
         self.deleted = False
+        self.cost: float | None = None
+        """In US dollars, as far as prices are known."""
         self.leaving = asyncio.Event()
         self._service = service
         self._changed = changed

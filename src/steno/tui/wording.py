@@ -10,7 +10,7 @@ from steno.tui.blocks import Tone
 CAUSES = {
     "unreachable": "the model cannot be reached",
     "not_trusted": "the certificate of the model's server is not trusted",
-    "no_key": "the provider wants a key that it accepts",
+    "no_key": "there is no key that the provider accepts",
     "unknown_model": "there is no such model",
     "no_model": "there is no such model",
     "too_long": "the session is longer than the model takes",
@@ -30,9 +30,7 @@ CAUSES = {
 _OTHER = "choose another model with /model, then /retry"
 MENDS = {
     "not_trusted": "start steno with SSL_CERT_FILE naming a file with the signer's certificate",
-    "no_key": (
-        f"start steno with its key (OPENAI_API_KEY, ANTHROPIC_API_KEY or config.toml), or {_OTHER}"
-    ),
+    "no_key": (f"/login takes its key, then /retry; or {_OTHER}"),
     "unknown_model": _OTHER,
     "no_model": _OTHER,
     "too_long": "/compact makes it shorter, then /retry",

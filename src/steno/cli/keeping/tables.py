@@ -1,17 +1,21 @@
 """Tables, bars and progress for people. Where the output is no terminal, a table is plain text in
 columns and progress is silent: scripts read the same bytes wherever they run."""
 
+import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from unicodedata import east_asian_width
 
-from steno.cli.stdio import show
+from steno.cli.stdio import show, show_painted
 from steno.frontend.sanitize import sanitize
 
 PROGRESS_AFTER_S = 0.5
 PROGRESS_EVERY_S = 0.1
+WAITING_AFTER_S = 1.0
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -70,5 +74,63 @@ class Progress:
         os.write(2, f"\r\x1b[2K{line}".encode(errors="replace"))
 
     def end(self) -> None:
+        """Take the line away; it comes again with what is told next."""
         if self._shown:
             os.write(2, b"\r\x1b[2K")
+            self._shown = False
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+@contextlib.contextmanager
+def waiting(doing: str) -> Iterator[Callable[[], None]]:
+    """Say on a terminal how long something takes of which it is not known how far it is. What is
+    given says that it is over."""
+    over = threading.Event()
+
+    def tell() -> None:
+        begun, shown = time.monotonic(), False
+        while not over.wait(PROGRESS_EVERY_S):
+            if (took_s := time.monotonic() - begun) >= WAITING_AFTER_S:
+                shown = True
+                os.write(2, f"\r\x1b[2K{doing} … {took_s:.0f} s".encode(errors="replace"))
+        if shown:
+            os.write(2, b"\r\x1b[2K")
+
+    teller = threading.Thread(target=tell, daemon=True) if sys.stderr.isatty() else None
+
+    def end() -> None:
+        over.set()
+        if teller is not None:
+            teller.join()
+
+    if teller is not None:
+        teller.start()
+    try:
+        yield end
+    finally:
+        end()
+
+
+def markdown(text: str, home: Path) -> None:
+    """Show Markdown as it is meant on a terminal, and as it is elsewhere."""
+    if not sys.stdout.isatty() or not text.strip():
+        show(text)
+        return
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+
+    from steno.tui.painting.markdown import Painter
+    from steno.tui.painting.palette import palette_of
+    from steno.tui.terminal import kept_shade
+
+    console = Console()
+    painter = Painter(palette_of(kept_shade(home) or "dark", home), min(console.width, 100))
+    lines = painter.lines(text)
+    with console.capture() as painted:
+        console.print(Segments([part for line in lines for part in (*line, Segment.line())]))
+    show_painted(painted.get().removesuffix("\n"))

@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from steno.cli.keeping.tables import Progress, table
+from steno.cli.keeping.tables import Progress, table, waiting
 from steno.cli.stdio import Lines, note, person_present, show
 from steno.compose import Program, Setup
 from steno.service import Misused, Service
@@ -144,7 +144,8 @@ def _row(one: Listed) -> list[str]:
 async def vacuum(setup: Setup, program: Program) -> int:
     store = setup.where.store
     before = store.stat().st_size if store.exists() else 0
-    await program.vacuum()
+    with waiting("writing the store anew"):
+        await program.vacuum()
     after = store.stat().st_size
     show(f"the store was written anew: {before:,} bytes before, {after:,} now")
     return DONE

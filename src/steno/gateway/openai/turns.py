@@ -185,7 +185,7 @@ def no_model(said: str, why: str = "") -> Problem:
         404,
         "model_not_found",
         f"There is no model {said[:200]!r} here.{why} Use 'steno' for the one that is configured, "
-        "or a name that GET /v1/models lists, such as 'openai-chat:gpt-5'.",
+        "or a name that GET /v1/models lists, such as 'openai-chat:gpt-5.6-terra'.",
         FINAL,
         "model",
     )

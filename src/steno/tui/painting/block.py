@@ -10,7 +10,7 @@ from rich.text import Text
 
 from steno.frontend.sanitize import output, sanitize
 from steno.tui import wording
-from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Tone
+from steno.tui.blocks import Answer, Block, Call, CallState, Notice, Said, Start, Tone
 from steno.tui.painting.diff import paint_diff
 from steno.tui.painting.markdown import (
     BLANK,
@@ -32,6 +32,7 @@ REASONING_LINES = 3
 OUTPUT_LINES_MAX = 2_000
 DIFF_LINES = 16
 DIFF_LINES_MAX = 2_000
+RECENT_CELLS = 64
 _LANGUAGES = {"shell": "bash"}
 
 _SIGNS: dict[CallState, tuple[str, str]] = {
@@ -70,6 +71,8 @@ def paint(block: Block, look: Look, growing: Growing | None = None) -> list[Line
             lines = _answer(block, look, growing)
         case Call():
             lines = _card(block, look)
+        case Start():
+            lines = _start(block, look)
         case Notice():
             lines = _notice(block, look)
         case unreachable:
@@ -312,6 +315,35 @@ def _notice(block: Notice, look: Look) -> list[Line]:
     return [
         [mark if i == 0 else Segment(" " * (MARGIN + 2)), *line] for i, line in enumerate(lines)
     ]
+
+
+def _start(block: Start, look: Look) -> list[Line]:
+    colours, width = look.palette, inner_width(look.width)
+
+    def told(text: str, colour: str, bold: bool = False) -> list[Line]:
+        lines = wrapped(Text(sanitize(text), Style(color=colour, bold=bold)), width)
+        return [_indented(line) for line in lines]
+
+    found: list[Line] = told(block.text, colours.good)
+    if block.warning:
+        found += [BLANK, *told(block.warning, colours.warn)]
+    if block.place:
+        found += [BLANK, *told(block.place, colours.heading, bold=True)]
+    if block.recent:
+        found += [BLANK, *told("Recent here; Ctrl-O opens one", colours.soft)]
+    for title, ago in block.recent:
+        room = max(min(width - 8, RECENT_CELLS) - len(ago) - 4, 8)
+        name = one_line(title, room)
+        gap = " " * (room - width_of(name) + 2)
+        found.append(
+            [
+                Segment(" " * (MARGIN + 2) + name, Style(color=colours.text)),
+                Segment(gap + ago, Style(color=colours.soft)),
+            ]
+        )
+    if block.tip:
+        found += [BLANK, *told(block.tip, colours.soft)]
+    return found
 
 
 def _beside(text: str, look: Look, tone: Tone = "quiet") -> Line:

@@ -2,14 +2,17 @@
 room for that."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import zip_longest
 
+from msgspec import Struct
+from pygments.lexers import find_lexer_class_for_filename
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
 from steno.frontend.sanitize import sanitize
-from steno.tui.painting.markdown import Line
+from steno.tui.painting.markdown import Line, highlighted, segments
 from steno.tui.painting.palette import Palette
 from steno.workspace.diffs import Diff, DiffLine, Hunk
 
@@ -18,16 +21,29 @@ WIDE = 100
 TAB = "    "
 
 
+class _Look(Struct, frozen=True):
+    palette: Palette
+    language: str
+
+
+@lru_cache(64)
+def _language(path: str) -> str:
+    """What a file is written in, by its name; "" if that is not known."""
+    found = find_lexer_class_for_filename(path)
+    return "" if found is None else found.aliases[0] if found.aliases else ""
+
+
 def paint_diff(diff: Diff, width: int, palette: Palette, most: int) -> list[Line]:
     """Its lines, as many as are wanted, and how many are left out."""
     head = _head(diff, palette)
     if diff.binary:
         return [head, [Segment("not text; its bytes differ", Style(color=palette.soft))]]
     found: list[Line] = []
+    look = _Look(palette, _language(diff.path))
     for number, hunk in enumerate(diff.hunks):
         if number:
             found.append([Segment("⋯", Style(color=palette.soft))])
-        found += _beside(hunk, width, palette) if width >= WIDE else _below(hunk, width, palette)
+        found += _beside(hunk, width, look) if width >= WIDE else _below(hunk, width, look)
     left = len(found) - most
     if left > 0:
         more: Line = [Segment(f"… {left:,} more lines", Style(color=palette.accent))]
@@ -45,7 +61,7 @@ def _head(diff: Diff, palette: Palette) -> Line:
     ]
 
 
-def _below(hunk: Hunk, width: int, palette: Palette) -> list[Line]:
+def _below(hunk: Hunk, width: int, look: _Look) -> list[Line]:
     wide = _number_width(hunk)
     lines = []
     for line in hunk.lines:
@@ -53,30 +69,29 @@ def _below(hunk: Hunk, width: int, palette: Palette) -> list[Line]:
             "".rjust(wide) if number is None else str(number).rjust(wide)
             for number in (line.old, line.new)
         )
-        lead = Segment(f"{numbers} ", Style(color=palette.soft))
-        lines.append([lead, *_text(line, width - 2 * wide - 2, palette)])
+        lead = Segment(f"{numbers} ", Style(color=look.palette.soft))
+        lines.append([lead, *_text(line, width - 2 * wide - 2, look)])
     return lines
 
 
-def _beside(hunk: Hunk, width: int, palette: Palette) -> list[Line]:
+def _beside(hunk: Hunk, width: int, look: _Look) -> list[Line]:
     """The old version to the left, the new one to the right."""
     wide = _number_width(hunk)
     room = (width - 3) // 2 - wide - 1
     lines: list[Line] = []
     for old, new in _pairs(hunk):
-        left = _half(old, old.old if old else None, room, wide, palette)
-        right = _half(new, new.new if new else None, room, wide, palette)
-        lines.append([*left, Segment(" │ ", Style(color=palette.faint)), *right])
+        left = _half(old, old.old if old else None, room, wide, look)
+        right = _half(new, new.new if new else None, room, wide, look)
+        lines.append([*left, Segment(" │ ", Style(color=look.palette.faint)), *right])
     return lines
 
 
-def _half(
-    line: DiffLine | None, number: int | None, room: int, wide: int, palette: Palette
-) -> Line:
+def _half(line: DiffLine | None, number: int | None, room: int, wide: int, look: _Look) -> Line:
     if line is None:
         return [Segment(" " * (room + wide + 1))]
     lead = "" if number is None else str(number)
-    return [Segment(f"{lead.rjust(wide)} ", Style(color=palette.soft)), *_text(line, room, palette)]
+    number_style = Style(color=look.palette.soft)
+    return [Segment(f"{lead.rjust(wide)} ", number_style), *_text(line, room, look)]
 
 
 def _pairs(hunk: Hunk) -> Iterator[tuple[DiffLine | None, DiffLine | None]]:
@@ -94,8 +109,8 @@ def _pairs(hunk: Hunk) -> Iterator[tuple[DiffLine | None, DiffLine | None]]:
     yield from zip_longest(gone, come)
 
 
-def _text(line: DiffLine, room: int, palette: Palette) -> Line:
-    """A sign and the text, on a ground that goes to the end of the line."""
+def _unsafe(line: DiffLine, room: int, palette: Palette) -> Line:
+    """Text that would act on a terminal: shown, and not coloured by what it means."""
     grounds = {"+": palette.added, "-": palette.removed, " ": palette.ground}
     words = {"+": palette.added_word, "-": palette.removed_word, " ": palette.ground}
     plain = Style(color=palette.text, bgcolor=grounds[line.sign])
@@ -111,6 +126,25 @@ def _text(line: DiffLine, room: int, palette: Palette) -> Line:
             found.append(Segment(shown, style))
         at = end
     return [*found, Segment(" " * max(left, 0), plain)]
+
+
+def _text(line: DiffLine, room: int, look: _Look) -> Line:
+    """A sign and the text, coloured by what it means, on a ground that goes to the end of the
+    line."""
+    palette = look.palette
+    text = line.text.rstrip("\n")
+    if sanitize(text) != text:
+        return _unsafe(line, room, palette)
+    grounds = {"+": palette.added, "-": palette.removed, " ": palette.ground}
+    words = {"+": palette.added_word, "-": palette.removed_word, " ": palette.ground}
+    plain = Style(color=palette.text, bgcolor=grounds[line.sign])
+    shown = highlighted(text, look.language, palette)
+    for start, end in line.marked:
+        shown.stylize(Style(bgcolor=words[line.sign], bold=True), start, end)
+    shown.expand_tabs(len(TAB))
+    shown.truncate(max(room - 2, 1), overflow="ellipsis", pad=True)
+    parts = [Segment(one.text, plain + (one.style or Style())) for one in segments(shown)]
+    return [Segment(f"{line.sign} ", plain), *parts]
 
 
 def _number_width(hunk: Hunk) -> int:

@@ -5,6 +5,7 @@ out once.
 """
 
 import io
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -131,6 +132,10 @@ class Painter:
             if found and loose:
                 found.append(BLANK)
             inner = self._blocks(item.children, max(width - indent, 8), tight=not loose) or [BLANK]
+            if (box := _BOX.match(inner[0][0].text if inner[0] else "")) is not None:
+                sign = "☐" if box[1] == " " else "☑"
+                begin = inner[0][0]
+                inner[0] = [Segment(begin.text[box.end() :], begin.style), *inner[0][1:]]
             mark = Segment(sign.rjust(indent - 1) + " ", Style(color=self._palette.accent))
             found += [
                 [mark, *inner[0]],
@@ -177,6 +182,8 @@ class Painter:
 
 
 COLUMN_CELLS_MIN = 3
+_BOX = re.compile(r"\[([ xX])\] ")
+"""A task, done or not, at the beginning of an item."""
 _BETWEEN = " │ "
 
 
@@ -253,10 +260,10 @@ def _hidden(node: SyntaxTreeNode) -> bool:
 
 def wrapped(text: Text, width: int) -> list[Line]:
     text.expand_tabs(4)
-    return [_segments(line) for line in text.wrap(_console, max(width, 1))] or [BLANK]
+    return [segments(line) for line in text.wrap(_console, max(width, 1))] or [BLANK]
 
 
-def _segments(text: Text) -> Line:
+def segments(text: Text) -> Line:
     text.end = ""
     base = (
         text.style if isinstance(text.style, Style) else None

@@ -1,11 +1,25 @@
-"""The colours of the chat, for dark and for light terminals."""
+"""The colours of the chat: for dark and for light terminals, and a person's own.
 
-from typing import Literal
+A file `themes/NAME.toml` in the home is a theme. It says which one it is `like` and gives the
+colours that differ, as "#rrggbb":
+
+    like = "dark"
+    accent = "#ffb86c"
+"""
+
+import re
+import tomllib
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 from textual.theme import Theme
 
-Shade = Literal["dark", "light"]
+Shade = str
+"""The name of a theme: "dark", "light", or another."""
+THEME_BYTES_MAX = 100_000
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 class Palette(Struct, frozen=True):
@@ -88,12 +102,107 @@ LIGHT = Palette(
     removed_word="#f2b0ba",
 )
 
-PALETTES: dict[Shade, Palette] = {"dark": DARK, "light": LIGHT}
+CONTRAST = replace(
+    DARK,
+    text="#ffffff",
+    soft="#c8cedb",
+    faint="#6b7488",
+    ground="#000000",
+    raised="#12151c",
+    chosen="#26334d",
+    accent="#66d9ff",
+    good="#6dff7d",
+    warn="#ffd75f",
+    bad="#ff6b81",
+    comment="#b4bccd",
+)
+WARM = replace(
+    DARK,
+    text="#e6dccb",
+    soft="#a3957f",
+    faint="#4a4136",
+    ground="#1d1a16",
+    raised="#26221c",
+    chosen="#332c23",
+    accent="#e9a35b",
+    heading="#f2d8a7",
+    link="#8ec1b7",
+    comment="#94866f",
+)
+
+PALETTES: dict[Shade, Palette] = {
+    "dark": DARK,
+    "light": LIGHT,
+    "contrast": CONTRAST,
+    "warm": WARM,
+}
 
 
-def theme(shade: Shade) -> Theme:
+class BadTheme(Exception):
+    """A file that is no theme; the message says what is wrong with it."""
+
+
+def palette_of(shade: Shade, home: Path) -> Palette:
+    """The colours of a theme by its name. Raises `BadTheme`."""
+    if shade in PALETTES:
+        return PALETTES[shade]
+    file = _file(shade, home)
+    try:
+        if file.stat().st_size > THEME_BYTES_MAX:
+            raise BadTheme(f"{file} is too large for a theme")
+        said = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadTheme(
+            f"there is no theme {shade!r}: it is one of {', '.join(names(home))}"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadTheme(f"{file} cannot be read: {error}") from error
+    like = said.pop("like", "dark")
+    if like not in PALETTES:
+        raise BadTheme(f"{file}: like is one of {', '.join(PALETTES)}")
+    for key, colour in said.items():
+        if key not in Palette.__struct_fields__:
+            raise BadTheme(f"{file}: there is no colour {key!r}")
+        if not isinstance(colour, str) or not _COLOUR.fullmatch(colour):
+            raise BadTheme(f'{file}: {key} is a colour such as "#7aa2f7"')
+    return replace(PALETTES[like], **said)
+
+
+def names(home: Path) -> list[Shade]:
+    """The themes that there are, a person's own last."""
+    own = (file.stem for file in sorted((home / "themes").glob("*.toml")))
+    return [*PALETTES, *(name for name in own if name not in PALETTES and _NAME.fullmatch(name))]
+
+
+def write_own(shade: Shade, like: Palette, home: Path) -> Path:
+    """A theme to change, with the colours of another; the one that is there stays as it is."""
+    if shade in PALETTES:
+        raise BadTheme(f"{shade} comes with steno; choose another name")
+    file = _file(shade, home)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    if not file.exists():
+        file.write_text(_toml(like), encoding="utf-8")
+    return file
+
+
+def _toml(palette: Palette) -> str:
+    lines = (f'{name} = "{colour}"' for name, colour in asdict(palette).items())
+    return "\n".join(["# the colours of the chat; /theme takes them up", *lines, ""])
+
+
+def _file(shade: Shade, home: Path) -> Path:
+    if not _NAME.fullmatch(shade):
+        raise BadTheme(f"{shade!r} is no name for a theme: small letters, digits, - and _")
+    return home / "themes" / f"{shade}.toml"
+
+
+def is_dark(palette: Palette) -> bool:
+    red, green, blue = (int(palette.ground[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.3 * red + 0.59 * green + 0.11 * blue < 128
+
+
+def theme(shade: Shade, colours: Palette) -> Theme:
     """The same colours for Textual's own widgets."""
-    colours = PALETTES[shade]
     return Theme(
         name=f"steno-{shade}",
         primary=colours.accent,
@@ -106,7 +215,7 @@ def theme(shade: Shade) -> Theme:
         background=colours.ground,
         surface=colours.raised,
         panel=colours.raised,
-        dark=shade == "dark",
+        dark=is_dark(colours),
         variables={
             "soft": colours.soft,
             "faint": colours.faint,
