@@ -8,6 +8,10 @@ each change in one commit.
 
 Items wait for nobody. `expect` is the `head` of what you looked at: if others changed the items
 meanwhile, the change is refused with `Stale`, and nothing of it is stored.
+
+Where the session has turns of steno, too, what was said in those is read in the same format, so
+that a program goes on with the whole conversation. Withdrawing it leaves it out of the items and
+changes nothing in the session.
 """
 
 import json
@@ -17,9 +21,11 @@ from typing import Any, Literal, TypeVar, cast
 from msgspec import Struct
 
 from steno.journal.facts import ItemKept, ItemsWithdrawn, Record, SessionStarted
+from steno.journal.history import History
 from steno.journal.parts import Hash, Seq
+from steno.journal.readers.writing import WRITERS
 from steno.store.errors import Stale, UnknownSession
-from steno.store.protocol import Keeping, Kept, Store, give_way
+from steno.store.protocol import Keeping, Kept, Store, give_way, read_all
 
 T = TypeVar("T")
 
@@ -152,20 +158,51 @@ class AsyncItems:
             return Tail((), 0, True)
         try:
             glance = await self._store.glance(session)
-            found, upto = list[Item](), glance.row.items
-            withdrawn: list[tuple[Seq, Seq]] = []
-            while upto > after and (n is None or len(found) <= n):
-                below = max(upto - PAGE, after)
-                page = await self._store.read(session, below, upto - below, KINDS)
-                within = [record for record in page if record.seq <= upto]
-                found += _live(reversed(within), withdrawn, self._format)
-                upto = below
-                await give_way()
+            mixed = self._format in WRITERS and glance.row.turns > 0
+            found = (
+                await self._spoken(session, glance.head, after)
+                if mixed
+                else await self._backwards(session, glance.row.items, after, n)
+            )
         except UnknownSession:
             return Tail((), 0, True)
         kept = found if n is None else found[: max(n, 0)]
         whole = len(kept) == len(found) and all(first > after for first, _ in withdrawn)
         return Tail(tuple(reversed(kept)), glance.row.items, whole, session)
+
+    async def _backwards(self, session: str, upto: Seq, after: Seq, n: int | None) -> list[Item]:
+        found: list[Item] = []
+        withdrawn: list[tuple[Seq, Seq]] = []
+        while upto > after and (n is None or len(found) <= n):
+            below = max(upto - PAGE, after)
+            page = await self._store.read(session, below, upto - below, KINDS)
+            within = [record for record in page if record.seq <= upto]
+            found += _live(reversed(within), withdrawn, self._format)
+            upto = below
+            await give_way()
+        return found
+
+    async def _spoken(self, session: str, head: Seq, after: Seq) -> list[Item]:
+        """The items, and in the same format what was said in other ways: by turns of steno, or in
+        the format of another program. The last one first."""
+        history, records = History(), list[Record]()
+        async for record in read_all(self._store, session, 0, head):
+            history.apply(record)
+            if isinstance(record.fact, ItemKept | ItemsWithdrawn):
+                records.append(record)
+        withdrawn: list[tuple[Seq, Seq]] = []
+        placed = [(item.seq, item) for item in _live(reversed(records), withdrawn, self._format)]
+        own = {
+            record.seq
+            for record in records
+            if isinstance(record.fact, ItemKept) and record.fact.format == self._format
+        }
+        write = WRITERS[self._format]
+        for at, entry in reversed(history.placed()):
+            if entry.seq not in own and not _within(entry.seq, withdrawn):
+                placed += [(at, Item(entry.seq, value)) for value in reversed(list(write(entry)))]
+        placed.sort(key=lambda one: one[0], reverse=True)
+        return [item for _, item in placed if item.seq > after]
 
     async def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
         """Withdraw the last item, and give it back; None if there is none, or if `check` says no to
@@ -277,10 +314,14 @@ def _live(
         elif (
             isinstance(fact, ItemKept)
             and fact.format == format
-            and not any(first <= record.seq <= last for first, last in withdrawn)
+            and not _within(record.seq, withdrawn)
         ):
             value = json.loads(fact.json)
             yield Item(record.seq, value, fact.key, record.at_ms, fact.payloads)
+
+
+def _within(seq: Seq, runs: Sequence[tuple[Seq, Seq]]) -> bool:
+    return any(first <= seq <= last for first, last in runs)
 
 
 def runs_of(seqs: Sequence[Seq]) -> tuple[tuple[Seq, Seq], ...]:

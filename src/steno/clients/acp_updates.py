@@ -23,6 +23,7 @@ from steno.gateway.streams import Place, sealed_streams
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
+    ItemKept,
     MessageGiven,
     ModeSet,
     PlanUpdated,
@@ -33,7 +34,18 @@ from steno.journal.facts import (
     ToolSettled,
     ToolStarted,
 )
-from steno.journal.parts import Content, File, Image, Refused, Returned, Seq, ToolCall, text_of
+from steno.journal.parts import (
+    Content,
+    File,
+    Image,
+    Refused,
+    Returned,
+    Seq,
+    ToolCall,
+    reasoning_of,
+    text_of,
+)
+from steno.journal.readers import read
 from steno.journal.transcript import outcome_text
 from steno.service.views import Approval
 from steno.store.protocol import Cursor, Event, Piece
@@ -89,6 +101,7 @@ class Updates:
         self.own: set[str] = set()
         self._calls: dict[Seq, str] = {}
         self._outputs: dict[Seq, str] = {}
+        self._called_in: dict[str, Seq] = {}
 
     def of(self, event: Event) -> list[Update]:
         if isinstance(event, Piece):
@@ -124,6 +137,8 @@ class Updates:
             return _spoken("user", record.seq, fact.parts)
         if isinstance(fact, MessageGiven):
             return _spoken("user" if fact.role == "user" else "agent", record.seq, fact.parts)
+        if isinstance(fact, ItemKept):
+            return self._read(record.seq, fact)
         if isinstance(fact, StepSealed):
             return [started(fact.step, one) for one in fact.parts if isinstance(one, ToolCall)]
         if isinstance(fact, ToolStarted):
@@ -141,6 +156,31 @@ class Updates:
             title = carried(fact.title)
             return [s.SessionInfoUpdate(session_update="session_info_update", title=title)]
         return []
+
+    def _read(self, seq: Seq, fact: ItemKept) -> list[Update]:
+        """What a reader makes of an item of another program. What it does not know is not told: an
+        editor has no place for what is nobody's speech."""
+        told: list[Update] = []
+        for one in read(fact):
+            if one.role == "user":
+                told += _spoken("user", seq, one.parts)
+            elif one.role == "assistant":
+                told += _thought(one.parts, seq) + _spoken("agent", seq, one.parts)
+                for part in one.parts:
+                    if isinstance(part, ToolCall):
+                        self._called_in[part.id] = seq
+                        told.append(started(seq, part))
+            elif one.role == "tool" and one.call in self._called_in:
+                id = call_id(self._called_in[one.call], one.call)
+                status: s.ToolCallStatus = "failed" if one.failed else "completed"
+                content = _content(text_of(one.parts))
+                told.append(update_tool_call(id, status=status, content=content))
+        return told
+
+
+def _thought(parts: tuple[Content, ...], seq: Seq) -> list[Update]:
+    thought = reasoning_of(parts)
+    return [_said("thought", seq, thought)] if thought else []
 
 
 def started(step: Seq, call: ToolCall) -> s.ToolCallStart:

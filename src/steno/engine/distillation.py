@@ -172,7 +172,11 @@ def _indented(text: str) -> str:
 
 
 def _counts(message: Message) -> bool:
-    return not message.hidden and message.state != "pending" and bool(message.text.strip())
+    """Items that no reader knows are not speech."""
+    if message.hidden or message.state in ("pending", "withdrawn"):
+        return False
+    unread = message.role == "notice" and all(isinstance(one, Opaque) for one in message.parts)
+    return not unread and bool(message.text.strip())
 
 
 def ask(model: str, source: Source, wrong: tuple[str, str] | None = None) -> Request:

@@ -108,7 +108,7 @@ class Carry(Struct):
             case f.UsageReported() | f.ThreadCompacted() | f.PlanUpdated() | f.MemoryFact():
                 pass  # neither the state nor the history looks at them
             case f.ItemFact():
-                pass  # neither the state nor the history looks at them
+                pass  # the summary stands for what they say
             case f.AccountFact() | f.JobFact():
                 pass  # nothing is said in such journals
             case f.MessageRedacted():
@@ -163,6 +163,8 @@ def needs_everything(record: f.Record, upto: Seq, carried: frozenset[Seq], made:
     fact = record.fact
     if isinstance(fact, (f.MessageHidden, f.MessageRedacted)):
         return record.seq > made and (fact.target <= upto or fact.target == made)
+    if isinstance(fact, f.ItemsWithdrawn):
+        return record.seq > made and any(first <= upto for first, _ in fact.runs)
     if isinstance(fact, f.Rewound):
         return fact.to <= upto
     if isinstance(fact, f.TurnStarted):

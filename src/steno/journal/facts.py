@@ -564,6 +564,9 @@ class ItemsWithdrawn(ItemFact, frozen=True, tag="items.withdrawn"):
 
     runs: tuple[tuple[Seq, Seq], ...]
 
+    def covers(self, seq: Seq) -> bool:
+        return any(first <= seq <= last for first, last in self.runs)
+
 
 # --- helper calls ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from steno.journal import facts as f
 from steno.journal.listing import JOB
 from steno.journal.parts import (
     Content,
+    Failed,
     Outcome,
     Returned,
     Seq,
@@ -27,6 +28,7 @@ from steno.journal.parts import (
     chars_of,
     outcome_parts,
 )
+from steno.journal.readers import read
 
 HIDDEN = Returned((Text("[hidden by the user]"),))
 
@@ -117,6 +119,7 @@ class _Slot(Struct, gc=False):
     cuts: int = 0
     answer: "_Slot | None" = None
     fact: Seq = 0
+    withdrawn: bool = False
 
 
 # --- rewinds --------------------------------------------------------------------------------------
@@ -168,9 +171,11 @@ class _NotTold(Struct):
 
     hidden: set[Seq] = set()
     redacted: set[Seq] = set()
+    withdrawn: set[Seq] = set()
 
     def upto(self, seq: Seq) -> frozenset[Seq]:
-        return frozenset(gone for gone in self.hidden | self.redacted if gone <= seq)
+        gone = self.hidden | self.redacted | self.withdrawn
+        return frozenset(one for one in gone if one <= seq)
 
 
 class _SummaryMade(Struct, gc=False):
@@ -267,6 +272,7 @@ class History(Struct):
     _texts: _TextKept = field(default_factory=_TextKept)
     _notes: list[Noted] = []
     _attached: set[Seq] = set()
+    _items: list[Seq] = []
 
     def apply(self, record: f.Record) -> None:
         seq, fact = record.seq, record.fact
@@ -295,7 +301,11 @@ class History(Struct):
             case f.SessionStarted():
                 self._start_session(seq)
             case f.MessageGiven():
-                self._give(seq, fact)
+                self._give(seq, given(seq, fact), seq)
+            case f.ItemKept():
+                self._read(seq, fact)
+            case f.ItemsWithdrawn():
+                self._withdraw(fact)
             case f.AttachmentSettled():
                 self._attach(fact)
             case f.InputEdited():
@@ -314,8 +324,6 @@ class History(Struct):
             case f.FolderSet() | f.FileFact():
                 pass
             case f.GoalSet() | f.HelperFact() | f.ThreadFact() | f.MemoryFact() | f.OutsideFact():
-                pass
-            case f.ItemFact():
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -383,7 +391,10 @@ class History(Struct):
         return [
             slot
             for slot in self._slots
-            if not (slot.answer or slot).cuts and (slot.turn.answered or slot.turn.counts())
+            if not (slot.answer or slot).cuts
+            and not slot.withdrawn
+            and not (slot.answer or slot).withdrawn
+            and (slot.turn.answered or slot.turn.counts())
         ]
 
     def _seen(self, slot: _Slot) -> Standing | None:
@@ -411,17 +422,35 @@ class History(Struct):
             self._inputs[fact.input] = replace(said, parts=parts, awaits=left)
             self._attached.add(fact.input)
 
-    def _give(self, seq: Seq, fact: f.MessageGiven) -> None:
+    def _give(self, seq: Seq, entry: Said | Answered | Settled, fact: Seq) -> None:
         """It counts whatever becomes of the turns that follow."""
-        turn, entry = self._turn, given(seq, fact)
+        turn = self._turn
         self._turn = _TurnTold(answered=True)
         if isinstance(entry, Settled):
             answers = (one.entry for one in reversed(self._slots))
             answer = next((one for one in answers if entry.call in _calls(one)), None)
-            self._settle(seq, entry, seq if answer is None else answer.seq, seq)
+            self._settle(seq, entry, seq if answer is None else answer.seq, fact)
         else:
-            self._add(seq, entry, fact=seq)
+            self._add(seq, entry, fact=fact)
         self._turn = turn
+
+    def _read(self, seq: Seq, fact: f.ItemKept) -> None:
+        """What a reader makes of an item. One fact of several entries cannot bring one of them
+        back, so their text is not let go."""
+        told = told_by(seq, fact)
+        for entry in told:
+            self._give(seq, entry, seq if len(told) == 1 else 0)
+            self._items.append(seq)
+        self.counted = None if told else self.counted
+
+    def _withdraw(self, fact: f.ItemsWithdrawn) -> None:
+        gone = {seq for seq in self._items if fact.covers(seq)}
+        self._items = [seq for seq in self._items if seq not in gone]
+        if gone:
+            self.counted = None
+            self._gone.withdrawn |= gone
+            for slot in self._slots:
+                slot.withdrawn |= slot.entry.seq in gone
 
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
@@ -487,7 +516,7 @@ class History(Struct):
             self._forked = self._turn
         self._turn = _TurnTold()
         taken = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
-        self._inputs = {input: self._inputs[input] for input in taken}
+        self._inputs = {seq: said for seq, said in self._inputs.items() if seq in taken}
 
     def _settle_open(self, seq: Seq) -> None:
         """What came of a call that was open where a fork begins only its parent learns."""
@@ -555,6 +584,26 @@ def given(seq: Seq, fact: f.MessageGiven) -> Said | Answered | Settled:
             return Settled(seq, fact.call or "", Returned(fact.parts))
 
 
+def told_by(seq: Seq, fact: f.ItemKept) -> list[Said | Answered | Settled]:
+    """What an item says, as a model is told it. Of what no reader knows it is told nothing."""
+    told: list[Said | Answered | Settled] = []
+    for one in read(fact):
+        match one.role:
+            case "user":
+                told.append(Said(seq, one.parts))
+            case "assistant":
+                ended: f.StepEnding = "complete" if one.whole else "incomplete"
+                told.append(Answered(seq, one.parts, ended))
+            case "tool":
+                outcome = Failed(one.parts) if one.failed else Returned(one.parts)
+                told.append(Settled(seq, one.call or "", outcome))
+            case "item":
+                pass
+            case unreachable:
+                assert_never(unreachable)
+    return told
+
+
 def kind_of(entry: Standing) -> type[Struct]:
     return entry.kind if isinstance(entry, Weighed) else type(entry)
 
@@ -565,6 +614,9 @@ def restored(weighed: Weighed, fact: f.AnyFact) -> Entry:
         return _said(weighed.seq, fact)
     if isinstance(fact, f.MessageGiven):
         return given(weighed.seq, fact)
+    if isinstance(fact, f.ItemKept):
+        [entry] = told_by(weighed.seq, fact)
+        return entry
     if isinstance(fact, f.StepSealed):
         return Answered(weighed.seq, _sayable(fact), fact.ended)
     if isinstance(fact, f.ToolSettled):

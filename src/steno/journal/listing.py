@@ -8,6 +8,7 @@ from steno.journal import facts as f
 from steno.journal.debts import Owed, OwedDeliveries
 from steno.journal.memory import SessionMemory
 from steno.journal.parts import GONE, Content, Redacted, Seq, text_of
+from steno.journal.readers import read
 from steno.journal.usage import UsageTotal
 
 TITLE_LEN_MAX = 80
@@ -111,8 +112,8 @@ class ListingRow(Struct, omit_defaults=True):
                 return self._wait_no_longer((fact.input,))
             case f.SessionStarted():
                 self._start(record, fact)
-            case f.ItemFact():
-                self.items = seq
+            case f.ItemKept() | f.ItemsWithdrawn():
+                self._keep(seq, fact)
             case f.SessionRenamed():
                 self.title, self.named, self.titled, self.proposed = fact.title, True, seq, 0
             case f.SessionAttended():
@@ -161,6 +162,12 @@ class ListingRow(Struct, omit_defaults=True):
             self.title, self.titled = fact.title, seq
             self.proposed = 0 if fact.title == GONE else fact.upto
         return not self.named
+
+    def _keep(self, seq: Seq, fact: f.ItemKept | f.ItemsWithdrawn) -> None:
+        self.items = seq
+        for one in read(fact) if isinstance(fact, f.ItemKept) else ():
+            self.messages += 1
+            self._entitle(seq, one.parts if one.role == "user" else ())
 
     def _run(self, record: f.Record, fact: f.TurnStarted | f.StepStarted) -> bool:
         began = isinstance(fact, f.TurnStarted)
@@ -241,6 +248,13 @@ def _without(run: tuple[Seq, Seq], input: Seq) -> list[tuple[Seq, Seq]]:
     if not first <= input <= last:
         return [run]
     return [(a, b) for a, b in ((first, input - 1), (input + 1, last)) if a <= b]
+
+
+def titles(fact: f.AnyFact) -> tuple[Content, ...]:
+    """What a title can be taken from."""
+    if isinstance(fact, f.ItemKept):
+        return next((one.parts for one in read(fact) if one.role == "user"), ())
+    return fact.parts if isinstance(fact, f.InputAdmitted | f.MessageGiven) else ()
 
 
 def title_of(parts: tuple[Content, ...]) -> str:

@@ -31,6 +31,7 @@ from steno.journal.parts import (
     Text,
     ToolCall,
 )
+from steno.journal.readers import masked
 
 
 def redact(fact: f.AnyFact) -> f.AnyFact | None:
@@ -83,7 +84,7 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
         case f.RuleSet():
             return replace(fact, rule=GONE)
         case f.ItemKept():
-            return replace(fact, json=f'"{GONE}"', payloads=())
+            return replace(fact, json=masked(fact) or f'"{GONE}"', payloads=())
         case f.FileKept():
             return replace(fact, file=_forgotten(fact.file))
         case f.FilesPutBack():

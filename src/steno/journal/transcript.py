@@ -29,6 +29,7 @@ from steno.journal.parts import (
     Unknown,
     outcome_parts,
 )
+from steno.journal.readers import read
 
 Role = Literal["user", "assistant", "tool", "notice"]
 MessageState = Literal[
@@ -97,6 +98,7 @@ class Transcript(Struct):
     _calls: dict[Seq, str] = {}
     _hidden: set[Seq] = set()
     _named: bool = False
+    _items: set[Seq] = set()
     plan: f.PlanUpdated | None = None
 
     def apply(self, record: f.Record) -> None:
@@ -161,8 +163,10 @@ class Transcript(Struct):
                 pass
             case f.ThreadBound() | f.ThreadCompacted() | f.Compacted() | f.MessageRedacted():
                 pass
-            case f.ItemFact():
-                pass
+            case f.ItemKept():
+                self._read(record, fact)
+            case f.ItemsWithdrawn():
+                self._withdraw_items(fact)
             case f.Rewound() | f.RewindWithdrawn():  # people still read what a model is not told
                 pass
             case unreachable:
@@ -203,6 +207,26 @@ class Transcript(Struct):
             said.state = "withdrawn"
             self.messages = [message for message in self.messages if message is not said]
             self._place(said)
+
+    def _read(self, record: f.Record, fact: f.ItemKept) -> None:
+        """What a reader of its format makes of an item. It is part of no turn."""
+        for one in read(fact):
+            role: Role = "notice" if one.role == "item" else one.role
+            state: MessageState = (
+                "failed" if one.failed else "complete" if one.whole else "incomplete"
+            )
+            seq = record.seq
+            said = Message(seq, seq, record.at_ms, role, one.parts, state, None, one.call)
+            said.hidden = seq in self._hidden
+            self._place(said)
+            self._items.add(seq)
+            if role == "user" and not self.title and not self._named:
+                self.title = title_of(one.parts)
+
+    def _withdraw_items(self, fact: f.ItemsWithdrawn) -> None:
+        for message in self.messages:
+            if message.seq in self._items and fact.covers(message.seq):
+                message.state = "withdrawn"
 
     def _attach(self, fact: f.AttachmentSettled) -> None:
         said = self._inputs.get(fact.input)

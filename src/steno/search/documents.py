@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from steno.journal import facts as f
-from steno.journal.parts import File, Hash, Seq, Text, ToolCall, text_of
+from steno.journal.parts import Content, File, Hash, Seq, Text, ToolCall, text_of
+from steno.journal.readers import read
 from steno.journal.transcript import outcome_text
 
 Role = Literal["user", "assistant", "call", "tool", "distillate", "title", "item"]
@@ -79,12 +80,11 @@ def _documents(record: f.Record) -> Iterator[Document]:
             if said := text_of(fact.parts):
                 yield Document(fact.role, record.seq, said)
         case f.ItemKept():
-            if kept := "\n".join(_strings(fact.json)):
-                yield Document("item", record.seq, kept)
+            yield from _item(record.seq, fact)
         case f.StepSealed():
             if said := text_of(fact.parts):
                 yield Document("assistant", fact.step, said)
-            if calls := _calls(fact):
+            if calls := _called(fact.parts):
                 yield Document("call", fact.step, calls)
         case f.ToolSettled():
             parts = outcome_text(fact.outcome)
@@ -117,6 +117,21 @@ def _documents(record: f.Record) -> Iterator[Document]:
             assert_never(unreachable)
 
 
+def _item(seq: Seq, fact: f.ItemKept) -> Iterator[Document]:
+    """Where a reader knows its format, what it says; else all texts in it."""
+    said: dict[Role, list[str]] = {}
+    readings = read(fact)
+    for one in readings:
+        if one.role != "item":
+            said.setdefault(one.role, []).append(text_of(one.parts))
+            said.setdefault("call", []).append(_called(one.parts))
+    if not readings or any(one.role == "item" for one in readings):
+        said["item"] = list(_strings(fact.json))
+    for role, texts in said.items():
+        if text := "\n".join(filter(None, texts)):
+            yield Document(role, seq, text)
+
+
 def _strings(json: str) -> Iterator[str]:
     """The texts in some JSON; where it is none, all of it."""
     try:
@@ -133,6 +148,6 @@ def _strings(json: str) -> Iterator[str]:
             left += reversed(value)
 
 
-def _calls(fact: f.StepSealed) -> str:
-    calls = (part for part in fact.parts if isinstance(part, ToolCall))
+def _called(parts: tuple[Content, ...]) -> str:
+    calls = (part for part in parts if isinstance(part, ToolCall))
     return "\n".join(f"{call.name} {call.arguments}" for call in calls)

@@ -256,12 +256,12 @@ class _ForkPoints:
         turn, end = at, 0
         if at not in self.turns.origins:
             message = _message(self.transcript, session, at)
-            if message.state == "given":
-                return message.end
-            if message.turn is None or message.state in ("pending", "streaming"):
+            if message.state in ("pending", "streaming"):
                 raise NotAllowed(
                     f"message {at} of session {session!r} is not finished; fork at an earlier one"
                 )
+            if message.turn is None:
+                return message.end
             turn = message.turn
             end = max(message.end, self.turns.taken_at(at) or 0)
             if any(other.end > end for other in self.transcript.messages if other.turn == turn):

@@ -15,6 +15,7 @@ from steno.journal.drafts import Draft
 from steno.journal.facts import (
     InputAdmitted,
     InputWithdrawn,
+    ItemsWithdrawn,
     MessageHidden,
     Record,
     RewindWithdrawn,
@@ -28,7 +29,7 @@ from steno.journal.parts import Seq
 from steno.session.load import closing_of, folded
 from steno.store.protocol import Reads, Store, read_all
 
-REACHING = ("message.hidden", "rewound", "rewind.withdrawn")
+REACHING = ("message.hidden", "rewound", "rewind.withdrawn", "items.withdrawn")
 """The tags of facts that may change what is shown of earlier messages."""
 FACTS = 200
 """A page has so many facts at least, if there are so many."""
@@ -132,4 +133,6 @@ def reaches(record: Record, first: Seq) -> bool:
         return fact.target < first
     if isinstance(fact, Rewound):
         return fact.to < first
+    if isinstance(fact, ItemsWithdrawn):
+        return any(begin < first for begin, _ in fact.runs)
     return isinstance(fact, RewindWithdrawn)

@@ -29,7 +29,7 @@ from steno.journal.facts import (
     payloads_of,
     taken_by,
 )
-from steno.journal.listing import ListingRow, title_of
+from steno.journal.listing import ListingRow, title_of, titles
 from steno.journal.parts import GONE, File, Hash, Redacted, Seq, outcome_parts
 from steno.journal.redaction import redact as without_text
 from steno.store import queries, redact_cascade
@@ -452,10 +452,9 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
     """A title that was taken from the redacted text goes with it, as folding the facts again would
     have it."""
     listing = session.listing
-    if isinstance(emptied, (InputAdmitted, MessageGiven)):
-        lost = (
-            not listing.named and seq <= (listing.titled or seq) and title_of(emptied.parts) == GONE
-        )
+    if isinstance(emptied, (InputAdmitted, MessageGiven, ItemKept)):
+        gone = title_of(titles(emptied)) == GONE
+        lost = not listing.named and seq <= (listing.titled or seq) and gone
     else:
         given = isinstance(emptied, SessionRenamed | SessionTitled)
         lost = given and seq == listing.titled

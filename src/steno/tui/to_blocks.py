@@ -33,6 +33,8 @@ from steno.journal.facts import (
     InputFact,
     InterruptAsked,
     ItemFact,
+    ItemKept,
+    ItemsWithdrawn,
     MemoryFact,
     ModeSet,
     OutputLate,
@@ -71,6 +73,7 @@ from steno.journal.parts import (
     reasoning_of,
 )
 from steno.journal.parts import text_of as said_in
+from steno.journal.readers import read
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript, outcome_text
 from steno.journal.turns import Turns
@@ -110,6 +113,8 @@ class Folded(Struct):
     diffs: dict[str, Diff | None] = {}
     """How calls change files, by the keys of their blocks; None where that cannot be shown."""
     _calls: dict[tuple[Seq, str], _Call] = {}
+    _called_in: dict[str, Seq] = {}
+    """The item that has a call which another program kept."""
     _helpers: dict[Seq, str] = {}
     _streams: dict[Stream, list[str]] = {}
     _notices: list[Notice] = []
@@ -188,7 +193,9 @@ class Folded(Struct):
                 | UsageReported()
             ):
                 pass
-            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemFact():
+            case ItemKept():
+                self._read(seq, fact)
+            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemsWithdrawn():
                 pass
             case FileKept():
                 for call in self._calls.values():
@@ -199,6 +206,17 @@ class Folded(Struct):
                 pass
             case unreachable:
                 assert_never(unreachable)
+
+    def _read(self, seq: Seq, fact: ItemKept) -> None:
+        """The result of a call stands in the card of the call, which is another item."""
+        for one in read(fact):
+            for part in one.parts:
+                if isinstance(part, ToolCall):
+                    self._called_in[part.id] = seq
+            if one.role == "tool":
+                call = self._call(self._called_in.get(one.call or "", seq), one.call or "")
+                call.settled = seq
+                call.outcome = Failed(one.parts) if one.failed else Returned(one.parts)
 
     def piece(self, piece: Piece) -> None:
         """Text that was just stored."""

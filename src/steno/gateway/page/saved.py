@@ -100,7 +100,7 @@ def _head(title: str) -> Html:
 
 
 def _message(message: Message, undone: bool, pictures: Mapping[Hash, bytes], clean: Clean) -> Html:
-    names = {"user": "You", "assistant": "Assistant", "tool": "Tool"}
+    names = {"user": "You", "assistant": "Assistant", "tool": "Tool", "notice": "Note"}
     marks = [str(message.state)] if message.state != "complete" else []
     marks += ["hidden"] * message.hidden + ["undone"] * undone
     return html(
