@@ -34,6 +34,9 @@ PAGE = 200
 KINDS = ("item.kept", "items.withdrawn")
 
 
+Runs = list[tuple[Seq, Seq]]
+
+
 class Item(Struct, frozen=True):
     seq: Seq
     value: Any
@@ -158,21 +161,21 @@ class AsyncItems:
             return Tail((), 0, True)
         try:
             glance = await self._store.glance(session)
-            mixed = self._format in WRITERS and glance.row.turns > 0
-            found = (
-                await self._spoken(session, glance.head, after)
-                if mixed
-                else await self._backwards(session, glance.row.items, after, n)
-            )
+            withdrawn: Runs = []
+            if self._format in WRITERS and glance.row.turns > 0:
+                found = await self._spoken(session, glance.head, after, withdrawn)
+            else:
+                found = await self._backwards(session, glance.row.items, after, n, withdrawn)
         except UnknownSession:
             return Tail((), 0, True)
         kept = found if n is None else found[: max(n, 0)]
         whole = len(kept) == len(found) and all(first > after for first, _ in withdrawn)
         return Tail(tuple(reversed(kept)), glance.row.items, whole, session)
 
-    async def _backwards(self, session: str, upto: Seq, after: Seq, n: int | None) -> list[Item]:
+    async def _backwards(
+        self, session: str, upto: Seq, after: Seq, n: int | None, withdrawn: Runs
+    ) -> list[Item]:
         found: list[Item] = []
-        withdrawn: list[tuple[Seq, Seq]] = []
         while upto > after and (n is None or len(found) <= n):
             below = max(upto - PAGE, after)
             page = await self._store.read(session, below, upto - below, KINDS)
@@ -182,7 +185,7 @@ class AsyncItems:
             await give_way()
         return found
 
-    async def _spoken(self, session: str, head: Seq, after: Seq) -> list[Item]:
+    async def _spoken(self, session: str, head: Seq, after: Seq, withdrawn: Runs) -> list[Item]:
         """The items, and in the same format what was said in other ways: by turns of steno, or in
         the format of another program. The last one first."""
         history, records = History(), list[Record]()
@@ -190,7 +193,6 @@ class AsyncItems:
             history.apply(record)
             if isinstance(record.fact, ItemKept | ItemsWithdrawn):
                 records.append(record)
-        withdrawn: list[tuple[Seq, Seq]] = []
         placed = [(item.seq, item) for item in _live(reversed(records), withdrawn, self._format)]
         own = {
             record.seq
