@@ -1,10 +1,10 @@
 """What items of other programs say: for each known format, JSON in, role and parts out. Pure.
 
     openai.responses     items of the Responses API, as the OpenAI Agents SDK keeps them
-    claude.transcript       lines of a Claude transcript, as the Claude Agent SDK keeps them
-    langgraph.messages   messages of LangChain, as LangGraph keeps them in a channel
-    pydantic-ai.messages requests and responses of pydantic-ai
-    adk.events           events of Google's Agent Development Kit
+    claude.transcript    lines of a Claude transcript, as the Claude Agent SDK keeps them
+    langgraph.message    messages of LangChain, as LangGraph keeps them in a channel
+    pydantic-ai.message  requests and responses of pydantic-ai
+    adk.event            events of Google's Agent Development Kit
 
 An item may say nothing (state), one thing or several (the results of two calls). Nothing is
 guessed: what a reader does not know is an `item`, which no view takes for speech and no model is
@@ -25,9 +25,9 @@ Reader = Callable[[Json], Iterator[Reading]]
 READERS: dict[str, Reader] = {
     "openai.responses": openai.read,
     "claude.transcript": claude.read,
-    "langgraph.messages": langchain.read,
-    "pydantic-ai.messages": pydantic_ai.read,
-    "adk.events": adk.read,
+    "langgraph.message": langchain.read,
+    "pydantic-ai.message": pydantic_ai.read,
+    "adk.event": adk.read,
 }
 
 

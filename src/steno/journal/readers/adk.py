@@ -18,7 +18,7 @@ from steno.journal.readers.reading import (
     unread,
 )
 
-FORMAT = "adk.events"
+FORMAT = "adk.event"
 
 
 def read(event: Json) -> Iterator[Reading]:

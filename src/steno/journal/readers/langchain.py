@@ -18,7 +18,7 @@ from steno.journal.readers.reading import (
     unread,
 )
 
-FORMAT = "langgraph.messages"
+FORMAT = "langgraph.message"
 _ROLES = {
     "human": "user",
     "HumanMessage": "user",

@@ -18,10 +18,13 @@ from steno.journal.readers.reading import (
     unread,
 )
 
-FORMAT = "pydantic-ai.messages"
+FORMAT = "pydantic-ai.message"
 
 
-def read(message: Json) -> Iterator[Reading]:
+def read(item: Json) -> Iterator[Reading]:
+    """A message, or an entry of a conversation with one in it."""
+    inside = item.get("message")
+    message = inside if text_at(item, "kind") == "message" and isinstance(inside, dict) else item
     kind, parts = text_at(message, "kind"), list_at(message, "parts")
     if kind == "request":
         for part in parts:
