@@ -34,7 +34,7 @@ else \
 fi
 endef
 
-.PHONY: help chat test check format bench torture docs record-codex crashkit clean
+.PHONY: help chat test check format bench torture docs record-codex crashkit adapters clean
 
 help:
 	@echo "make chat      talk to steno in the terminal"
@@ -46,6 +46,7 @@ help:
 	@echo "make docs      build the site of the documentation"
 	@echo "make record-codex   record turns of the real codex for the tests of its mapping"
 	@echo "make crashkit  put steno and other stores through kills, full disks and damage"
+	@echo "make adapters  run the frameworks' own tests with steno in the place of their stores"
 	@echo "make clean     remove .venv, caches and build products"
 
 chat: $(LOCAL)
@@ -81,6 +82,10 @@ crashkit: $(READY)
 	@test -e .venv/crashkit/bin/python || $(BIN)/python -m venv .venv/crashkit
 	.venv/crashkit/bin/python -m pip install --quiet --disable-pip-version-check -e . $(STORES)
 	.venv/crashkit/bin/python -m bench.crash_table $(ARGS)
+
+# The frameworks at pinned releases, each in an environment of its own: 2 GB.
+adapters: $(READY)
+	$(BIN)/python -m tests.adapters.frameworks $(ARGS)
 
 record-codex: $(CODEX)
 	$(BIN)/python -m tests.codex.record

@@ -1,0 +1,106 @@
+"""The adapters as stores for crashkit: a class for each."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class OpenAIAgents:
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.openai_agents import StenoSession
+
+        self._session = StenoSession("alice", folder / "chats.db")
+
+    def append(self, values: Sequence[str]) -> None:
+        asyncio.run(self._session.add_items([{"content": value} for value in values]))
+
+    def read(self) -> list[str]:
+        return [item["content"] for item in asyncio.run(self._session.get_items())]
+
+
+class ClaudeAgent:
+    offers = frozenset(("keys",))
+    _key = {"project_key": "home", "session_id": "alice"}  # noqa: RUF012
+
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.claude_agent import StenoSessionStore
+
+        self._store = StenoSessionStore(folder / "chats.db")
+
+    def append(self, values: Sequence[str], key: str | None = None) -> None:
+        entries = [{"type": "user", "text": value} for value in values]
+        if key is not None:
+            entries = [{**one, "uuid": f"{key}.{at}"} for at, one in enumerate(entries)]
+        asyncio.run(self._store.append(self._key, entries))
+
+    def read(self) -> list[str]:
+        return [entry["text"] for entry in asyncio.run(self._store.load(self._key)) or []]
+
+
+class LangGraph:
+    """A text is a message in the state of a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.langgraph import StenoSaver
+
+        self._saver = StenoSaver(folder / "chats.db")
+        self._thread = {"configurable": {"thread_id": "alice", "checkpoint_ns": ""}}
+
+    def append(self, values: Sequence[str]) -> None:
+        from langgraph.checkpoint.base import empty_checkpoint
+
+        from steno.store.errors import Stale
+
+        while True:
+            found = self._saver.get_tuple(self._thread)
+            said = [] if found is None else found.checkpoint["channel_values"]["said"]
+            version = self._saver.get_next_version(None)
+            checkpoint: Any = empty_checkpoint()
+            checkpoint["channel_values"] = {"said": [*said, *values]}
+            checkpoint["channel_versions"] = {"said": version}
+            after = self._thread if found is None else found.config
+            try:
+                self._saver.put(after, checkpoint, {}, {"said": version})
+                return
+            except Stale:
+                continue
+
+    def read(self) -> list[str]:
+        found = self._saver.get_tuple(self._thread)
+        return [] if found is None else list(found.checkpoint["channel_values"]["said"])
+
+
+class PydanticAI:
+    offers = frozenset(("expect",))
+
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.pydantic_ai import StenoConversationStore
+
+        self._store = StenoConversationStore(folder / "chats.db")
+
+    def append(self, values: Sequence[str], expect: int | None = None) -> None:
+        from pydantic_ai.conversation import Conversation
+        from pydantic_ai.conversation_store import ConversationConflict
+        from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+        async def save() -> None:
+            while True:
+                found = await self._store.load("alice")
+                chat = found or Conversation(messages=[], conversation_id="alice")
+                if expect is not None and len(chat.messages) != expect:
+                    raise ConversationConflict("alice")
+                for value in values:
+                    chat.messages.append(ModelRequest(parts=[UserPromptPart(content=value)]))
+                try:
+                    await self._store.save(chat)
+                    return
+                except ConversationConflict:
+                    if expect is not None:
+                        raise
+
+        asyncio.run(save())
+
+    def read(self) -> list[str]:
+        chat: Any = asyncio.run(self._store.load("alice"))
+        return [] if chat is None else [one.parts[0].content for one in chat.messages]
