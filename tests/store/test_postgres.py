@@ -24,6 +24,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import File, Text
 from steno.store.errors import (
+    KeyReused,
     LeaseLost,
     OutcomeUnknown,
     SessionBusy,
@@ -533,3 +534,23 @@ async def test_text_that_no_worker_has_stored_is_shown_to_nobody(
             )
         await asyncio.to_thread(store.draft, lease, Stream(step, "text"), "true")
         assert await asyncio.wait_for(following, 20) == "true"
+
+
+@pytest.mark.promise(16)
+def test_an_input_is_stored_in_one_statement_and_a_key_that_others_used_is_found(
+    url: str, store: BlockingPostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.create(STARTED)
+    with BlockingPostgresStore(url) as other:
+        assert admit(store, "one", session, "key-1").seq == 2
+        with monkeypatch.context() as looking:
+            looking.setattr(store.backend.writer(), "_look", lambda *_: pytest.fail("it looked"))
+            assert admit(store, "two", session, "key-2").seq == 3
+        elsewhere = other.create(STARTED)
+        assert admit(other, "three", elsewhere, "key-3").first
+        assert admit(store, "three", session, "key-3") == Admitted(elsewhere, 2, False)
+        with pytest.raises(KeyReused):
+            admit(store, "another three", session, "key-3")
+        assert store.admitted("test", "key-9") is None
+        assert store.admitted("test", "key-3") == Admitted(elsewhere, 2, False)
+        assert len(store.read(session)) == 3

@@ -24,7 +24,7 @@ def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[i
     """Starts some workers, on one store or on another address of it."""
     started: Workers = []
 
-    def start(count: int, address: str = "", home: Path | None = None) -> Workers:
+    def start(count: int, address: str = "", home: Path | None = None, **settings: str) -> Workers:
         made: Workers = []
         for _ in range(count):
             folder = tmp_path / f"worker-{len(started) + len(made)}"
@@ -37,6 +37,7 @@ def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[i
             world.environment["STENO_GATEWAY_APPROVAL"] = "allow"
             world.environment["STENO_GATEWAY_NAMES"] = "127.0.0.1"
             world.environment["STENO_GATEWAY_PROXIES"] = "127.0.0.1"
+            world.environment |= {f"STENO_GATEWAY_{name}": it for name, it in settings.items()}
             made.append(Gateway(world, folder, name=folder.name))
         started.extend(made)
         return made

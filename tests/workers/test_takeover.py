@@ -138,3 +138,22 @@ def test_a_worker_that_stops_in_order_hands_its_sessions_over_at_once(
     assert workers[1].say(session, "second", wait=10).status == 200
     assert answers(workers[1], session) == ["one", "two"]
     assert len(workers[1].world.steno("workers", "--json").splitlines()) == 1
+
+
+@pytest.mark.promise(72)
+def test_what_finds_no_room_in_one_worker_is_run_by_another(
+    start: Callable[..., list[Gateway]], server: ModelServer, url: str
+) -> None:
+    server.replies = [Reply(("first ", "held"), held=True), Reply(("second ", "held"), held=True)]
+    workers = start(2, SESSIONS_MAX="1")
+    busy, waiting = workers[0].make(), workers[0].make()
+    workers[0].say(busy, "begin")
+    wait_until(lambda: answers(workers[1], busy) == ["first "], "the first piece")
+    full = worker_of(workers, str(runner(url, busy)))
+    assert full.say(waiting, "and this?").status == 202
+    wait_until(lambda: answers(full, waiting) == ["second "], "the other's first piece")
+    assert worker_of(workers, str(runner(url, busy))) is full, "what fills it still runs"
+    assert worker_of(workers, str(runner(url, waiting))) is not full
+    server.go_on()
+    wait_until(lambda: answers(full, busy) == ["first held"], "its end")
+    wait_until(lambda: answers(full, waiting) == ["second held"], "the other's end")
