@@ -144,6 +144,10 @@ def test_a_session_that_was_let_go_of_without_a_release_is_found_again(
     assert claimed(store) == []
     store.abandon(lease)
     assert claimed(store) == ["a/1"]
+    store.acquire(session)
+    assert claimed(store) == []
+    store.core._leases.clear()  # as when the answer to an acquire is lost for good
+    assert claimed(store) == ["a/1"]
 
 
 def test_what_is_deleted_is_no_work(url: str, stores: list[BlockingPostgresStore]) -> None:

@@ -458,6 +458,11 @@ class Backend(Protocol):
         """See `Store.claim`: ids. None where there is no queue, and the rows of sessions say it."""
         ...
 
+    def held(self) -> list[tuple[str, int]]:
+        """Sessions in the queue whose leases are this owner's by what is stored, with their tokens.
+        It may not know of one: the answer to its acquire was lost."""
+        ...
+
     def put_back(self, session: str, waits_for: str | None) -> None:
         """See `Store.put_back`."""
         ...

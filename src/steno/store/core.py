@@ -124,8 +124,6 @@ class Core:
         """What takes removed text out of copies that others keep beside the journal. Called before
         a removal is acknowledged."""
         self._leases: set[tuple[str, int]] = set()
-        self._dropped: set[str] = set()
-        """Sessions that are still ours by their rows, but were let go of without a release."""
         self._closed = False
         self._pid = os.getpid()
         backend.start(self.queue.paused)
@@ -244,10 +242,9 @@ class Core:
         self._check_open()
         claimed = self.backend.claim(max(limit, 0), full, anew)
         if claimed is None:
-            self._dropped.clear()
             return self._unfinished()
-        dropped = [id for id in self._dropped.copy() if not self._runs(id)]
-        self._dropped.difference_update(dropped)
+        held = self.backend.held() if anew else []
+        dropped = [id for id, token in held if not self.holds(id, token)]
         found = []
         with self.snapshot() as view:
             for id in dict.fromkeys((*dropped, *claimed)):
@@ -266,9 +263,6 @@ class Core:
                                 where="unfinished"):  # fmt: skip
             found += page
         return found
-
-    def _runs(self, session: str) -> bool:
-        return any(id == session for id, _ in self._leases)
 
     def put_back(self, session: str, waits_for: str | None = None) -> None:
         expect(str, session=session)
@@ -311,8 +305,6 @@ class Core:
             expect(int, turn=left.turn)
             expect(str, cause=left.cause)
             self.backend.leave(lease.session, left)
-        if self.holds(lease.session, lease.token):
-            self._dropped.add(lease.session)
         self._leases.discard((lease.session, lease.token))
 
     def holds(self, session: str, token: int) -> bool:

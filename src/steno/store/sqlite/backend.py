@@ -127,6 +127,9 @@ class SqliteBackend:
     def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
         return None
 
+    def held(self) -> list[tuple[str, int]]:
+        return []
+
     def put_back(self, session: str, waits_for: str | None) -> None:
         """Nothing was put into anybody's hands."""
 
