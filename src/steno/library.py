@@ -11,6 +11,7 @@ What is passed is checked before anything is stored. A `TypeError` or `ValueErro
 argument.
 """
 
+import json
 import math
 import time
 from collections.abc import (
@@ -25,7 +26,7 @@ from collections.abc import (
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from steno.items import now
 from steno.journal.drafts import Stream
@@ -42,6 +43,7 @@ from steno.journal.facts import (
     TurnOutcome,
     TurnStarted,
 )
+from steno.journal.history import History
 from steno.journal.parts import File, Seq, Text, to_text
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
@@ -86,6 +88,10 @@ OUTPUTS_BYTES_MAX = 32 << 20
 are."""
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
+
+WireFormat = Literal["openai-chat", "openai-responses", "anthropic"]
+_FORMATS = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages"}
+"""Formats of providers, and what a request has the conversation under."""
 
 T = TypeVar("T")
 
@@ -252,10 +258,15 @@ class AsyncSession:
     async def rename(self, title: str) -> None:
         await self._store.add(self.id, [SessionRenamed(_str("title", title))])
 
-    async def messages(self) -> list[Message]:
-        """Everything said so far, with what is being streamed at this moment. Of a long output of a
-        tool the text has the beginning and the end; `output` reads all of it."""
-        messages = (await self.transcript()).messages
+    async def messages(self, limit: int | None = None, after: Seq = 0) -> list[Message]:
+        """Everything said so far, with what is being streamed at this moment: what stands after a
+        seq, and of that the last `limit`. Of a long output of a tool the text has the beginning and
+        the end; `output` reads all of it."""
+        least = _int("after", after)
+        messages = [one for one in (await self.transcript()).messages if one.seq > least]
+        if limit is not None:
+            most = max(_int("limit", limit), 0)
+            messages = messages[max(len(messages) - most, 0) :]
         room = OUTPUTS_BYTES_MAX
         for message in reversed(messages):
             for part in _outputs(message):
@@ -275,6 +286,15 @@ class AsyncSession:
 
     async def _output(self, part: File) -> str:
         return to_text(await self._store.get(part.hash))
+
+    async def history(self, format: WireFormat) -> list[Any]:
+        """What a model is told of the session, in the words of a provider: the messages, or the
+        items, that a request to it has. What still waits is not among it."""
+        if format not in _FORMATS:
+            raise ValueError(f"format must be one of {', '.join(_FORMATS)}, not {format!r}")
+        told = History()
+        await self._means.sessions.whole(self.id, told)
+        return await _to_wire(self._store, told, format)
 
     async def transcript(self) -> Transcript:
         """The view for people. What a dead process left open is shown as the next one will close
@@ -457,6 +477,23 @@ class _Means:
         return id
 
 
+async def _to_wire(store: Store, told: History, format: str) -> list[Any]:
+    from importlib import import_module
+
+    from steno.engine.request import build
+    from steno.models.providers import ModelTuning
+    from steno.models.wording import GO_ON
+    from steno.runtimes.loop import payloads_told
+
+    request = build(told)
+    payloads = {hash: await store.get(hash) for hash in sorted(payloads_told(request.entries))}
+    wire = import_module(f"steno.models.{format.replace('-', '_')}")
+    body = json.loads(wire.format("", "", ModelTuning(max_tokens=1)).to_wire(request, payloads))
+    messages: list[Any] = body[_FORMATS[format]]
+    # A request ends with the user's words; that note is no part of the session.
+    return messages[:-1] if messages and GO_ON in json.dumps(messages[-1]) else messages
+
+
 def _outputs(message: Message) -> list[File]:
     """The long output of a tool: text that lies in a payload."""
     if message.role != "tool":
@@ -566,8 +603,11 @@ class Session:
     def rename(self, title: str) -> None:
         now(self._session.rename(title))
 
-    def messages(self) -> list[Message]:
-        return now(self._session.messages())
+    def messages(self, limit: int | None = None, after: Seq = 0) -> list[Message]:
+        return now(self._session.messages(limit, after))
+
+    def history(self, format: WireFormat) -> list[Any]:
+        return now(self._session.history(format))
 
     def output(self, message: Message | Seq) -> str:
         return now(self._session.output(message))
@@ -577,6 +617,7 @@ class Session:
 
     say.__doc__ = AsyncSession.say.__doc__
     reply.__doc__ = AsyncSession.reply.__doc__
+    history.__doc__ = AsyncSession.history.__doc__
     messages.__doc__ = AsyncSession.messages.__doc__
     output.__doc__ = AsyncSession.output.__doc__
     transcript.__doc__ = AsyncSession.transcript.__doc__

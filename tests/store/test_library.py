@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import re
 import signal
 import subprocess
@@ -802,3 +803,24 @@ def test_what_is_said_to_a_session_with_a_damaged_fact_is_not_accepted(
         assert chats.session("whole").say("heard").first
     assert other.execute("select count(*) from facts where id > ?", (stored,)).get == 2
     other.close()
+
+
+@pytest.mark.parametrize("kind", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_history_comes_in_the_words_of_a_provider(tmp_path: Path, kind: Any) -> None:
+    with steno.open(tmp_path / "chats.db") as chats:
+        chat = chats.session("alice")
+        said = chat.say("What is a journal?")
+        with chat.reply(model="m", to=said) as reply:
+            reply.write("It remembers.")
+        chat.say("Still waits")
+        told = json.dumps(chat.history(kind))
+        assert told.index("What is a journal?") < told.index("It remembers.")
+        assert "Still waits" not in told
+        assert "Note from the runtime" not in told
+        assert len(chat.history(kind)) == 2
+        with pytest.raises(ValueError, match="format"):
+            chat.history("odd")  # type: ignore[arg-type]
+        texts = [message.text for message in chat.messages()]
+        assert [one.text for one in chat.messages(limit=2)] == texts[-2:]
+        assert [one.text for one in chat.messages(after=said.seq)] == texts[1:]
+        assert chat.messages(limit=0) == []
