@@ -37,7 +37,6 @@ from steno.models.protocol import Model
 from steno.models.specs import KINDS, ModelKind, ModelSettings, kind_of, make, server_of
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.distil import Distiller
 from steno.runtimes.in_folder import InFolder
 from steno.runtimes.loop import Agent, Fallback, Native
 from steno.runtimes.protocol import Driver, WithMemories
@@ -51,6 +50,7 @@ from steno.tools.sandbox import Bounds, Sandbox, Scrub
 
 if TYPE_CHECKING:
     from steno.runtimes.codex.turn import CodexAgent
+    from steno.runtimes.distil import Distiller
 
 PROGRAMS = ("cli", "library")
 
@@ -115,7 +115,7 @@ class Agents:
         where: Place,
         models: Models,
         terms: Terms = Terms(),  # noqa: B008 - it is frozen
-        parts: Parts | None = None,
+        parts: Callable[[], Parts] | None = None,
         ephemeral: bool = False,
     ) -> None:
         self.config = config
@@ -300,14 +300,15 @@ class Agents:
     def _session_tools(self, workspace: Workspace) -> SessionTools | None:
         if self._parts is None:
             return None
-        native = Native(self._parts.sessions.store, self._helper)
-        helpers = Dispatch(self._parts.sessions, lambda _: native)
-        return partial(self._parts.toolbox.of, workspace, helpers)
+        parts = self._parts()
+        native = Native(parts.sessions.store, self._helper)
+        helpers = Dispatch(parts.sessions, lambda _: native)
+        return partial(parts.toolbox.of, workspace, helpers)
 
     def _tells_memories(self) -> WithMemories | None:
         if self._parts is None or not self.terms.memories or not self.config.memory.enabled:
             return None
-        return self._parts.recall.tell
+        return self._parts().recall.tell
 
     def distils_unasked(self) -> bool:
         memory = self.config.memory
@@ -334,9 +335,13 @@ class Agents:
         wanted = self.config.memory.titles and not self.ephemeral and row.wants_title()
         return wanted and self._asked_unasked(row.model)
 
-    def distiller(self, before: ContextSet | None) -> Distiller:
+    def distiller(self, before: ContextSet | None) -> "Distiller":
+        from steno.runtimes.distil import Distiller
+
         spec = self.terms.model or self._distiller_spec("" if before is None else before.own_model)
-        return Distiller(self._model(spec), self.context_max(spec), self.config.limits.summary_s)
+        return Distiller(
+            self._model(spec), self.config.context_max(spec), self.config.limits.summary_s
+        )
 
     def _distiller_spec(self, own: str) -> str:
         """Who distils a session unless told: the model that is set, else the session's own, if that
@@ -384,10 +389,6 @@ class Agents:
             and "*" not in name
         ]
 
-    def context_max(self, spec: str) -> int:
-        """The tokens that a model takes; 0 if that is not known."""
-        return self.config.contexts.get(spec, self.config.model.context_tokens)
-
     def _fallback(self, own: str) -> tuple[Fallback, ...]:
         """Models that may take over from this one."""
         specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
@@ -400,7 +401,7 @@ class Agents:
         return Limits(
             attempts_max=limits.attempts_max,
             steps_max=limits.steps_max,
-            context_max=self.context_max(spec),
+            context_max=self.config.context_max(spec),
             summary_s=limits.summary_s,
             turn_s=limits.turn_s,
             turn_tokens_max=limits.turn_tokens_max,

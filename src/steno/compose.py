@@ -2,45 +2,39 @@
 
 Setup      what a process can do without a store: look, adopt, restore, open
 Program    an open store, and all that the sessions in it share
+
+What runs sessions is loaded when something is run: most commands only look.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from steno.agents import Agents, Models, Parts, model_settings
 from steno.config import Config, Place
-from steno.model_choice import Terms
-from steno.plugins.discovery import find
-from steno.plugins.protocol import NoPlugins
-from steno.runtimes.dispatch import Dispatch
-from steno.runtimes.distil import Distilling
-from steno.runtimes.recall import Recall
-from steno.runtimes.toolbox import Toolbox, ToolboxSettings
 from steno.service import Service
-from steno.service.deliveries import Deliveries, Sending
-from steno.service.memory import Memories
-from steno.service.visits import Visits
+from steno.service.views import Views
 from steno.session.load import Sessions
 from steno.store.errors import NotAllowed, StoreUnopenable
-from steno.store.facade import AsyncStore
+from steno.store.facade import AsyncStore, AtOnce
 from steno.store.protocol import Store
 from steno.store.sqlite.database import SqliteSettings
-from steno.store.sqlite.store import SqliteStore
-from steno.tools.groups import end_all
+from steno.store.sqlite.store import BlockingStore, SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from steno.agents import Agents, Models, Parts
     from steno.delivery.outbox import Body, Outbox
+    from steno.model_choice import Terms
     from steno.plugins.hosts import Hosts
+    from steno.runtimes.distil import Distilling
+    from steno.runtimes.toolbox import Toolbox, ToolboxSettings
     from steno.search.keeper import Search
+    from steno.service.deliveries import Deliveries, Sending
+    from steno.service.visits import Visits
     from steno.store.postgres.backend import Database
     from steno.store.postgres.database import PostgresSettings
     from steno.store.postgres.owners import Worker
@@ -84,10 +78,21 @@ class Setup:
         self.config = config
         self.where = where
         self.ephemeral = ephemeral
-        self._models = Models(model_settings(config, where))
 
-    def agents(self, terms: Terms, parts: Parts | None = None) -> Agents:
-        return Agents(self.config, self.where, self._models, terms, parts, self.ephemeral)
+    @cached_property
+    def models(self) -> "Models":
+        from steno.agents import Models, model_settings
+
+        return Models(model_settings(self.config, self.where))
+
+    def agents(self, terms: "Terms", parts: "Callable[[], Parts] | None" = None) -> "Agents":
+        from steno.agents import Agents
+
+        return Agents(self.config, self.where, self.models, terms, parts, self.ephemeral)
+
+    def in_file(self) -> bool:
+        """Whether the store is in a file of this home."""
+        return not self.ephemeral and not self.config.store.address
 
     def has_store(self) -> bool:
         """Whether there is a store, or what is left of one. Opening makes one where there is
@@ -99,6 +104,14 @@ class Setup:
             self.where.store.with_name(name + ending).exists()
             for ending in ("", "-locks", ".restoring")
         )
+
+    @contextmanager
+    def looking(self) -> Iterator[Views]:
+        """What a store in a file says, for `now`: without an event loop, and with nothing loaded
+        that runs sessions."""
+        settings = replace(self._store_settings(), only_reads=True)
+        with BlockingStore(self.where.store, settings) as store:
+            yield Views(Sessions(cast(Store, AtOnce(store))))
 
     def adopt(self) -> bool:
         """Take the store back from another program that wrote to it; whether that was needed."""
@@ -130,7 +143,9 @@ class Setup:
             store: AsyncStore = await postgres_store(address).open(address, settings)
         else:
             if not make:
-                await asyncio.to_thread(_check_there, Path(address))
+                from asyncio import to_thread
+
+                await to_thread(_check_there, Path(address))
             store = await SqliteStore.open(Path(address), self._store_settings())
         try:
             yield store
@@ -181,21 +196,19 @@ class Setup:
         if committed is not None:
             core, seen = store.core, committed
             core.listen(lambda changes: seen(changes, core.queue.took_s))
+        from asyncio import to_thread
+
+        from steno.plugins.protocol import NoPlugins
+
         plugins = self._hosted(visiting)
         sessions = Sessions(store, store.settings.lease_ms, plugins or NoPlugins())
         searching = Searching(store, self._index())
-        toolbox = Toolbox(sessions, self._toolbox_settings(role), searching.search)
-        program = Program(self, sessions, toolbox, searching.search)
+        program = Program(self, sessions, role, searching.search)
         try:
             yield program
         finally:
-            await program.leave()
-            await asyncio.to_thread(searching.close)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    closing = (model.close() for model in self._models.all())
-                    await asyncio.gather(toolbox.close(), *closing)
-            end_all()
+            await program.close()
+            await to_thread(searching.close)
             if plugins is not None:
                 await plugins.close()
             await store.close()
@@ -212,7 +225,11 @@ class Setup:
 
     def _hosted(self, visiting: bool) -> "Hosts | None":
         """The plugins that hear of what is done here, started; None if there are none."""
-        found = () if self.ephemeral or not visiting else find(self.where.home)
+        if self.ephemeral or not visiting:
+            return None
+        from steno.plugins.discovery import find
+
+        found = find(self.where.home)
         if not found:
             return None
         from steno.plugins.hosts import Hosts
@@ -221,7 +238,9 @@ class Setup:
         hosts.start()
         return hosts
 
-    def _toolbox_settings(self, role: str) -> ToolboxSettings:
+    def toolbox_settings(self, role: str) -> "ToolboxSettings":
+        from steno.runtimes.toolbox import ToolboxSettings
+
         tools = self.config.tools
         return ToolboxSettings(
             servers=self._servers() if self.config.mcp else {},
@@ -291,23 +310,42 @@ class Program:
         self,
         setup: Setup,
         sessions: Sessions,
-        toolbox: Toolbox,
+        role: str,
         search: "Callable[[], Search]",
     ) -> None:
-        memory = setup.config.memory
-        recall = Recall(sessions.store, memory.items_max, memory.chars_max)
         self._setup = setup
         self._sessions = sessions
+        self._role = role
         self._search = search
-        self._parts = Parts(sessions, toolbox, recall)
-        self._deliveries = Deliveries(sessions, self._sending())
+        self._toolbox: Toolbox | None = None
         self._visits: dict[str, Visits] = {}
 
-    def agents(self, terms: Terms) -> Agents:
-        return self._setup.agents(terms, self._parts)
+    def agents(self, terms: "Terms") -> "Agents":
+        return self._setup.agents(terms, lambda: self._parts)
 
-    def service(self, platform: str, terms: Terms) -> Service:
+    @cached_property
+    def _parts(self) -> "Parts":
+        from steno.agents import Parts
+        from steno.runtimes.recall import Recall
+        from steno.runtimes.toolbox import Toolbox
+
+        memory = self._setup.config.memory
+        settings = self._setup.toolbox_settings(self._role)
+        self._toolbox = Toolbox(self._sessions, settings, self._search)
+        recall = Recall(self._sessions.store, memory.items_max, memory.chars_max)
+        return Parts(self._sessions, self._toolbox, recall)
+
+    @cached_property
+    def _deliveries(self) -> "Deliveries":
+        from steno.service.deliveries import Deliveries
+
+        return Deliveries(self._sessions, self._sending())
+
+    def service(self, platform: str, terms: "Terms") -> Service:
         """What can be done with sessions from a platform, those that run on these terms."""
+        from steno.runtimes.dispatch import Dispatch
+        from steno.service.memory import Memories
+
         agents = self.agents(terms)
         store = self._sessions.store
         return Service(
@@ -316,12 +354,17 @@ class Program:
             platform,
             self._visits_from(platform),
             self._deliveries,
-            Memories(store, Distilling(self._sessions, agents.distiller)),
+            Memories(store, partial(self._distilling, agents)),
             self._setup.ephemeral,
             self._search,
             self._folder_of(platform, terms),
             agents.workspace,
         )
+
+    def _distilling(self, agents: "Agents") -> "Distilling":
+        from steno.runtimes.distil import Distilling
+
+        return Distilling(self._sessions, agents.distiller)
 
     async def backup(self, to: Path) -> None:
         """A copy of the store in a file, where the store is one."""
@@ -339,6 +382,8 @@ class Program:
 
     async def pause(self, seconds: float) -> None:
         """Sleep, but not beyond the moment in which another worker leaves work to others."""
+        import asyncio
+
         work: asyncio.Event | None = getattr(self._sessions.store, "work", None)
         if work is None:
             await asyncio.sleep(seconds)
@@ -382,24 +427,38 @@ class Program:
         left = [one for one in self._visits.values() if one.attending(session)]
         return [said for visits in left for said in await visits.leave("left", session)]
 
-    def _folder_of(self, platform: str, terms: Terms) -> str:
+    def _folder_of(self, platform: str, terms: "Terms") -> str:
         """The folder that a new session belongs to: only a person at a terminal or in an editor is
         in one."""
         folder = terms.folder or self._setup.where.folder
         return str(folder) if platform in IN_FOLDERS and folder is not None else ""
 
-    async def leave(self) -> None:
-        """End the visits that are open."""
-        await asyncio.gather(*(visits.leave() for visits in self._visits.values()))
+    async def close(self) -> None:
+        """End the visits that are open, and what talks to models and servers of tools."""
+        import asyncio
 
-    def _visits_from(self, platform: str) -> Visits:
+        from steno.tools.groups import end_all
+
+        await asyncio.gather(*(visits.leave() for visits in self._visits.values()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                closing = [model.close() for model in self._setup.models.all()]
+                closing += [] if self._toolbox is None else [self._toolbox.close()]
+                await asyncio.gather(*closing)
+        end_all()
+
+    def _visits_from(self, platform: str) -> "Visits":
+        from steno.service.visits import Visits
+
         if platform not in self._visits:
             plugins = self._sessions.plugins
             self._visits[platform] = Visits(self._sessions.store, plugins, platform)
         return self._visits[platform]
 
-    def _sending(self) -> Sending:
+    def _sending(self) -> "Sending":
         """How what is owed to places outside goes out; loaded when something is."""
+        from steno.service.deliveries import Sending
+
         config, plugins, store = self._setup.config, self._sessions.plugins, self._sessions.store
 
         @cache

@@ -399,6 +399,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     mcp: dict[ServerName, McpConfig] = {}
     channels: dict[ChannelName, ChannelConfig] = {}
 
+    def context_max(self, spec: str) -> int:
+        """The tokens that a model takes; 0 if that is not known."""
+        return self.contexts.get(spec, self.model.context_tokens)
+
 
 class Place(Struct, frozen=True):
     """Where steno keeps things, and where it works: None if that folder was removed."""

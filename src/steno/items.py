@@ -15,8 +15,8 @@ changes nothing in the session.
 """
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from steno.journal.history import History
 from steno.journal.parts import Hash, Seq
 from steno.journal.readers.writing import WRITERS
 from steno.store.errors import Stale, UnknownSession
+from steno.store.facade import now
 from steno.store.protocol import Keeping, Kept, Store, give_way, read_all
 
 T = TypeVar("T")
@@ -367,14 +368,3 @@ def _to_json(item: object) -> str:
         return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"an item must be JSON: {error}; nothing was stored") from error
-
-
-def now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing. Where it gives way to other tasks, it goes on."""
-    try:
-        while coroutine.send(None) is None:
-            pass
-    except StopIteration as done:
-        return cast(T, done.value)
-    coroutine.close()
-    raise RuntimeError("a verb of a blocking store has suspended")

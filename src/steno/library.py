@@ -18,7 +18,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Generator,
     Iterator,
     Sequence,
@@ -28,7 +27,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from steno.items import now
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
@@ -58,7 +56,8 @@ from steno.store.errors import (
     StoreUnwritable,
     UnknownSession,
 )
-from steno.store.protocol import Admission, Admitted, Keeping, Kept, Lease, Listed, Settings, Store
+from steno.store.facade import now
+from steno.store.protocol import Admission, Admitted, Keeping, Kept, Listed, Settings, Store
 from steno.store.sqlite.store import BlockingStore
 
 if TYPE_CHECKING:
@@ -520,7 +519,7 @@ class Library:
 
     def __init__(self, store: facade.BlockingStore) -> None:
         self.store = store
-        self._means = _Means(cast(Store, _AtOnce(store)), _sleep)
+        self._means = _Means(cast(Store, facade.AtOnce(store)), _sleep)
         self._search: Search | None = None
         _keep_clear(store, _path_of(store))
 
@@ -655,26 +654,6 @@ class Reply:
         at: TracebackType | None,
     ) -> None:
         now(self._reply.__aexit__(kind, error, at))
-
-
-class _AtOnce:
-    """The verbs of a blocking store as coroutines that never suspend."""
-
-    def __init__(self, store: facade.BlockingStore) -> None:
-        self._store = store
-        self._draft = store.draft
-
-    async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
-        return self._draft(lease, stream, text)
-
-    def __getattr__(self, verb: str) -> Callable[..., Coroutine[None, None, Any]]:
-        blocking = getattr(self._store, verb)
-
-        async def at_once(*arguments: Any, **named: Any) -> Any:
-            return blocking(*arguments, **named)
-
-        setattr(self, verb, at_once)
-        return at_once
 
 
 async def _sleep(seconds: float) -> None:

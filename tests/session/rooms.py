@@ -37,7 +37,7 @@ def service_on(sessions: Sessions, runtime: Runtime, platform: str, model: Model
         platform,
         Visits(sessions.store, sessions.plugins, platform),
         Deliveries(sessions, Sending(_no_outbox, lambda: None, False)),
-        Memories(sessions.store, Distilling(sessions, lambda _: Distiller(model))),
+        Memories(sessions.store, lambda: Distilling(sessions, lambda _: Distiller(model))),
     )
 
 

@@ -244,7 +244,7 @@ class Process:
             PLATFORM,
             Visits(self.store, sessions.plugins, PLATFORM),
             Deliveries(sessions, Sending(self._outbox, lambda: None, world.inbox is not None)),
-            Memories(self.store, Distilling(sessions, lambda _: Distiller(world.model))),
+            Memories(self.store, lambda: Distilling(sessions, lambda _: Distiller(world.model))),
         )
 
     def _outbox(self, body: Body) -> Outbox:

@@ -13,6 +13,8 @@ from steno.cli.parsing import parser, prompted, query_last
 
 FAILED = 1
 INTERRUPTED = 130
+YOUNG_MAX = 100_000
+"""New objects before Python looks for garbage among them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,11 +47,13 @@ def _main(options: argparse.Namespace) -> int:
         if options.verb == "man":
             return manual.manual(whole)
         return manual.completion(whole, options.shell)
-    gc.disable()  # what is loaded stays: to look through it for garbage would be a useless wait
-    from steno.cli import (
-        commands,
-    )  # everything heavy is loaded behind the parser, so that --help stays quick
+    # What is loaded stays, so looking through it for garbage would be a useless wait: seldom while
+    # steno runs, and not at all when the interpreter takes itself apart.
+    gc.set_threshold(YOUNG_MAX)
+    from steno.cli import commands  # heavy, and so behind the parser: --help stays quick
 
     gc.freeze()
-    gc.enable()
-    return commands.run(options)
+    try:
+        return commands.run(options)
+    finally:
+        gc.freeze()

@@ -2,31 +2,36 @@
 person can act on."""
 
 import argparse
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
 from steno import config as configuration
-from steno.agents import Agents
-from steno.cli import background, editing, memory, output, stdio
+from steno.cli import output, stdio
 from steno.cli.keeping.tables import Progress, waiting
-from steno.cli.signals import Leaving, left, taking_in, visiting
 from steno.cli.stdio import complain, note, show
-from steno.cli.turns import Front, carry_out, what_stays
 from steno.compose import Program, Setup
-from steno.config import ConfigError
+from steno.config import Config, ConfigError, Place
 from steno.frontend import wording
-from steno.frontend.process import LEFT, in_time
-from steno.journal.facts import DeliveryOwed
+from steno.frontend.process import LEFT, has_deadline, in_time
 from steno.model_choice import Terms, contradiction
 from steno.service import Misused, Service
-from steno.service.attachments import attachment, read_attachment
+from steno.service.views import Views
 from steno.store.errors import StoreError, UnknownSession
+from steno.store.facade import now
 from steno.store.protocol import Admitted
+
+if TYPE_CHECKING:
+    from steno.agents import Agents
+    from steno.cli.turns import Front
+    from steno.journal.facts import DeliveryOwed
+    from steno.service.attachments import Attachment
+
+T = TypeVar("T")
 
 DONE, FAILED, USAGE = 0, 1, 2
 DEMO = (
@@ -74,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
             from steno.cli.keeping import logs
 
             logs.begin(options.verbose, configuration.log_file())
-        return left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
+        return _left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
     except (ConfigError, Misused) as error:
         complain(wording.problem(error))
         return USAGE
@@ -86,6 +91,21 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     finally:
         in_time()
+
+
+def _left(status: int) -> int:
+    """If this process has a deadline, end here: everything is closed, and taking the interpreter
+    apart, module by module, can take as long again."""
+    if has_deadline():
+        stdio.finish()
+        os._exit(status)
+    return status
+
+
+def _loop(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio  # loaded last: commands that only look do without it
+
+    return asyncio.run(work)
 
 
 def _only_reads(options: argparse.Namespace) -> bool:
@@ -185,14 +205,14 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
         case "doctor":
             from steno.cli.doctor import doctor
 
-            return asyncio.run(doctor(setup, terms, options.ask, options.json))
+            return _loop(doctor(setup, terms, options.ask, options.json))
         case "models" | "login" | "logout":
             from steno.cli.keeping import providers
 
             if options.verb == "logout":
                 return providers.logout(options, setup)
             does = providers.models if options.verb == "models" else providers.login
-            return asyncio.run(does(options, setup))
+            return _loop(does(options, setup))
         case "config":
             from steno.cli.keeping import settings
 
@@ -207,7 +227,7 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
         case "store":
             from steno.cli import transfer
 
-            return asyncio.run(transfer.copy_store(setup, options.source, options.target))
+            return _loop(transfer.copy_store(setup, options.source, options.target))
         case "restore":
             setup.restore(Path(options.file))
             store = setup.where.store.name
@@ -221,28 +241,31 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
             if options.act in ("pair", "unpair", "people"):
                 from steno.cli import people
 
-                return asyncio.run(people.act(options, setup))
+                return _loop(people.act(options, setup))
             if options.act == "open":
                 return gateway.open_page(options, setup)
-            return asyncio.run(gateway.serve(options, setup))
+            return _loop(gateway.serve(options, setup))
+        case "sessions" | "show" if setup.in_file():
+            with setup.looking() as views:
+                return now(_look(options, setup.config, setup.where, views))
         case None if _is_first(options, setup, terms):
             return _first_start(options, setup, terms)
         case "acp":
             from steno.clients import serve_acp
 
-            asyncio.run(serve_acp(setup, terms, getattr(options, "mode", None)))
+            _loop(serve_acp(setup, terms, getattr(options, "mode", None)))
             return DONE
         case "mcp":
             from steno.clients import serve_mcp
 
-            asyncio.run(serve_mcp(setup, terms, options.allow_write))
+            _loop(serve_mcp(setup, terms, options.allow_write))
             return DONE
         case "jobs":
             from steno.cli import gateway
 
-            return asyncio.run(gateway.jobs(options, setup))
+            return _loop(gateway.jobs(options, setup))
         case _:
-            return asyncio.run(_with_service(options, setup, terms))
+            return _loop(_with_service(options, setup, terms))
 
 
 def _is_first(options: argparse.Namespace, setup: Setup, terms: Terms) -> bool:
@@ -254,9 +277,28 @@ def _is_first(options: argparse.Namespace, setup: Setup, terms: Terms) -> bool:
 def _first_start(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
     from steno.cli.keeping import providers
 
-    if asyncio.run(providers.offer(setup)):
+    if _loop(providers.offer(setup)):
         setup = Setup(configuration.load(setup.where), setup.where)
-    return asyncio.run(_with_service(options, setup, terms))
+    return _loop(_with_service(options, setup, terms))
+
+
+async def _look(options: argparse.Namespace, config: Config, where: Place, views: Views) -> int:
+    """What people wait for most often: nothing is run, so nothing that runs need be loaded."""
+    try:
+        if options.verb == "sessions":
+            return await _sessions(options, views, str(where.folder or ""))
+        loaded, shown = await views.shown(await views.resolve(options.id))
+        model = "" if loaded.state.context is None else loaded.state.context.model
+        return output.transcript(loaded, shown, config.context_max(model), options.json, where.home)
+    except UnknownSession as error:
+        return await _unknown(error, views)
+
+
+async def _unknown(error: UnknownSession, views: Views) -> int:
+    near = await views.like(error.session)
+    hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
+    complain(f"{error}; {hint}")
+    return USAGE
 
 
 async def _verify(options: argparse.Namespace, service: Service) -> int:
@@ -292,23 +334,19 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
                 return await _act(options, wiring, service)
             about = options.id if options.verb in ("continue", "retry") else ""
             stays = options.verb == "carry"
-            async with memory.beside(wiring, service), visiting(service, about, stays):
+            from steno.cli.signals import visiting
+            from steno.frontend.worker import beside
+
+            async with beside(wiring, service), visiting(service, about, stays):
                 if _on_screen(options):
                     return await _chat(options, program.agents(terms), wiring, service)
                 return await _act(options, wiring, service)
         except UnknownSession as error:
-            near = await service.views.like(error.session)
-            hint = (
-                f"did you mean {', '.join(near)}?"
-                if near
-                else "steno sessions lists those there are"
-            )
-            complain(f"{error}; {hint}")
-            return USAGE
+            return await _unknown(error, service.views)
 
 
 async def _around(
-    options: argparse.Namespace, setup: Setup, program: Program, wiring: Agents, service: Service
+    options: argparse.Namespace, setup: Setup, program: Program, wiring: "Agents", service: Service
 ) -> int:
     """The store as a whole."""
     from steno.cli.keeping import upkeep
@@ -326,7 +364,7 @@ async def _around(
             return await usage.usage(options, wiring, service)
 
 
-async def _act(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
+async def _act(options: argparse.Namespace, wiring: "Agents", service: Service) -> int:
     match options.verb:
         case None:
             from steno.cli import chat
@@ -334,8 +372,8 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             return await chat.chat(options, wiring, service)
         case "run":
             return await _run(options, wiring, service)
-        case "sessions":
-            return await _sessions(options, service)
+        case "sessions" | "show":
+            return await _look(options, wiring.config, wiring.where, service.views)
         case "search":
             from steno.cli import search
 
@@ -345,10 +383,16 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
         case "deliveries":
             return output.deliveries(await service.deliveries.listed(options.limit), options.json)
         case "delete":
+            from steno.cli import editing
+
             return await editing.delete(options, service)
         case "memory":
+            from steno.cli import memory
+
             return await memory.memory(options, service)
         case "remember":
+            from steno.cli import memory
+
             return await memory.remember(options, wiring, service)
         case "import":
             from steno.cli import transfer
@@ -364,12 +408,6 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             raise Misused("which session? steno export ID, or --all with a folder")
     id = await service.views.resolve(options.id)
     match options.verb:
-        case "show":
-            loaded, shown = await service.views.shown(id)
-            model = "" if loaded.state.context is None else loaded.state.context.model
-            return output.transcript(
-                loaded, shown, wiring.context_max(model), options.json, wiring.where.home
-            )
         case "export":
             from steno.cli import transfer
 
@@ -379,13 +417,13 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
         case "follow":
             return await _follow(options, wiring, service, id)
         case "carry":
+            from steno.cli import background
+
             return await background.carry(options, wiring, service, id)
         case "distill":
+            from steno.cli import memory
+
             return await memory.distill(options, service, id)
-        case "approve" | "deny":
-            return await editing.decide(options, service, id)
-        case "rules":
-            return await editing.rules(options, service, id)
         case "interrupt":
             turn = await service.turns.interrupt(id)
             if turn is not None:
@@ -395,13 +433,20 @@ async def _act(options: argparse.Namespace, wiring: Agents, service: Service) ->
             else:
                 show("no turn is running")
             return DONE
+    from steno.cli import editing
+
+    match options.verb:
+        case "approve" | "deny":
+            return await editing.decide(options, service, id)
+        case "rules":
+            return await editing.rules(options, service, id)
     return await editing.edit(options, service, id)
 
 
-async def _sessions(options: argparse.Namespace, service: Service) -> int:
-    folder = "" if options.all else service.folder
-    found = await service.views.sessions(options.limit, folder=folder)
-    if folder and not found and await service.views.latest() is not None:
+async def _sessions(options: argparse.Namespace, views: Views, folder: str) -> int:
+    folder = "" if options.all else folder
+    found = await views.sessions(options.limit, folder=folder)
+    if folder and not found and await views.latest() is not None:
         note(f"[no session belongs to {folder}; --all lists those of every folder]")
     return output.sessions(found, options.json, options.tree)
 
@@ -413,7 +458,7 @@ def _on_screen(options: argparse.Namespace) -> bool:
 
 
 async def _chat(
-    options: argparse.Namespace, asked: Agents, wiring: Agents, service: Service
+    options: argparse.Namespace, asked: "Agents", wiring: "Agents", service: Service
 ) -> int:
     """The chat on the full screen. `asked` is on the terms that the command asks for."""
     from steno.cli import chat
@@ -433,15 +478,14 @@ async def _chat(
     return last.status
 
 
-async def _run(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
+async def _run(options: argparse.Namespace, wiring: "Agents", service: Service) -> int:
+    from steno.cli.signals import taking_in
+
     wiring.check()  # a model that cannot be used is refused before anything is stored
     session = None if options.session is None else await service.views.resolve(options.session)
     if options.steer and session is None and options.key is None:
         raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
-    attachments = [read_attachment(Path(file)) for file in options.attach]
-    if options.piped:
-        attachments.append(attachment("standard input", options.piped))
     if session is not None:
         await mind_folder(options, service, session)
     with taking_in(service) as asked:
@@ -452,13 +496,15 @@ async def _run(options: argparse.Namespace, wiring: Agents, service: Service) ->
             options.input_id,
             wiring.model_spec(),
             mode,
-            attachments,
+            _attached(options),
             visit=not options.detach,
             owes=_debts(wiring, options.deliver),
         )
     if options.mode is not None:
         await service.edits.set_mode(admitted.session, options.mode)
     if asked.signal is not None:
+        from steno.cli.turns import what_stays
+
         note(f"[left; {await what_stays(service, admitted.session)}]")
         return LEFT
     if service.ephemeral:
@@ -466,8 +512,19 @@ async def _run(options: argparse.Namespace, wiring: Agents, service: Service) ->
     if wiring.is_demo() and wiring.is_demo((await service.views.load(admitted.session)).context):
         note(DEMO)
     if options.detach:
+        from steno.cli import background
+
         return background.detach(options, wiring, admitted)
     return await _answer(options, wiring, service, admitted)
+
+
+def _attached(options: argparse.Namespace) -> "list[Attachment]":
+    if not options.attach and not options.piped:
+        return []
+    from steno.service.attachments import attachment, read_attachment
+
+    files = [read_attachment(Path(file)) for file in options.attach]
+    return [*files, attachment("standard input", options.piped)] if options.piped else files
 
 
 async def mind_folder(options: argparse.Namespace, service: Service, id: str) -> None:
@@ -482,7 +539,7 @@ async def mind_folder(options: argparse.Namespace, service: Service, id: str) ->
         note(f"[the session belongs to {folder}: its tools work there. --here moves it here]")
 
 
-def _debts(wiring: Agents, names: list[str]) -> tuple[DeliveryOwed, ...]:
+def _debts(wiring: "Agents", names: list[str]) -> "tuple[DeliveryOwed, ...]":
     """What is owed to these channels with an input."""
     if not names:
         return ()
@@ -492,16 +549,19 @@ def _debts(wiring: Agents, names: list[str]) -> tuple[DeliveryOwed, ...]:
 
 
 async def _answer(
-    options: argparse.Namespace, wiring: Agents, service: Service, admitted: Admitted
+    options: argparse.Namespace, wiring: "Agents", service: Service, admitted: Admitted
 ) -> int:
     if not admitted.first and not await service.turns.is_answered(admitted):
         await service.visits.attend(admitted.session)
+    from steno.cli.signals import Leaving
+    from steno.cli.turns import carry_out
+
     with Leaving(service, admitted.session, admitted.seq) as leaving:
         events = service.turns.answer(admitted, leaving.event)
         return await carry_out(_front(options, wiring, service), admitted.session, events, leaving)
 
 
-async def _resume(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
+async def _resume(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
     wiring.check()
     await mind_folder(options, service, id)
     if options.mode is not None:
@@ -513,6 +573,9 @@ async def _resume(options: argparse.Namespace, wiring: Agents, service: Service,
             return await _carry_on(options, wiring, service, id, state.turn.seq)
         if state.pending and (state.cut_off is None or not state.cut_off.waits()):
             return await _answer_pending(options, wiring, service, id, sorted(state.pending))
+    from steno.cli.signals import Leaving
+    from steno.cli.turns import carry_out
+
     turns = service.turns
     continues = options.verb == "continue"
     opening = turns.continuation(loaded) if continues else await turns.retry(loaded)
@@ -523,7 +586,7 @@ async def _resume(options: argparse.Namespace, wiring: Agents, service: Service,
 
 
 async def _carry_on(
-    options: argparse.Namespace, wiring: Agents, service: Service, id: str, turn: int
+    options: argparse.Namespace, wiring: "Agents", service: Service, id: str, turn: int
 ) -> int:
     """Go on with a turn that waits for approval, if it is decided or can be decided here."""
     if (
@@ -538,6 +601,9 @@ async def _carry_on(
             f"steno deny {id} SEQ, or wait for that with --ask wait; nothing was changed"
         )
         return FAILED
+    from steno.cli.signals import Leaving
+    from steno.cli.turns import carry_out
+
     await service.visits.attend(id)
     with Leaving(service, id) as leaving:
         leaving.turn = turn
@@ -546,7 +612,7 @@ async def _carry_on(
 
 
 async def _answer_pending(
-    options: argparse.Namespace, wiring: Agents, service: Service, id: str, inputs: list[int]
+    options: argparse.Namespace, wiring: "Agents", service: Service, id: str, inputs: list[int]
 ) -> int:
     """Run what waits, the oldest first; the status of the last one that was run."""
     status = DONE
@@ -557,7 +623,10 @@ async def _answer_pending(
     return status
 
 
-async def _follow(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
+async def _follow(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
+    from steno.cli.signals import Leaving
+    from steno.cli.turns import Front, carry_out
+
     with Leaving(service, id, watching=True) as leaving:
         events = service.turns.follow(id, options.input, leaving.event)
         return await carry_out(
@@ -565,5 +634,7 @@ async def _follow(options: argparse.Namespace, wiring: Agents, service: Service,
         )
 
 
-def _front(options: argparse.Namespace, wiring: Agents, service: Service) -> Front:
+def _front(options: argparse.Namespace, wiring: "Agents", service: Service) -> "Front":
+    from steno.cli.turns import Front
+
     return Front(service, wiring, options.output, asks=_asks_here(options))

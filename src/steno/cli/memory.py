@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 
 from steno.agents import Agents
 from steno.cli.output import when
@@ -132,16 +131,6 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
 
 
 # --- in the background ----------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def beside(wiring: Agents, service: Service) -> AsyncIterator[None]:
-    """A front end, from before it begins until it has let go of its sessions."""
-    await worker.start_if_due(wiring, service)
-    try:
-        yield
-    finally:
-        await worker.start_if_due(wiring, service)
 
 
 async def remember(options: argparse.Namespace, wiring: Agents, service: Service) -> int:

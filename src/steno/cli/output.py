@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import to_builtins
 
-from steno.agents import Provider
 from steno.cli.keeping.tables import markdown
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
@@ -49,8 +48,7 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Opaque, ToolCall, text_of
 from steno.journal.transcript import outcome_text
-from steno.service import Approval, Delivery, Loaded, Shown, Summary
-from steno.service.approvals import asked_about
+from steno.service import Approval, Loaded, Shown, Summary
 from steno.service.objects import (
     Objects,
     approval_object,
@@ -66,6 +64,8 @@ from steno.service.objects import (
 from steno.store.protocol import Event, Piece, Report
 
 if TYPE_CHECKING:
+    from steno.agents import Provider
+    from steno.service.deliveries import Delivery
     from steno.store.postgres.owners import Worker
 
 ARGUMENTS_SHOWN_MAX = 200
@@ -131,7 +131,9 @@ class TextPrinter:
     """For people. Says on stderr what a person must know and the text does not tell. `session` is
     where it is kept."""
 
-    def __init__(self, session: str | None, provider_of: Callable[[str], Provider | None]) -> None:
+    def __init__(
+        self, session: str | None, provider_of: "Callable[[str], Provider | None]"
+    ) -> None:
         self._session = session
         self._provider_of = provider_of
         self._calls: dict[str, ToolCall] = {}
@@ -282,7 +284,7 @@ def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
     return placed
 
 
-def deliveries(found: list[Delivery], as_json: bool) -> int:
+def deliveries(found: "list[Delivery]", as_json: bool) -> int:
     if as_json:
         show(to_json([to_builtins(one) for one in found]))
         return 0
@@ -346,7 +348,7 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, ho
         show("\nthe last turn waits for approval")
         for one in waiting_approvals(loaded, shown):
             decided = "" if one.decision is None else f" ({one.decision})"
-            show(f"  #{one.seq} {asked_about(one)}{decided}")
+            show(f"  #{one.seq} {one.in_a_line()}{decided}")
     if loaded.state.rules:
         show("\nrules of this session")
         for rule, held in loaded.state.rules.items():
@@ -391,7 +393,7 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
     if not waiting:
         show("nothing waits for approval")
     for one in waiting:
-        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {asked_about(one)}")
+        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {one.in_a_line()}")
     if waiting:
         show(
             f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno "

@@ -8,16 +8,15 @@ A command that only watches a turn leaves at any of them, and the turn goes on.
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 
-from steno.cli.stdio import complain, end_question, finish, note
+from steno.cli.stdio import complain, end_question, note
 from steno.engine.visit_end import Reason
-from steno.frontend.process import REASONS, TWICE_S, has_deadline, heeding, leave_by_deadline
+from steno.frontend.process import REASONS, TWICE_S, heeding, leave_by_deadline
 from steno.journal.parts import Seq
 from steno.service import Service
 from steno.service.deliveries import LEAVING_S, STAY_S
@@ -45,15 +44,6 @@ async def visiting(service: Service, about: str = "", stays: bool = False) -> As
         problems, _ = await asyncio.gather(service.visits.leave(), delivering)
         for problem in problems:
             complain(problem)
-
-
-def left(status: int) -> int:
-    """If this process has a deadline, end here: everything is closed, and taking the interpreter
-    apart, module by module, can take as long again."""
-    if has_deadline():
-        finish()
-        os._exit(status)
-    return status
 
 
 class Asked:

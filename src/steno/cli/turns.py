@@ -26,7 +26,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Seq
 from steno.runtimes.tool_calls import NOBODY
 from steno.service import Service
-from steno.service.approvals import ALWAYS_DAYS, always, asked_about
+from steno.service.approvals import ALWAYS_DAYS, always
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
 
@@ -179,7 +179,7 @@ class Questions:
                 waiting = {one.seq: one for one in await approvals.pending(self._session)}
                 if asked not in waiting:
                     return
-                call = asked_about(waiting[asked])
+                call = waiting[asked].in_a_line()
                 if not self._front.asks:
                     if self._front.style == "text":
                         note(

@@ -44,9 +44,9 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import File, Seq, outcome_parts
 from steno.model_choice import Terms
-from steno.service import Attachment, Misused, Service
+from steno.service import Misused, Service
 from steno.service.approvals import ALWAYS_DAYS, always
-from steno.service.attachments import attachment
+from steno.service.attachments import Attachment, attachment
 from steno.service.views import Approval
 from steno.store.errors import NotPending, StoreError, UnknownSession
 from steno.store.protocol import Cursor, Event

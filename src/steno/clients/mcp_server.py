@@ -26,7 +26,6 @@ from steno.gateway.streams import Telling
 from steno.journal.transcript import Message, Transcript
 from steno.search.searching import PLACE
 from steno.service import Misused, Service
-from steno.service.approvals import asked_about
 from steno.service.objects import Objects, approval_object, listed_object, message_object
 from steno.service.searches import LIMIT_MAX, Wanted, found_object
 from steno.store.errors import StoreError
@@ -137,7 +136,7 @@ class Reading:
             "next": page[-1].seq if more else None,
             "total": len(shown.transcript.messages),
             "running": loaded.owner is not None,
-            "waiting": [asked_about(one) for one in waiting],
+            "waiting": [one.in_a_line() for one in waiting],
             "cursor": to_print(Cursor(loaded.head)),
         }
 

@@ -4,7 +4,6 @@ Nothing here carries correctness: what was committed is in the journal without i
 deadline: what hangs then is left behind, except the commands of tools, which are ended.
 """
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -12,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from steno.engine.visit_end import Reason
-from steno.tools.groups import end_all
 
 TWICE_S = 2.0
 """A second Ctrl-C within this time leaves."""
@@ -35,7 +33,9 @@ _deadlines: list[threading.Timer] = []
 def heeding(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
     """While entered, a signal has its action. One that was ignored when this process started, by
     `nohup` or by a shell for a command in the background, stays ignored."""
-    loop = asyncio.get_running_loop()
+    from asyncio import get_running_loop
+
+    loop = get_running_loop()
     heeded = [number for number in actions if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, actions[number])
@@ -49,6 +49,7 @@ def heeding(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[
 def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEFT) -> None:
     """End this process in time, whatever hangs. No exit handler is needed for what was stored.
     `first` is for what is not stored: the state of a terminal."""
+    from steno.tools.groups import end_all
 
     def leave() -> None:
         end_all()

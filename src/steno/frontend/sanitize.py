@@ -3,23 +3,27 @@ the clipboard or the title, or turns the direction of the text."""
 
 import re
 
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
-)
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
-ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
-"""What colours and moves in the output of commands."""
+_ESCAPES = r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])"
 
 
 def sanitize(text: str) -> str:
     """Characters that control a terminal, or that it cannot be sent, as pictures of themselves."""
-    return _CONTROL.sub(_picture, text.replace("\r\n", "\n")) if _CONTROL.search(text) else text
+    if text.replace("\n", "").isprintable():  # the most common case, and quick
+        return text
+    return re.sub(_CONTROL, _picture, text.replace("\r\n", "\n"))
+
+
+def without_escapes(text: str) -> str:
+    """The output of a command without what colours and moves in it."""
+    return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
 
 
 def output(text: str) -> str:
     """The output of a command without its colours; of a line that is written over, what it says
     last."""
-    text = ESCAPES.sub("", text).replace("\r\n", "\n")
+    text = without_escapes(text).replace("\r\n", "\n")
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return sanitize(text)

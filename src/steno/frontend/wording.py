@@ -1,8 +1,7 @@
 """How a turn ended, in words: what happened, what was kept, what to do next."""
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from steno.agents import Provider
 from steno.journal.facts import TurnEnded
 from steno.session.errors import NoSuch, Refusal
 from steno.store.errors import (
@@ -15,6 +14,9 @@ from steno.store.errors import (
     StoreTooNew,
     StoreUnopenable,
 )
+
+if TYPE_CHECKING:
+    from steno.agents import Provider
 
 EPHEMERAL = (
     "this session is ephemeral: it lives in memory and leaves nothing on disk. When this process "
@@ -44,7 +46,7 @@ CODEX_MENDS = {
 _READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
-def ending(ended: TurnEnded, session: str | None, model: str, provider: Provider | None) -> str:
+def ending(ended: TurnEnded, session: str | None, model: str, provider: "Provider | None") -> str:
     """What to tell a person about a turn that is not done. `session` is None if it is kept
     nowhere."""
     if session is None:
@@ -102,7 +104,7 @@ def _interrupted(cause: str, session: str) -> str:
 TRUST = "set SSL_CERT_FILE to a file with the certificate of its issuer"
 
 
-def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[str, str]:
+def _failure(ended: TurnEnded, model: str, provider: "Provider | None") -> tuple[str, str]:
     """What failed, and what a person can do about it."""
     address = "the model" if provider is None else provider.url
     because = f" ({ended.detail})" if ended.detail else ""
@@ -134,7 +136,7 @@ def _failure(ended: TurnEnded, model: str, provider: Provider | None) -> tuple[s
             return ended.detail or ended.cause, ""
 
 
-def lost(cause: str, detail: str, provider: Provider | None) -> str:
+def lost(cause: str, detail: str, provider: "Provider | None") -> str:
     """A request of which nothing came back."""
     address = "" if provider is None or provider.url in detail else f" from {provider.url}"
     return f"no answer{address} ({cause})" + (f": {detail}" if detail else "")

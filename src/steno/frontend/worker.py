@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from steno.agents import Agents
@@ -26,6 +27,16 @@ else:
         except BlockingIOError:
             return False
         return True
+
+
+@contextlib.asynccontextmanager
+async def beside(wiring: Agents, service: Service) -> AsyncIterator[None]:
+    """A front end, from before it begins until it has let go of its sessions."""
+    await start_if_due(wiring, service)
+    try:
+        yield
+    finally:
+        await start_if_due(wiring, service)
 
 
 async def start_if_due(wiring: Agents, service: Service) -> None:

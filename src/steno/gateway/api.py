@@ -193,7 +193,9 @@ async def show_session(hub: Hub, call: Call) -> Answer:
     service, id = hub.service(), call.parameters["id"]
     loaded, shown = await service.views.shown(id)
     context = loaded.state.context
-    most = hub.program.agents(hub.terms(None)).context_max("" if context is None else context.model)
+    most = hub.program.agents(hub.terms(None)).config.context_max(
+        "" if context is None else context.model
+    )
     return Json(transcript_object(loaded, shown, most))
 
 

@@ -2,7 +2,6 @@
 effect."""
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import ceil
@@ -290,10 +289,12 @@ async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> b
     """Wait before another attempt: as the provider asked, else a little longer each time. False if
     a stop was asked for meanwhile. Chance keeps those who were turned away together from coming
     back together."""
+    from random import uniform
+
     if ask.wait_ms:
-        wait_s = ask.wait_ms / 1000 * random.uniform(1.0, 1.1)  # noqa: S311
+        wait_s = ask.wait_ms / 1000 * uniform(1.0, 1.1)  # noqa: S311
     else:
-        wait_s = backoff_s[min(ask.attempt - 2, len(backoff_s) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
+        wait_s = backoff_s[min(ask.attempt - 2, len(backoff_s) - 1)] * uniform(0.8, 1.2)  # noqa: S311
     try:
         await asyncio.wait_for(held.stopped.wait(), wait_s)
     except TimeoutError:

@@ -17,9 +17,10 @@ store.
     service.moving_in   import what other agents keep
 
 Misused   what was asked means nothing; nothing was stored; say what would
+
+Each part is loaded when it is first used: a command that looks at sessions needs few of them.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -37,35 +38,33 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ONE_OFF
 from steno.journal.parts import Seq, Text
-from steno.runtimes.protocol import Runtime
-from steno.service.approvals import Approvals
-from steno.service.attachments import Attachment, check_together
-from steno.service.chats import Chats
-from steno.service.deliveries import Deliveries, Delivery
-from steno.service.edits import Edits
-from steno.service.memory import Memories
 from steno.service.views import Approval, Shown, Summary, Views
-from steno.service.visits import Visits
 from steno.session.errors import Misused
-from steno.session.live import Live
 from steno.session.load import Loaded, Sessions
 from steno.session.page import Page, Tail
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Admission, Admitted, Report, Shares
 
 if TYPE_CHECKING:
+    from steno.runtimes.protocol import Runtime
     from steno.search.keeper import Search
+    from steno.service.approvals import Approvals
+    from steno.service.attachments import Attachment
+    from steno.service.chats import Chats
+    from steno.service.deliveries import Deliveries
+    from steno.service.edits import Edits
     from steno.service.files import Files
     from steno.service.jobs import Jobs
+    from steno.service.memory import Memories
     from steno.service.moving_in import MovingIn
     from steno.service.searches import Searches
     from steno.service.transfers import Transfers
+    from steno.service.visits import Visits
+    from steno.session.live import Live
     from steno.tools.protocol import Workspace
 
 __all__ = [
     "Approval",
-    "Attachment",
-    "Delivery",
     "Framing",
     "Loaded",
     "Misused",
@@ -96,11 +95,11 @@ class Service:
     def __init__(
         self,
         sessions: Sessions,
-        runtime: Runtime,
+        runtime: "Runtime",
         platform: str,
-        visits: Visits,
-        deliveries: Deliveries,
-        memories: Memories,
+        visits: "Visits",
+        deliveries: "Deliveries",
+        memories: "Memories",
         ephemeral: bool = False,
         search: "Callable[[], Search] | None" = None,
         folder: str = "",
@@ -112,19 +111,40 @@ class Service:
         self.visits = visits
         self.deliveries = deliveries
         self.memories = memories
-        self.turns = Live(sessions, runtime)
-        self.approvals = Approvals(sessions.store, self.views)
-        self.chats = Chats(sessions, self.views, visits)
-        self.edits = Edits(sessions, runtime, platform)
+        self._runtime = runtime
         self._workspace_in = workspace_in
         self._sessions = sessions
         self._store = sessions.store
         self._platform = platform
         self._search = search
 
+    @cached_property
+    def turns(self) -> "Live":
+        from steno.session.live import Live
+
+        return Live(self._sessions, self._runtime)
+
+    @cached_property
+    def approvals(self) -> "Approvals":
+        from steno.service.approvals import Approvals
+
+        return Approvals(self._store, self.views)
+
+    @cached_property
+    def chats(self) -> "Chats":
+        from steno.service.chats import Chats
+
+        return Chats(self._sessions, self.views, self.visits)
+
+    @cached_property
+    def edits(self) -> "Edits":
+        from steno.service.edits import Edits
+
+        return Edits(self._sessions, self._runtime, self._platform)
+
     @property
     def searches(self) -> "Searches":
-        from steno.service.searches import Searches  # few commands need it
+        from steno.service.searches import Searches
 
         if self._search is None:
             raise Misused("there is no search here")
@@ -132,14 +152,14 @@ class Service:
 
     @cached_property
     def jobs(self) -> "Jobs":
-        from steno.service.jobs import Jobs  # few commands need it
+        from steno.service.jobs import Jobs
         from steno.session.jobs import JobBook
 
         return Jobs(JobBook(self._store), self.chats)
 
     @property
     def transfers(self) -> "Transfers":
-        from steno.service.transfers import Transfers  # few commands need it
+        from steno.service.transfers import Transfers
 
         return Transfers(self._store, self.views)
 
@@ -151,7 +171,7 @@ class Service:
 
     @cached_property
     def files(self) -> "Files":
-        from steno.service.files import Files  # where files were changed
+        from steno.service.files import Files
 
         if self._workspace_in is None:
             raise Misused("no tool changes files here")
@@ -168,7 +188,7 @@ class Service:
         key: str | None,
         model: str,
         mode: Literal["queue", "steer"] = "queue",
-        attachments: Sequence[Attachment] = (),
+        attachments: "Sequence[Attachment]" = (),
         visit: bool = True,
         owes: tuple[DeliveryOwed, ...] = (),
         framing: Framing = Framing(),  # noqa: B008 - it is frozen
@@ -182,7 +202,10 @@ class Service:
             raise Misused("the name of a session is empty; nothing was stored")
         if key == "":
             raise Misused("the id of an input is empty; nothing was stored")
-        check_together(attachments)
+        if attachments:
+            from steno.service.attachments import check_together
+
+            check_together(attachments)
         known = await self._store.find(name) if session is None and name is not None else session
         if known is not None:
             await self._sessions.check(known)
@@ -248,7 +271,7 @@ class Service:
                 [one.id for one in await self._store.list(1 << 31, where=Shares(id, own))]
             )
             if with_forks or len(doomed) == 1:
-                await asyncio.gather(*(self.visits.delete(one) for one in doomed))
+                await self.visits.delete(doomed)
         return await self._store.delete(id, with_forks)
 
     async def verify(self, tell: Callable[[int, int], None] | None = None) -> Report:

@@ -3,7 +3,6 @@ like it. What is asked, what is decided and what rules a session has are facts, 
 outlives every process."""
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -107,13 +106,6 @@ class Approvals:
 def ends_ms(days: int) -> int:
     """When a rule ends that is set now for so many days; 0 for one that does not."""
     return time.time_ns() // 1_000_000 + days * DAY_MS if days else 0
-
-
-def asked_about(one: Approval) -> str:
-    """A call in a line, with the reason that came with the question."""
-    return f"{one.tool} {one.arguments}" + (
-        f" because {json.dumps(one.why, ensure_ascii=False)}" if one.why else ""
-    )
 
 
 def always(one: Approval) -> tuple[str, ...]:

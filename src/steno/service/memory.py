@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from steno.journal.facts import ItemAt, MemoryRemoved
 from steno.journal.listing import ListingRow
-from steno.runtimes.distil import Distillation, Distilling
 from steno.runtimes.recall import Remembered, items_of
 from steno.session.errors import NoSuch
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Listed, Store
+
+if TYPE_CHECKING:
+    from steno.runtimes.distil import Distillation, Distilling
 
 PAGE = 100
 LOOKED_MAX = 100
@@ -25,14 +28,16 @@ class Kept(Struct, frozen=True):
 
 
 class Memories:
-    def __init__(self, store: Store, distilling: Distilling) -> None:
+    """`distilling` is made when something is to be distilled, which few commands do."""
+
+    def __init__(self, store: Store, distilling: "Callable[[], Distilling]") -> None:
         self._store = store
         self._distilling = distilling
 
     async def distil(
         self, session: str, leaving: asyncio.Event, if_due: bool = False
-    ) -> Distillation:
-        return await self._distilling.distil(session, leaving, if_due)
+    ) -> "Distillation":
+        return await self._distilling().distil(session, leaving, if_due)
 
     async def entitle(self, session: str, leaving: asyncio.Event) -> str:
         """Have a title made; "" if none was."""

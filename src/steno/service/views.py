@@ -1,8 +1,8 @@
 """Looking at sessions. Nothing is stored by looking: what a dead process left open is closed in
 memory."""
 
-import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
@@ -52,7 +52,6 @@ from steno.store.protocol import (
     list_all,
     read_all,
 )
-from steno.tools.output import unfold
 
 PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
@@ -75,6 +74,11 @@ class Approval(Struct, frozen=True):
     since_ms: int
     decision: str | None
     why: str = ""
+
+    def in_a_line(self) -> str:
+        """The call, with the reason that came with the question."""
+        reason = f" because {json.dumps(self.why, ensure_ascii=False)}" if self.why else ""
+        return f"{self.tool} {self.arguments}{reason}"
 
 
 class Shown:
@@ -139,7 +143,7 @@ class Views:
         """All of a session, with the long outputs of its tools in full."""
         shown = Shown()
         loaded = await self._sessions.whole(session, shown.transcript, shown)
-        await unfold(shown.transcript.messages, self._store.get)
+        await self._unfold(shown.transcript.messages)
         return loaded, shown
 
     async def glance(self, session: str) -> Glance:
@@ -198,7 +202,7 @@ class Views:
             transcript.apply(record)
             found = [message for message in transcript.messages if message.seq == seq]
             if found:
-                await unfold(found, self._store.get)
+                await self._unfold(found)
                 return found[0]
         raise NoSuch("message", seq, session)
 
@@ -278,7 +282,7 @@ class Views:
     async def summary(self, session: str) -> Summary:
         """One session as lists show it."""
         glance = await self._store.glance(session)
-        return await self._as_it_stands(Listed(session, glance.head, 0, glance.owner, glance.row))
+        return await self._looked_at(Listed(session, glance.head, 0, glance.owner, glance.row))
 
     async def matching(
         self, keep: Callable[[Listed], bool], limit: int, before: int | None = None
@@ -310,6 +314,13 @@ class Views:
                 break
         return found
 
+    async def _unfold(self, messages: list[Message]) -> None:
+        """Long output of tools, whole."""
+        if any(message.role == "tool" for message in messages):
+            from steno.tools.output import unfold
+
+            await unfold(messages, self._store.get)
+
     async def mark(self) -> FeedMark:
         """The place of the last change of any session."""
         return (await self._store.changes(None)).mark
@@ -320,11 +331,13 @@ class Views:
     async def news(self, after: FeedMark, gather_s: float) -> AsyncIterator[ChangePage]:
         """What changes in any session after a mark, for ever. Changes that follow each other within
         `gather_s` come together."""
+        from asyncio import sleep
+
         async with contextlib.aclosing(self._store.follow_changes(after)) as changes:
             async for change in changes:
                 if change.mark <= after:
                     continue
-                await asyncio.sleep(gather_s)
+                await sleep(gather_s)
                 page = await self._store.changes(after)
                 after = page.mark
                 yield page
@@ -384,6 +397,9 @@ class Views:
         return get_close_matches(id, ids, n=3, cutoff=0.5)
 
     async def _as_it_stands(self, listed: Listed) -> Summary:
+        return Summary(listed, False, False) if _rests(listed) else await self._looked_at(listed)
+
+    async def _looked_at(self, listed: Listed) -> Summary:
         """A row with what is not in it: what is being streamed, and what will close an open turn or
         a dead visit."""
         glance, killed = await look(self._store, listed.id)
@@ -400,6 +416,14 @@ class Views:
         runs = glance.owner is not None and state.turn is not None
         found = replace(listed, head=glance.head, owner=glance.owner, row=row)
         return Summary(found, waits, runs)
+
+
+def _rests(listed: Listed) -> bool:
+    """Whether the row says all there is: nothing runs, and nothing is to be closed. A fork may have
+    been cut off in the middle of a turn."""
+    row = listed.row
+    left_open = listed.orphaned or row.open > 0 or row.owed.attending
+    return listed.owner is None and not left_open and row.forked_from is None
 
 
 def attachments_in(record: Record) -> list[Image | File]:

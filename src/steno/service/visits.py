@@ -298,9 +298,12 @@ class Visits:
             await self._end_commands(session)
             await self._tell_all(debts)
 
-    async def delete(self, session: str) -> None:
-        """End every visit to a session that is about to be deleted, and tell plugins what they are
-        owed: nothing can be stored of it afterwards. It takes `TELL_DELETING_S` at most."""
+    async def delete(self, sessions: Iterable[str]) -> None:
+        """End every visit to sessions that are about to be deleted, and tell plugins what they are
+        owed: nothing can be stored of them afterwards. It takes `TELL_DELETING_S` at most."""
+        await asyncio.gather(*(self._delete(session) for session in sessions))
+
+    async def _delete(self, session: str) -> None:
         row = (await self._store.glance(session)).row
         debts = await self._settle(session, row)
         here = self._plugins.having(HOOK)

@@ -458,9 +458,11 @@ class Core:
         return self._with_runners(found)
 
     def _with_runners(self, found: list[Listed]) -> list[Listed]:
-        return [
-            one if one.owner is None else replace(one, owner=self.running(one.id)) for one in found
-        ]
+        return [one if one.owner is None else self._with_runner(one) for one in found]
+
+    def _with_runner(self, listed: Listed) -> Listed:
+        owner = self.running(listed.id)
+        return replace(listed, owner=owner, orphaned=owner is None)
 
     def keys(self, session: str) -> list[Keyed]:
         with self.snapshot() as view:

@@ -8,13 +8,14 @@ What the verbs mean is said where they are declared, in `Store`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
 from steno.store.commit_queue import Ticket
 from steno.store.core import Core, Queued
-from steno.store.protocol import Change, Cursor, Event, FeedMark, Settings
+from steno.store.protocol import Change, Cursor, Event, FeedMark, Lease, Settings
 
 if TYPE_CHECKING:
     import asyncio
@@ -201,6 +202,40 @@ class BlockingStore(Verbs):
 
     def close(self) -> None:
         self.core.close()
+
+
+class AtOnce:
+    """The verbs of a blocking store as coroutines that never suspend: what is written for the
+    other face runs over it without an event loop, by `now`."""
+
+    def __init__(self, store: BlockingStore) -> None:
+        self._store = store
+        self._draft = store.draft
+
+    async def draft(self, lease: Lease, stream: Stream, text: str) -> int:
+        return self._draft(lease, stream, text)
+
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[None, None, Any]]:
+        blocking = getattr(self._store, verb)
+        if not callable(blocking):
+            return blocking  # type: ignore[no-any-return]
+
+        async def at_once(*arguments: Any, **named: Any) -> Any:
+            return blocking(*arguments, **named)
+
+        setattr(self, verb, at_once)
+        return at_once
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing. Where it gives way to other tasks, it goes on."""
+    try:
+        while coroutine.send(None) is None:
+            pass
+    except StopIteration as done:
+        return cast(T, done.value)
+    coroutine.close()
+    raise RuntimeError("a verb of a blocking store has suspended")
 
 
 @_face("awaits")

@@ -164,13 +164,15 @@ Where = Mark | Shares
 
 class Listed(Struct, frozen=True):
     """One session in a list. `mark` is the place to ask the next page from; `owner` is set while it
-    runs."""
+    runs. `orphaned`: its last runner is gone and did not give the lease back, so something of it
+    may be open."""
 
     id: str
     head: Seq
     mark: int
     owner: str | None
     row: ListingRow
+    orphaned: bool = False
 
 
 def tenant_of(row: ListingRow) -> str:

@@ -10,7 +10,6 @@ A sandbox that was asked for and cannot be had is an error, never a command that
 """
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -79,7 +78,11 @@ class Sandbox(Struct, frozen=True):
 
     def missing(self) -> str:
         """Why it cannot be had; empty if it can."""
-        return MISSING if self.kind == "bwrap" and shutil.which("bwrap") is None else ""
+        if self.kind != "bwrap":
+            return ""
+        from shutil import which
+
+        return MISSING if which("bwrap") is None else ""
 
     def around(self, words: list[str], folder: Path) -> list[str]:
         """The words of a command that runs other words inside."""

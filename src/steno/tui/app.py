@@ -28,7 +28,8 @@ from steno.frontend.worker import start_if_due
 from steno.journal.facts import Mode
 from steno.journal.parts import Seq
 from steno.model_choice import Beginning
-from steno.service import Attachment, Misused, Service
+from steno.service import Misused, Service
+from steno.service.attachments import Attachment
 from steno.store.errors import StoreError
 from steno.tui import status_line
 from steno.tui.actions import Acts

@@ -8,7 +8,7 @@ from steno.agents import Agents
 from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
 from steno.journal.state import State
-from steno.service import Attachment
+from steno.service.attachments import Attachment
 from steno.tui.blocks import Tone
 from steno.tui.to_blocks import Folded
 from steno.tui.wording import advice, size

@@ -15,8 +15,9 @@ from steno.frontend.answers import Answer
 from steno.journal.facts import Mode, Record, TurnStarted
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
-from steno.service import Attachment, Misused, Page, Service, Tail
+from steno.service import Misused, Page, Service, Tail
 from steno.service.approvals import always
+from steno.service.attachments import Attachment
 from steno.session.live import LiveSession
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.tui.blocks import Block, Call, Said

@@ -11,7 +11,6 @@ A file may begin with lines between two `---`: `description: â€¦` and `takes: â€
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -36,7 +35,9 @@ class Command(Struct, frozen=True):
     def with_arguments(self, given: str) -> str:
         """What is said to the model when it is called with this."""
         try:
-            words = shlex.split(given)
+            from shlex import split
+
+            words = split(given)
         except ValueError:  # a quotation mark that stands alone
             words = given.split()
 

@@ -2,8 +2,8 @@
 loaded here, so that --help stays quick."""
 
 import argparse
+import os
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ HIDDEN = ("carry", "remember")
 """Commands that steno gives itself; not for people."""
 SHELLS = ("bash", "zsh", "tcsh")
 SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+COLUMNS = 80
+"""How wide help is where there is no terminal."""
 SPAN_S_MAX = 100 * 366 * 86_400
 
 EXAMPLES = {
@@ -63,6 +65,24 @@ EXAMPLES = {
 }
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal. Python asks for its width by a module that loads every compression
+    there is, for each option of each command that is known."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size().columns or COLUMNS
+    except OSError:
+        return COLUMNS
+
+
 class Parser(argparse.ArgumentParser):
     """One that says what was meant, and shows how a command is used."""
 
@@ -70,8 +90,7 @@ class Parser(argparse.ArgumentParser):
         name = (prog or "").removeprefix("steno ")
         if shown := EXAMPLES.get(name):
             more["epilog"] = "examples:\n" + "\n".join(f"  {line}" for line in shown.splitlines())
-            more["formatter_class"] = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=prog, **more)  # type: ignore[arg-type]
+        super().__init__(prog=prog, formatter_class=Help, **more)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
         wrong = re.match(r"argument (COMMAND|[\w{},-]+): invalid choice: '(.*?)' \(", message, re.S)
@@ -81,6 +100,8 @@ class Parser(argparse.ArgumentParser):
                 for action in self._actions
                 if isinstance(action, argparse._SubParsersAction)
             )
+            from difflib import get_close_matches
+
             names = [name for name in verbs if name not in HIDDEN]
             near = get_close_matches(wrong[2], names, 2, 0.5)
             meant = f"did you mean {' or '.join(near)}? " if near else ""

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
-from steno.frontend.sanitize import ESCAPES, sanitize
+from steno.frontend.sanitize import sanitize, without_escapes
 from steno.gateway.cursors import to_print
 from steno.gateway.feed import BETWEEN, At, flat, joined, list_news, place
 from steno.gateway.hub import Hub
@@ -144,7 +144,7 @@ class Rendering:
 def shown_text(stream: Stream, piece: str) -> str:
     """A piece as it may stand on the page: the whole is cleaned again when it is sealed."""
     if stream.kind == "output":
-        piece = ESCAPES.sub("", piece).replace("\r\n", "\n").replace("\r", "\n")
+        piece = without_escapes(piece).replace("\r\n", "\n").replace("\r", "\n")
     return sanitize(piece)
 
 

@@ -8,7 +8,8 @@ from steno.gateway.page.blocks import arguments, decide, why
 from steno.gateway.page.html import Html, html, many, text, when
 from steno.gateway.page.layout import ago, bar, plain, stamp
 from steno.search.searching import Found, Hit
-from steno.service import Approval, Delivery, Summary
+from steno.service import Approval, Summary
+from steno.service.deliveries import Delivery
 
 DELIVERIES_MAX = 200
 INDEXED_ENOUGH = 0.9

@@ -11,7 +11,6 @@ new file.
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +66,9 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
     try:
         locks.count_restore()
         partial = _beside(path, ".restoring.partial")
-        shutil.copyfile(backup, partial)
+        from shutil import copyfile
+
+        copyfile(backup, partial)
         partial.chmod(0o600)
         sync_file(partial)
         if not _beside(

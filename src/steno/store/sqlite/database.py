@@ -14,7 +14,6 @@ import errno
 import functools
 import itertools
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -317,7 +316,9 @@ def patience(wait_ms: int) -> Callable[[int], bool]:
             waiting_since = now
         if (now - waiting_since) * 1000 >= wait_ms:
             return False
-        time.sleep(random.uniform(*_BUSY_PAUSE_S))  # noqa: S311
+        from random import uniform  # few ever wait
+
+        time.sleep(uniform(*_BUSY_PAUSE_S))  # noqa: S311
         return True
 
     return busy

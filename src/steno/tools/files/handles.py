@@ -13,7 +13,6 @@ What must be true:
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -132,7 +131,7 @@ def replaceable(folder: int, name: str, path: str) -> os.stat_result | None:
 
 def replace(folder: int, name: str, data: bytes, there: os.stat_result | None) -> None:
     """Whole or not at all. The mode and owner of a file that was there stay."""
-    beside = f".steno-{secrets.token_hex(8)}.tmp"
+    beside = f".steno-{os.urandom(8).hex()}.tmp"
     file = os.open(
         beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder
     )

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -147,7 +146,9 @@ def _given(process: "subprocess.Popen[bytes]") -> Iterator[str]:
 
 def _ripgrep(workspace: Workspace, where: Path, asked: GrepArguments) -> list[str] | None:
     """The command that searches; None where ripgrep is not installed."""
-    program = shutil.which("rg")
+    from shutil import which
+
+    program = which("rg")
     if program is None:
         return None
     root = Path(os.path.realpath(workspace.folder))
