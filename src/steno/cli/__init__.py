@@ -5,6 +5,7 @@
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
@@ -14,10 +15,20 @@ from steno.cli.parsing import parser, prompted, query_last
 FAILED = 1
 INTERRUPTED = 130
 YOUNG_MAX = 100_000
-"""New objects before Python looks for garbage among them."""
+"""New objects before Python looks for garbage among them: what is loaded stays, and looking through
+it would be a useless wait."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Called without words, this is the program, and it ends here: everything is closed by then,
+    and nothing is gained by taking the interpreter apart, module by module."""
+    status = _carry_out(argv)
+    if argv is None:
+        os._exit(status)
+    return status
+
+
+def _carry_out(argv: Sequence[str] | None) -> int:
     stdio.prepare()
     words = prompted(sys.argv[1:] if argv is None else argv)
     try:
@@ -47,13 +58,8 @@ def _main(options: argparse.Namespace) -> int:
         if options.verb == "man":
             return manual.manual(whole)
         return manual.completion(whole, options.shell)
-    # What is loaded stays, so looking through it for garbage would be a useless wait: seldom while
-    # steno runs, and not at all when the interpreter takes itself apart.
     gc.set_threshold(YOUNG_MAX)
     from steno.cli import commands  # heavy, and so behind the parser: --help stays quick
 
     gc.freeze()
-    try:
-        return commands.run(options)
-    finally:
-        gc.freeze()
+    return commands.run(options)

@@ -3,7 +3,6 @@ person can act on."""
 
 import argparse
 import contextlib
-import os
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -17,7 +16,7 @@ from steno.cli.stdio import complain, note, show
 from steno.compose import Program, Setup
 from steno.config import Config, ConfigError, Place
 from steno.frontend import wording
-from steno.frontend.process import LEFT, has_deadline, in_time
+from steno.frontend.process import LEFT, in_time
 from steno.model_choice import Terms, contradiction
 from steno.service import Misused, Service
 from steno.service.views import Views
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             from steno.cli.keeping import logs
 
             logs.begin(options.verbose, configuration.log_file())
-        return _left(_dispatch(options, Setup(config, where, options.ephemeral), _terms(options)))
+        return _dispatch(options, Setup(config, where, options.ephemeral), _terms(options))
     except (ConfigError, Misused) as error:
         complain(wording.problem(error))
         return USAGE
@@ -91,15 +90,6 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     finally:
         in_time()
-
-
-def _left(status: int) -> int:
-    """If this process has a deadline, end here: everything is closed, and taking the interpreter
-    apart, module by module, can take as long again."""
-    if has_deadline():
-        stdio.finish()
-        os._exit(status)
-    return status
 
 
 def _loop(work: Coroutine[Any, Any, T]) -> T:

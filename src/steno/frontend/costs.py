@@ -39,7 +39,7 @@ class Prices:
 
     def context_max(self, spec: str) -> int:
         """The tokens that a model takes; 0 if that is not known."""
-        return self._wiring.context_max(spec) or self.about(spec).context or 0
+        return self._wiring.config.context_max(spec) or self.about(spec).context or 0
 
 
 class Call(Struct, frozen=True):

@@ -63,10 +63,6 @@ def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEF
     _deadlines.append(timer)
 
 
-def has_deadline() -> bool:
-    return bool(_deadlines)
-
-
 def in_time() -> None:
     """Nothing hangs any more."""
     while _deadlines:
