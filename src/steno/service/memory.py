@@ -41,7 +41,7 @@ class Memories:
 
     async def entitle(self, session: str, leaving: asyncio.Event) -> str:
         """Have a title made; "" if none was."""
-        return await self._distilling.entitle(session, leaving)
+        return await self._distilling().entitle(session, leaving)
 
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
         """Sessions that should be distilled and that no process runs, the latest first. So many are
