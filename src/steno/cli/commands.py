@@ -396,7 +396,11 @@ async def _act(options: argparse.Namespace, wiring: "Agents", service: Service) 
             return await transfer.export_all(options, service)
         case "export" if options.id is None:
             raise Misused("which session? steno export ID, or --all with a folder")
-    id = await service.views.resolve(options.id)
+    return await _act_on(options, wiring, service, await service.views.resolve(options.id))
+
+
+async def _act_on(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
+    """The commands that are about one session."""
     match options.verb:
         case "export":
             from steno.cli import transfer
