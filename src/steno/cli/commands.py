@@ -236,7 +236,8 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
                 return gateway.open_page(options, setup)
             return _loop(gateway.serve(options, setup))
         case "sessions" | "show" if setup.in_file():
-            with setup.looking() as views:
+            with waiting("opening the store") as opened, setup.looking() as views:
+                opened()
                 return now(_look(options, setup.config, setup.where, views))
         case None if _is_first(options, setup, terms):
             return _first_start(options, setup, terms)
