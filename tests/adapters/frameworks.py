@@ -30,7 +30,8 @@ class Suite(NamedTuple):
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-xdist", "pytest-mock", "pytest-timeout")
 OPENAI = ("openai-agents==0.24.0", "inline-snapshot", "aiosqlite", "sqlalchemy", "cryptography",
-          "fastapi", "websockets", "dirty-equals", "graphviz", "numpy")  # fmt: skip
+          "fastapi", "websockets", "dirty-equals", "graphviz", "numpy", "httpx",
+          "greenlet")  # fmt: skip
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2",
              "langgraph-checkpoint-postgres", "psycopg[binary]", "redis", "syrupy", "httpx",
              "pytest-repeat", "pytest-dotenv", "pytest-cov", "pycryptodome")  # fmt: skip
