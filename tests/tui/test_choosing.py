@@ -10,6 +10,7 @@ import pytest
 
 from steno.providers.keys import Keys
 from steno.tui.painting.palette import DARK
+from steno.tui.terminal import kept_shade
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with, setup_of
@@ -103,7 +104,8 @@ def test_a_theme_of_ones_own_is_begun_chosen_kept_and_checked(
 
     async def talk(person: Person) -> None:
         await person.say("/theme new mine")
-        await person.sees("your theme: edit", "mine.toml")
+        await person.sees("your theme: edit")
+        assert (themes / "mine.toml").is_file()
         assert person.chat.palette == DARK
         (themes / "mine.toml").write_text('like = "light"\naccent = "#ff0000"\n')
         await person.say("/theme mine")
@@ -118,8 +120,6 @@ def test_a_theme_of_ones_own_is_begun_chosen_kept_and_checked(
 
     chat_with(world, talk, size=(100, 30))
     assert (world.home / "theme").read_text() == "mine\n"
-    from steno.tui.terminal import kept_shade
-
     assert kept_shade(world.home) == "mine"
     (themes / "mine.toml").unlink()
     assert kept_shade(world.home) is None
