@@ -97,6 +97,7 @@ def test_leaving_an_answer_ends_the_search() -> None:
 
     class Endless:
         def find(self, asked: Asked, watch: Watch) -> Found:
+            assert watch.tell is not None
             watch.tell(Found(matches=1, done=False))
             while not watch.stopped():
                 pass
@@ -162,6 +163,7 @@ def test_a_terminal_shows_hits_as_they_come(
         printed.index(f"title {n}") for n in order
     )
     assert "2 of 2 matches" in printed
+    assert ("\x1b[1mtext\x1b[0m <2>" in printed) == terminal
     assert "--before 7.1.0" in printed
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from steno.cli.output import when
-from steno.cli.stdio import Lines, note, show
+from steno.cli.stdio import Lines, note, show, show_painted
 from steno.frontend.sanitize import sanitize
 from steno.search.indexer import Progress
 from steno.search.searching import Found, Hit
@@ -61,7 +61,7 @@ async def _shown(service: Service, wanted: Wanted, json: bool) -> tuple[list[Hit
         for hit in found.hits:
             if _key(hit, wanted) not in shown:
                 shown[_key(hit, wanted)] = hit
-                show(_worded(len(shown), hit, terminal))
+                show_painted(_worded(len(shown), hit, terminal))
     show(to_json(_object(found)) if json else _closing(found, len(shown)))
     return list(shown.values()), found
 

@@ -135,7 +135,7 @@ class _Late(Exception):
 class Watch(Struct, frozen=True):
     """Whom a search tells what it has so far, and when it is to stop."""
 
-    tell: Callable[[Found], None] = lambda _: None
+    tell: Callable[[Found], None] | None = None
     stopped: Callable[[], bool] = lambda: False
 
 
@@ -230,14 +230,14 @@ class Searching:
             done=False,
         )
 
-    def _tell(self) -> None:
+    def _tell(self, tell: Callable[[Found], None]) -> None:
         """What was found so far, if that is more than the last time."""
         _, skipped = _cursor(self._asked.before)
         if len(self._found) > self._told:
             self._told = len(self._found)
             ranked = self._ranked(self._found)
             shown = ranked[skipped : skipped + self._asked.limit]
-            self._watch.tell(self._answer(shown, len(ranked)))
+            tell(self._answer(shown, len(ranked)))
         self._told_s = time.monotonic()
 
     def _ranked(self, found: list[Match]) -> list[Match]:
@@ -636,8 +636,8 @@ class Searching:
         now_s = time.monotonic()
         if now_s > self._deadline or self._watch.stopped():
             raise _Late
-        if now_s > self._told_s + TELL_S:
-            self._tell()
+        if self._watch.tell is not None and now_s > self._told_s + TELL_S:
+            self._tell(self._watch.tell)
 
     def _plan(self) -> Plan:
         if self._planned is None:
