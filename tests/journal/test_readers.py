@@ -1,5 +1,5 @@
 """What other programs kept is read as what was said: on items that the programs themselves wrote,
-at the releases that the file names."""
+at the releases that the file names, and on some that were written by hand, which it says, too."""
 
 import json
 from pathlib import Path
