@@ -106,7 +106,9 @@ def test_a_model_is_told_a_valid_conversation(program: str, kind: str) -> None:
 
 
 def test_results_stand_behind_their_calls_and_say_whether_they_failed() -> None:
-    history = fold(History(), in_place([STARTED, *kept("claude-agent-sdk 0.2.183")]))
+    history = fold(
+        History(), in_place([STARTED, *kept("claude-agent-sdk, written by hand from its shapes")])
+    )
     told = history.entries()
     assert [type(one) for one in told] == [Said, Answered, Settled, Settled, Answered]
     assert [one.outcome for one in told if isinstance(one, Settled)] == [
