@@ -301,7 +301,7 @@ def test_a_long_session_shows_its_end_and_earlier_messages_on_demand(desk: Desk)
     assert answers(page) == [f"answer {n}" for n in range(turns)]
 
 
-def test_it_can_be_read_and_used_without_script(desk: Desk) -> None:
+def test_it_can_be_read_and_used_without_script(desk: Desk, tmp_path: Path) -> None:
     desk.script(Reply(("plain **answer**",)), Reply(("two",)))
     context = desk.context(java_script_enabled=False)
     page = desk.tab("/", context)
@@ -319,9 +319,16 @@ def test_it_can_be_read_and_used_without_script(desk: Desk) -> None:
         max_redirects=0,
     )
     assert again.headers["location"] == f"/s/{session}"
+    notes = tmp_path / 'no"tes ü.txt'
+    notes.write_bytes(b"line\r\n--line\r\n")
+    page.set_input_files("#files", notes)
     page.fill("#say", "And once more")
     page.click("#send")
     wait_until(lambda: len(desk.world.messages(session, "assistant")) == 2, "the answer")
+    page.reload()
+    with page.expect_download() as saved:
+        page.locator(".file", has_text="tes ü.txt").click()
+    assert saved.value.path().read_bytes() == notes.read_bytes()
     assert len(desk.world.messages(session, "user")) == 2
     page.goto(f"{desk.url}/?q=NO SCRIPT")
     assert page.locator("#sessions .title").all_inner_texts() == ["No script here"]
@@ -376,6 +383,26 @@ def test_usage_and_deliveries_have_a_page(desk: Desk) -> None:
     assert page.locator("table tbody tr").count() >= 1
     page.goto(f"{desk.url}/deliveries")
     assert "Nothing was delivered yet" in page.locator("main").inner_text()
+
+
+def test_jobs_and_people_have_a_page_and_a_job_is_run_and_paused_there(desk: Desk) -> None:
+    desk.script(Reply(("nothing new",)))
+    wanted = {"prompt": "What is <b>new</b>?", "cron": "0 9 * * *", "zone": "UTC", "name": "news"}
+    assert desk.gateway.ask("POST", "/api/jobs", wanted).status == 201
+    page = desk.tab("/jobs")
+    assert "What is <b>new</b>?" in page.locator(".job").inner_text()
+    assert "Next: 20" in page.locator(".job").inner_text()
+    page.click("text=Run now")
+    for _ in range(60):
+        page.reload()
+        if page.locator(".occurrences .good").count():
+            break
+        page.wait_for_timeout(500)
+    assert "done" in page.locator(".occurrences").inner_text()
+    page.click("text=Pause")
+    assert page.locator(".job .mark").first.inner_text() == "paused"
+    page.goto(f"{desk.url}/people")
+    assert "No chat account is set up" in page.locator("main").inner_text()
 
 
 def test_search_finds_titles_and_what_was_said_and_leads_there(desk: Desk) -> None:

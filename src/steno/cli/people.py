@@ -6,8 +6,8 @@ from typing import Any
 
 from steno.cli.stdio import note, show
 from steno.compose import Setup
-from steno.engine.people import Account, Code, enter, pending
-from steno.journal.facts import CodeMissed, PersonPaired, PersonRemoved, SenderRefused
+from steno.engine.people import pending
+from steno.journal.facts import SenderRefused
 from steno.model_choice import Terms
 from steno.service import Misused
 from steno.service.chats import Chats
@@ -32,33 +32,10 @@ async def act(options: argparse.Namespace, setup: Setup) -> int:
         return await _pair(chats, options.code.strip(), options.owner)
 
 
-async def _accounts(chats: Chats) -> list[tuple[str, str, Account]]:
-    found = []
-    async for name, session in chats.accounts():
-        account = Account()
-        await chats.catch_up(session, account)
-        found.append((name, session, account))
-    return found
-
-
 async def _pair(chats: Chats, code: str, owner: bool) -> int:
-    now_ms, locked = int(time.time() * 1_000), False
-    accounts = await _accounts(chats)
-    for name, session, account in accounts:
-        entered = enter(account, code, "", now_ms)
-        if isinstance(entered, Code):
-            asked = entered.fact
-            rank = "owner" if owner else asked.rank
-            paired = PersonPaired(asked.person, asked.chat, rank, asked.name, BY, entered.seq)
-            await chats.note(session, [paired], f"paired:{entered.seq}")
-            show(f"{asked.name or asked.person} ({asked.person}) may talk to {name} as {rank}.")
-            return DONE
-        locked |= entered == "locked"
-    for _, session, _ in accounts:
-        await chats.note(session, [CodeMissed()])
-    if locked:
-        raise Misused("too many wrong codes; wait an hour. Nobody was let in")
-    raise Misused("no code like this is waiting: it is wrong, used, or older than an hour")
+    name, one = await chats.pair(code, owner, BY, int(time.time() * 1_000))
+    show(f"{one.name or one.person} ({one.person}) may talk to {name} as {one.rank}.")
+    return DONE
 
 
 async def _invite(options: argparse.Namespace, setup: Setup, chats: Chats) -> int:
@@ -78,11 +55,7 @@ async def _invite(options: argparse.Namespace, setup: Setup, chats: Chats) -> in
 
 
 async def _unpair(chats: Chats, person: str) -> int:
-    removed = []
-    for name, session, account in await _accounts(chats):
-        if person in account.people:
-            await chats.note(session, [PersonRemoved(person, BY)])
-            removed.append(name)
+    removed = await chats.unpair(person, BY)
     if not removed:
         raise Misused(f"nobody with the id {person!r} is paired; steno gateway people lists them")
     show(f"{person} is let in no longer by {', '.join(removed)}.")
@@ -92,7 +65,7 @@ async def _unpair(chats: Chats, person: str) -> int:
 async def _list(chats: Chats, as_json: bool) -> int:
     now_ms = int(time.time() * 1_000)
     told: dict[str, list[dict[str, Any]]] = {"people": [], "codes": [], "refused": []}
-    for name, session, account in await _accounts(chats):
+    async for name, session, account in chats.every_account():
         for one in account.people.values():
             told["people"].append(
                 {

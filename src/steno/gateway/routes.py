@@ -7,6 +7,7 @@ server under them can be changed and a test needs none.
     Problem   what a handler raises to refuse: a status, a kind, and a sentence for people
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qs
@@ -17,6 +18,10 @@ from msgspec import Struct
 from steno.gateway.tokens import Scope, Token
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
+_BOUNDARY = re.compile(r'^multipart/form-data;\s*boundary=(?:"([^"]{1,99})"|([!-~]{1,99}))$', re.I)
+_PART_NAME = re.compile(r'^content-disposition:[^\r\n]*[; ]name="([^"\r\n]*)"', re.I | re.M)
+_PART_FILE = re.compile(r'^content-disposition:[^\r\n]*[; ]filename="([^"\r\n]*)"', re.I | re.M)
+_PARTS_MAX = 50
 
 
 class Problem(Exception):
@@ -57,6 +62,27 @@ class Call(Struct):
         except ValueError as error:
             raise Problem(400, "bad_body", "The form cannot be read.") from error
         return {name: values[0] for name, values in fields.items()}
+
+    def form_with_files(self) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+        """The fields of a form, and the files in it by their names. Only a form that can hold files
+        is sent in parts."""
+        found = _BOUNDARY.search(self.headers.get("content-type", ""))
+        if found is None:
+            return self.form(), []
+        fields: dict[str, str] = {}
+        files: list[tuple[str, bytes]] = []
+        between = b"\r\n--" + (found[1] or found[2]).encode()
+        for part in (b"\r\n" + self.body).split(between)[1:-1][:_PARTS_MAX]:
+            head, _, data = part.partition(b"\r\n\r\n")
+            said = head.decode("utf-8", "replace")
+            name, file = _PART_NAME.search(said), _PART_FILE.search(said)
+            if name is None:
+                raise Problem(400, "bad_body", "The form cannot be read.")
+            if file is None:
+                fields.setdefault(name[1], data.decode("utf-8", "replace"))
+            elif file[1] or data:
+                files.append((file[1].replace("%22", '"'), data))
+        return fields, files
 
     def read(self, kind: type[Any]) -> Any:
         """The body as a value of this type."""
@@ -154,7 +180,8 @@ class Parameter(Struct, frozen=True):
 
 class Route(Struct, frozen=True):
     """`scope` None: open to everyone. `answers`: by status, the type of the JSON, or media types; a
-    tuple of them: either. `body_bytes_max` is for routes that take attachments. `binds`: a token
+    tuple of them: either. `body_bytes_max` is for routes that take attachments. `form`: its
+    body is a form of a page; `files`: one that may hold files, too. `binds`: a token
     that is for one session may call it with the `id` of that session alone; else the handler looks
     at that."""
 
@@ -168,6 +195,7 @@ class Route(Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     body_bytes_max: int = 1 << 20
     form: bool = False
+    files: bool = False
     binds: bool = True
 
     def name(self) -> str:

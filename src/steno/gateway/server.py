@@ -63,6 +63,7 @@ _PARTS = {
 }
 _PART = r"[A-Za-z0-9_.:-]{1,128}"
 _FORM = "application/x-www-form-urlencoded"
+_FORM_IN_PARTS = "multipart/form-data"
 
 
 class Bounds(Struct, frozen=True):
@@ -430,7 +431,8 @@ class Server:
         if request.method == "GET" or not request.can_read_body:
             return b""
         wanted = _FORM if route.form else "application/json"
-        if request.content_type != wanted:
+        in_parts = route.files and request.content_type == _FORM_IN_PARTS
+        if request.content_type != wanted and not in_parts:
             raise Problem(415, "wrong_type", f"The body must be {wanted}.")
         size = request.content_length
         if size is not None and size > route.body_bytes_max:
@@ -505,7 +507,7 @@ class Server:
     def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.Response:
         if problem.kind == BAD_LINK:
             self._wrong.add(self._caller(request))
-        by_person = request.method == "GET" or request.content_type == _FORM
+        by_person = request.method == "GET" or request.content_type in (_FORM, _FORM_IN_PARTS)
         if by_person and "text/html" in request.headers.get("Accept", ""):
             if problem.status == 401 and problem.kind != BAD_LINK:
                 return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})

@@ -15,12 +15,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.engine.people import Account
+from steno.engine.people import Account, Code, enter
 from steno.journal.debts import OwedDelivery
 from steno.journal.drafts import Draft
 from steno.journal.facts import (
     AttachmentSettled,
     AwaitedFile,
+    CodeMissed,
     Continues,
     Delivered,
     DeliveryAttempted,
@@ -32,6 +33,8 @@ from steno.journal.facts import (
     FreeFact,
     InputAdmitted,
     InputWithdrawn,
+    PersonPaired,
+    PersonRemoved,
     Posted,
     Record,
     SessionStarted,
@@ -47,6 +50,7 @@ from steno.journal.transcript import shown_text
 from steno.service.attachments import Attachment
 from steno.service.views import Approval, Views
 from steno.service.visits import Visits
+from steno.session.errors import Misused
 from steno.session.load import Sessions
 from steno.store.errors import KeyReused, SessionBusy, UnknownSession
 from steno.store.protocol import (
@@ -129,6 +133,42 @@ class Chats:
                 if listed.row.platform == ACCOUNT and listed.row.name is not None:
                     yield listed.row.name.removeprefix(f"{ACCOUNT}/"), listed.id
             page = await self.store.list(PAGE, after=page[-1].mark)
+
+    async def every_account(self) -> AsyncIterator[tuple[str, str, Account]]:
+        """Every account that was ever used here, its session, and how it stands."""
+        async for name, session in self.accounts():
+            account = Account()
+            await self.catch_up(session, account)
+            yield name, session, account
+
+    async def pair(self, code: str, owner: bool, by: str, now_ms: int) -> tuple[str, PersonPaired]:
+        """Let a person in who has a code: to which account, and as what. A code that fits nowhere
+        counts as a wrong try at each."""
+        locked, sessions = False, []
+        async for name, session, account in self.every_account():
+            sessions.append(session)
+            entered = enter(account, code, "", now_ms)
+            if isinstance(entered, Code):
+                asked = entered.fact
+                rank = "owner" if owner else asked.rank
+                paired = PersonPaired(asked.person, asked.chat, rank, asked.name, by, entered.seq)
+                await self.note(session, [paired], f"paired:{entered.seq}")
+                return name, paired
+            locked |= entered == "locked"
+        for session in sessions:
+            await self.note(session, [CodeMissed()])
+        if locked:
+            raise Misused("too many wrong codes; wait an hour. Nothing was changed")
+        raise Misused("no code like this is waiting: it is wrong, used, or older than an hour")
+
+    async def unpair(self, person: str, by: str) -> list[str]:
+        """Let a person in no longer; the accounts that did."""
+        removed = []
+        async for name, session, account in self.every_account():
+            if person in account.people:
+                await self.note(session, [PersonRemoved(person, by)])
+                removed.append(name)
+        return removed
 
     async def take_account(self, session: str) -> Lease | None:
         """The right to receive and send as an account; None while another process has it."""

@@ -43,6 +43,8 @@ _HANDED_MAX = 100
 _Heads = dict[str, tuple[Seq, int | None]]
 ROUND_S_MIN, ROUND_S_MAX = 0.001, 0.04
 """A round of telling that took less is followed at once by the next; no pause is longer."""
+TOGETHER = 64
+"""So many followers are told before the loop looks around."""
 ALIVE_S = 1.0
 """So often it is looked whether the processes that run sessions are alive, while a caller waits for
 that."""
@@ -260,8 +262,26 @@ class Followers:
         """Those who are told run before what is called after them: so the time it takes is
         known."""
         self._untold = {}
-        self._tell(changes)
-        self._loop.call_soon(self._told, self._loop.time())
+        if _has_facts(changes):
+            self._tell_of_facts(changes)
+        self._hand(list(changes.items()), self._loop.time())
+
+    def _hand(self, changes: list[tuple[str, list[Event] | None]], began_s: float) -> None:
+        """Some followers at a time: between them the loop takes in what else there is to do."""
+        handed = 0
+        while changes and handed < TOGETHER:
+            session, events = changes.pop()
+            followers = self._followers.get(session, ())
+            handed += len(followers)
+            for follower in followers:
+                if events is None:
+                    follower.look()
+                else:
+                    follower.hand(events)
+        if changes:
+            self._loop.call_soon(self._hand, changes, began_s)
+        else:
+            self._loop.call_soon(self._told, began_s)
 
     def _told(self, began_s: float) -> None:
         took_s = self._loop.time() - began_s
@@ -275,19 +295,12 @@ class Followers:
         if changes:
             self._round(changes)
 
-    def _tell(self, changes: Changes) -> None:
-        if _has_facts(changes):
-            for changed in self._feeds:
-                changed.set()
-            for waiting in self._waiting:
-                if waiting.session in changes:
-                    waiting.changed.set()
-        for session, events in changes.items():
-            for follower in self._followers.get(session, ()):
-                if events is None:
-                    follower.look()
-                else:
-                    follower.hand(events)
+    def _tell_of_facts(self, changes: Changes) -> None:
+        for changed in self._feeds:
+            changed.set()
+        for waiting in self._waiting:
+            if waiting.session in changes:
+                waiting.changed.set()
 
     def _others_committed(self) -> None:
         """From the watching thread: one look for all that follow."""

@@ -10,11 +10,13 @@ from steno.gateway.page.html import NOTHING, Html, html, many, when
 from steno.gateway.page.static import VERSION
 from steno.service import Summary
 
-Shelf = Literal["sessions", "approvals", "deliveries", "usage"]
+Shelf = Literal["sessions", "approvals", "jobs", "deliveries", "people", "usage"]
 _SHELVES: tuple[tuple[Shelf, str, str], ...] = (
     ("sessions", "/", "Sessions"),
     ("approvals", "/approvals", "Approvals"),
+    ("jobs", "/jobs", "Jobs"),
     ("deliveries", "/deliveries", "Deliveries"),
+    ("people", "/people", "People"),
     ("usage", "/usage", "Usage"),
 )
 _SOURCES = {

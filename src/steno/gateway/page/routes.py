@@ -5,13 +5,14 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.gateway.api import Attached, attachment_of
+from steno.gateway.api import LINE_CHARS_MAX, Attached, attachment_of
+from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.feed import BETWEEN
 from steno.gateway.hub import Hub
 from steno.gateway.page import shelves, usage
@@ -40,6 +41,7 @@ from steno.journal.parts import File
 from steno.search.searching import PLACE, Found
 from steno.service import Service
 from steno.service.approvals import always
+from steno.service.attachments import Attachment, attachment
 from steno.service.searches import Wanted
 from steno.store.errors import NotAllowed
 
@@ -57,9 +59,12 @@ OURS = {"Referrer-Policy": "same-origin"}
 class Pages:
     """What the page remembers: nothing that a restart would miss."""
 
-    def __init__(self, hub: Hub, tokens: Tokens) -> None:
+    def __init__(
+        self, hub: Hub, tokens: Tokens, channels: Callable[[], list[ChannelHealth]]
+    ) -> None:
         self.hub = hub
         self.tokens = tokens
+        self.channels = channels
         self.inbox = Inbox()
         self.ledger = usage.Ledger()
 
@@ -214,9 +219,49 @@ async def approvals(pages: Pages, call: Call) -> Answer:
 
 async def deliveries(pages: Pages, call: Call) -> Answer:
     found = await pages.hub.service().deliveries.listed(shelves.DELIVERIES_MAX)
-    return await _shelf(
-        pages, call, "deliveries", "Deliveries", shelves.deliveries(found, _now_ms())
-    )
+    body = shelves.deliveries(found, pages.channels(), _now_ms())
+    return await _shelf(pages, call, "deliveries", "Deliveries", body)
+
+
+async def jobs(pages: Pages, call: Call) -> Answer:
+    book = pages.hub.service().jobs.book
+    found = [await book.show(one.id) for one in (await book.listed())[: shelves.JOBS_MAX]]
+    body = shelves.jobs(found, _now_ms(), call.token.allows("admin"))
+    return await _shelf(pages, call, "jobs", "Jobs", body)
+
+
+async def change_job(pages: Pages, call: Call) -> Answer:
+    book, by = pages.hub.service().jobs.book, f"page:{call.token.name}"
+    job = call.parameters["job"]
+    match call.parameters["act"]:
+        case "run":
+            await book.ask_to_run(job, by, f"page:{call.form().get('key', '')}")
+        case "pause":
+            await book.pause(job, by)
+        case "resume":
+            await book.resume(job, by)
+        case _:
+            raise Problem(404, "no_route", "There is nothing at this path.")
+    return _to(call, "/jobs")
+
+
+async def people(pages: Pages, call: Call) -> Answer:
+    accounts = [one async for one in pages.hub.service().chats.every_account()]
+    body = shelves.people(accounts, _now_ms(), call.token.allows("admin"))
+    return await _shelf(pages, call, "people", "People", body)
+
+
+async def pair(pages: Pages, call: Call) -> Answer:
+    fields = call.form()
+    chats, by = pages.hub.service().chats, f"page:{call.token.name}"
+    await chats.pair(fields.get("code", "").strip(), fields.get("owner") == "yes", by, _now_ms())
+    return _to(call, "/people")
+
+
+async def unpair(pages: Pages, call: Call) -> Answer:
+    person = call.form().get("person", "")
+    await pages.hub.service().chats.unpair(person, f"page:{call.token.name}")
+    return _to(call, "/people")
 
 
 async def used(pages: Pages, call: Call) -> Answer:
@@ -285,7 +330,7 @@ class Sent(Struct, forbid_unknown_fields=True):
     files: list[Attached] = []
 
 
-async def _admit(pages: Pages, sent: Sent) -> str:
+async def _admit(pages: Pages, sent: Sent, files: Sequence[Attachment]) -> str:
     """Accept an input; its session. A session that is new is made in the same commit, so a form
     that comes twice makes one."""
     hub = pages.hub
@@ -307,7 +352,7 @@ async def _admit(pages: Pages, sent: Sent) -> str:
             f"page:{sent.key}",
             model,
             sent.mode,
-            [attachment_of(one) for one in sent.files],
+            files,
         )
     )
     await hub.admitted(admitted.session)
@@ -315,19 +360,21 @@ async def _admit(pages: Pages, sent: Sent) -> str:
 
 
 async def send_by_script(pages: Pages, call: Call) -> Answer:
-    id = await _admit(pages, call.read(Sent))
+    sent: Sent = call.read(Sent)
+    id = await _admit(pages, sent, [attachment_of(one) for one in sent.files])
     return Json({"to": f"/s/{id}", "session": id}, 202)
 
 
 async def send_by_form(pages: Pages, call: Call) -> Answer:
-    fields = call.form()
+    fields, files = call.form_with_files()
     mode: Literal["queue", "steer"] = "steer" if fields.get("mode") == "steer" else "queue"
     text = fields.get("text", "").replace("\r\n", "\n")
     here = call.parameters.get("id", "")
-    if not text.strip():
+    if not text.strip() and not files:
         return _to(call, f"/s/{here}" if here else "/")
     sent = Sent(text, fields.get("key", ""), here, mode, fields.get("model", ""))
-    return _to(call, f"/s/{await _admit(pages, sent)}")
+    attached = [attachment(name[:LINE_CHARS_MAX] or "file", data) for name, data in files]
+    return _to(call, f"/s/{await _admit(pages, sent, attached)}")
 
 
 # --- doing something ------------------------------------------------------------------------------
@@ -444,6 +491,11 @@ def _do(path: str, says: str, handler: Any, scope: Scope | None = "write") -> Ro
     )
 
 
+def _say(path: str, says: str) -> Route:
+    made = _do(path, says, send_by_form)
+    return replace(made, body_bytes_max=SEND_BYTES_MAX, files=True)
+
+
 ROUTES = (
     _look("/", "The page: sessions, and a new one", home),
     _look(_S, "The page of a session", session),
@@ -460,6 +512,11 @@ ROUTES = (
     _look("/approvals", "The page of calls that wait for approval", approvals),
     _look("/deliveries", "The page of deliveries", deliveries),
     _look("/usage", "The page of usage by day", used),
+    _look("/jobs", "The page of jobs", jobs),
+    _do("/jobs/{job}/{act}", "Run, pause or resume a job", change_job, "admin"),
+    _look("/people", "The page of people who may talk to channels", people),
+    _do("/people/pair", "Let a person in who has a code", pair, "admin"),
+    _do("/people/unpair", "Let a person in no longer", unpair, "admin"),
     Route(
         "GET",
         "/page/events",
@@ -482,8 +539,8 @@ ROUTES = (
         Sent,
         body_bytes_max=SEND_BYTES_MAX,
     ),
-    _do("/new", "Say something in a new session", send_by_form),
-    _do(f"{_S}/send", "Say something", send_by_form),
+    _say("/new", "Say something in a new session"),
+    _say(f"{_S}/send", "Say something"),
     _do(f"{_S}/stop", "Stop a turn", stop),
     _do(f"{_S}/retry", "Run the last prompt again", retry),
     _do(f"{_S}/continue", "Continue a turn that was cut off", go_on),

@@ -165,14 +165,15 @@ def controls(status: Status, scene: Scene) -> Html:
 def composer(session: str, runs: bool, key: str) -> Html:
     """The form in which something is said. Its key makes a form that is sent twice one input."""
     return html(
-        '<form id="composer" method="post" action="{to}" data-session="{id}">'
+        '<form id="composer" method="post" action="{to}" enctype="multipart/form-data" '
+        'data-session="{id}">'
         '<input type="hidden" name="key" value="{key}">'
         '<ul id="attached" aria-label="Attachments"></ul>'
         '<label class="unseen" for="say">Message</label>'
         '<textarea id="say" name="text" rows="2" placeholder="Say something" required '
         'dir="auto" autocomplete="off"></textarea>'
-        '<div class="buttons"><label class="button quiet needs-script" id="attach">Attach'
-        '<input type="file" id="files" multiple class="unseen"></label>'
+        '<div class="buttons"><label class="button quiet" id="attach">Attach'
+        '<input type="file" id="files" name="files" multiple></label>'
         '<span class="hint soft needs-script">Enter sends, Shift+Enter adds a line</span>'
         '<button name="mode" value="steer" id="steer" {steer}>Steer</button>'
         '<button class="go" name="mode" value="queue" id="send">{send}</button></div></form>',

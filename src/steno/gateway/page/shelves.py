@@ -1,19 +1,28 @@
-"""The pages beside sessions: calls that wait, deliveries, and the login."""
+"""The pages beside sessions: calls that wait, jobs, deliveries, people, what was found, and the
+login."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from steno.engine.jobs import Occurrence
+from steno.engine.people import Account, pending
+from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.page.blocks import arguments, decide, why
 from steno.gateway.page.html import Html, html, many, text, when
 from steno.gateway.page.layout import ago, bar, plain, stamp
 from steno.search.searching import Found, Hit
 from steno.service import Approval, Summary
 from steno.service.deliveries import Delivery
+from steno.session.jobs import JobShown
 
 DELIVERIES_MAX = 200
 INDEXED_ENOUGH = 0.9
 """Below that a reader is told that the index is not built yet."""
+JOBS_MAX = 100
+RUNS_SHOWN = 5
+PROMPT_CHARS = 300
 _TONES = {"delivered": "good", "refused": "bad", "expired": "bad"}
 
 
@@ -49,20 +58,170 @@ def _asked(one: Approval, title: str, now_ms: int, may_decide: bool) -> Html:
     )
 
 
-def deliveries(found: list[Delivery], now_ms: int) -> Html:
-    """Each channel in a line, then each delivery."""
+def deliveries(found: list[Delivery], accounts: list[ChannelHealth], now_ms: int) -> Html:
+    """Each account and each channel in a line, then each delivery."""
     channels = dict.fromkeys(one.channel for one in found)
-    health = many(_health(name, [one for one in found if one.channel == name]) for name in channels)
+    health = many(
+        [
+            *(_account(one, now_ms) for one in accounts),
+            *(_health(name, [one for one in found if one.channel == name]) for name in channels),
+        ]
+    )
     rows = many(_delivery(one, now_ms) for one in found)
     table = html(
-        '<ul class="health">{health}</ul><div class="wide"><table><thead><tr><th scope="col">State'
-        '</th><th scope="col">To</th><th scope="col">Session</th><th scope="col">Tries</th>'
-        '<th scope="col">Last</th></tr></thead><tbody>{rows}</tbody></table></div>',
-        health=health,
+        '<div class="wide"><table><thead><tr><th scope="col">State</th><th scope="col">To</th>'
+        '<th scope="col">Session</th><th scope="col">Tries</th><th scope="col">Last</th></tr>'
+        "</thead><tbody>{rows}</tbody></table></div>",
         rows=rows,
     )
     empty = "Nothing was delivered yet. Answers that are owed to a channel appear here."
-    return _shelf("Deliveries", when(found, table), empty)
+    lines = when(health, html('<ul class="health">{health}</ul>', health=health))
+    return _shelf("Deliveries", many((lines, when(found, table))), empty)
+
+
+def _account(one: ChannelHealth, now_ms: int) -> Html:
+    """How a chat account is: connected is not yet receiving."""
+    tone = "good" if one.state == "receiving" else "warn" if one.state == "starting" else "bad"
+    trouble = one.error or one.last_send_error
+    return html(
+        '<li class="is-{tone}"><b>{name}</b> {kind}, {state}; {taken} in{last_in}, {sent} out'
+        "{last_out}, {open} owed{trouble}</li>",
+        tone=tone,
+        name=one.name,
+        kind=one.kind,
+        state=one.state,
+        taken=one.taken,
+        last_in=f" (last {ago(one.last_in_ms, now_ms)})" if one.last_in_ms else "",
+        sent=one.sent,
+        last_out=f" (last {ago(one.last_out_ms, now_ms)})" if one.last_out_ms else "",
+        open=one.open,
+        trouble=f". Last trouble: {trouble}" if trouble else "",
+    )
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def jobs(found: list[JobShown], now_ms: int, may_change: bool) -> Html:
+    return _shelf(
+        "Jobs",
+        many(_job(one, now_ms, may_change) for one in found),
+        "No job is set. `steno jobs add` makes one; it runs at its times, each time once.",
+    )
+
+
+def _job(one: JobShown, now_ms: int, may_change: bool) -> Html:
+    came = many(_occurrence(run, now_ms) for run in one.runs[:RUNS_SHOWN])
+    missed = sum(run.count for run in one.runs if run.outcome == "missed")
+    acts = [("run", "Run now")] if one.state != "over" else []
+    acts += {"on": [("pause", "Pause")], "paused": [("resume", "Resume")], "over": []}[one.state]
+    return html(
+        '<article class="block job" data-key="{id}"><p class="who"><b dir="auto">{name}</b> '
+        '<span class="mark {tone}">{state}</span> <span class="soft">{schedule}{to}</span></p>'
+        '<p class="prompt" dir="auto">{prompt}</p><p class="soft">{next}{missed}{cause}</p>'
+        '{came}<div class="buttons">{acts}</div></article>',
+        id=one.id,
+        name=one.name or one.id,
+        tone={"on": "good", "paused": "asks", "over": ""}[one.state],
+        state=one.state,
+        schedule=one.schedule,
+        to=f", told to {one.to}" if one.to else "",
+        prompt=one.prompt[:PROMPT_CHARS],
+        next=f"Next: {one.next.replace('T', ' ')}."
+        if one.next and one.state == "on"
+        else "No next time.",
+        missed=f" Missed of late: {missed}." if missed else "",
+        cause=f" {one.cause}" if one.cause else "",
+        came=when(came, html('<ul class="occurrences">{came}</ul>', came=came)),
+        acts=many(_job_act(one.id, act, word) for act, word in acts if may_change),
+    )
+
+
+def _job_act(job: str, act: str, word: str) -> Html:
+    return html(
+        '<form method="post" action="/jobs/{job}/{act}"><input type="hidden" name="key" '
+        'value="{key}"><button>{word}</button></form>',
+        job=job,
+        act=act,
+        key=secrets.token_hex(16),
+        word=word,
+    )
+
+
+def _occurrence(one: Occurrence, now_ms: int) -> Html:
+    good = one.outcome in ("done", "silent")
+    tone = "good" if good else "runs" if one.outcome == "running" else "bad"
+    link = html(' <a href="/s/{id}">{id}</a>', id=one.session)
+    return html(
+        '<li><span class="mark {tone}">{outcome}</span> <time datetime="{stamp}">{ago}</time>'
+        "{times}{why}{link}</li>",
+        tone=tone,
+        outcome=one.outcome,
+        stamp=stamp(one.at_ms),
+        ago=ago(one.at_ms, now_ms),
+        times=f" ({one.count} times)" if one.count > 1 else "",
+        why=when(one.cause, html(' <small class="soft">{why}</small>', why=one.cause)),
+        link=when(one.session, link),
+    )
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def people(accounts: list[tuple[str, str, Account]], now_ms: int, may_change: bool) -> Html:
+    """Who asked to be let in, and who may talk."""
+    waiting = [(name, code.fact) for name, _, one in accounts for code in pending(one, now_ms)]
+    paired = [(name, person) for name, _, one in accounts for person in one.people.values()]
+    asked = many(
+        html(
+            '<li class="is-warn"><b dir="auto">{who}</b> ({person}) asks to talk to {account}; '
+            "the code is good for {left} min</li>",
+            who=code.name or code.person or "An invitation",
+            person=code.person or "not used yet",
+            account=name,
+            left=max(0, code.until_ms - now_ms) // 60_000,
+        )
+        for name, code in waiting
+    )
+    rows = many(
+        html(
+            '<tr><td dir="auto">{who}</td><td>{person}</td><td>{account}</td><td>{rank}</td>'
+            "<td>{act}</td></tr>",
+            who=one.name,
+            person=one.person,
+            account=name,
+            rank=one.rank,
+            act=when(may_change, _unpair(one.person)),
+        )
+        for name, one in paired
+    )
+    form = Html(
+        '<form method="post" action="/people/pair" class="pair"><label>Code that the person was '
+        'given<input name="code" required maxlength="20" autocomplete="off" spellcheck="false">'
+        '</label><label class="check"><input type="checkbox" name="owner" value="yes"> may also '
+        'decide, link and pair</label><button class="go">Let in</button></form>'
+    )
+    table = html(
+        '<div class="wide"><table><thead><tr><th scope="col">Name</th><th scope="col">Id</th>'
+        '<th scope="col">Account</th><th scope="col">May</th><th scope="col"></th></tr></thead>'
+        "<tbody>{rows}</tbody></table></div>",
+        rows=rows,
+    )
+    parts = (
+        when(asked, html('<ul class="health">{asked}</ul>', asked=asked)),
+        when(may_change and accounts, form),
+        when(rows, table),
+    )
+    empty = "No chat account is set up. People who ask to be let in appear here."
+    return _shelf("People", many(parts), empty)
+
+
+def _unpair(person: str) -> Html:
+    return html(
+        '<form method="post" action="/people/unpair"><input type="hidden" name="person" '
+        'value="{person}"><button class="quiet">Remove</button></form>',
+        person=person,
+    )
 
 
 def _health(channel: str, found: list[Delivery]) -> Html:
