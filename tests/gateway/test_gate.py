@@ -11,6 +11,7 @@ from steno.gateway.serve import routes
 from tests.gateway.client import Gateway
 
 PLACES = {
+    "act": "run",
     "id": "abcdefghijklm",
     "seq": "3",
     "turn": "3",
