@@ -196,10 +196,7 @@ async def serve(
             "steno gateway token add NAME --scope write"
         )
     _log_as_json()
-    _open_many_files()
-    sys.setswitchinterval(SWITCH_S)
-    gc.set_threshold(*GARBAGE)
-    gc.freeze()  # what is loaded by now stays: no need to look at it again
+    _make_room()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPS:
@@ -228,8 +225,7 @@ async def serve(
         if not gateway.may_act():
             _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
         taking_up = asyncio.create_task(hub.find_work())
-        done, _ = await asyncio.wait({taking_up}, timeout=TAKE_UP_S)
-        for one in done:
+        for one in (await asyncio.wait({taking_up}, timeout=TAKE_UP_S))[0]:
             one.result()
         service.searches.keep_up()
         async with service.visits.looking(), service.deliveries.tending():
@@ -255,8 +251,11 @@ async def serve(
     return 0
 
 
-def _open_many_files() -> None:
+def _make_room() -> None:
     """A stream is an open file, and the limit of a shell is commonly about as many as we serve."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GARBAGE)
+    gc.freeze()  # what is loaded by now stays: no need to look at it again
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
