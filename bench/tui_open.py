@@ -138,5 +138,6 @@ def _last_word(home: Path, session: str) -> str:
 
 
 def _started_ms(home: Path, session: str) -> float:
+    last = _last_word(home, session)
     with terminal(home, "--resume", session, "--model", "scripted:echo") as opened:
-        return (opened.wait(" tokens") - opened.started_s) * 1000
+        return (opened.wait(last) - opened.started_s) * 1000

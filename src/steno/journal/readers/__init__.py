@@ -9,40 +9,45 @@
 An item may say nothing (state), one thing or several (the results of two calls). Nothing is
 guessed: what a reader does not know is an `item`, which no view takes for speech and no model is
 told. Reading never raises, whatever is in the JSON.
+
+A reader is loaded with the first item of its format: most sessions have none.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from steno.journal.facts import ItemKept
-from steno.journal.readers import adk, claude, langchain, openai, pydantic_ai
-from steno.journal.readers.reading import Json, Reading, mask, unread
 
-Reader = Callable[[Json], Iterator[Reading]]
+if TYPE_CHECKING:
+    from steno.journal.readers.reading import Json, Reading
 
-READERS: dict[str, Reader] = {
-    "openai.responses": openai.read,
-    "claude.transcript": claude.read,
-    "langgraph.message": langchain.read,
-    "pydantic-ai.message": pydantic_ai.read,
-    "adk.event": adk.read,
+READERS = {
+    "openai.responses": "openai",
+    "claude.transcript": "claude",
+    "langgraph.message": "langchain",
+    "pydantic-ai.message": "pydantic_ai",
+    "adk.event": "adk",
 }
 
 
-def read(fact: ItemKept) -> tuple[Reading, ...]:
+def read(fact: ItemKept) -> "tuple[Reading, ...]":
     """What an item says, in order. Of a format without a reader, nothing."""
-    reader = READERS.get(fact.format)
-    if reader is None:
+    name = READERS.get(fact.format)
+    if name is None:
         return ()
     item = _loaded(fact.json)
     if not isinstance(item, dict):
+        from steno.journal.readers.reading import unread
+
         return (unread(fact.format, "unknown", item),)
+    reader: Callable[[Json], Iterator[Reading]] = import_module(f"{__name__}.{name}").read
     return _joined(reader(item))
 
 
-def _joined(readings: Iterable[Reading]) -> tuple[Reading, ...]:
+def _joined(readings: "Iterable[Reading]") -> "tuple[Reading, ...]":
     """A message is known by its seq and its role; only results of calls are told apart by more."""
     joined: list[Reading] = []
     for one in readings:
@@ -60,10 +65,16 @@ def masked(fact: ItemKept) -> str | None:
     item = _loaded(fact.json) if fact.format in READERS else None
     if not isinstance(item, dict):
         return None
+    import json
+
+    from steno.journal.readers.reading import mask
+
     return json.dumps(mask(item), ensure_ascii=False, separators=(",", ":"))
 
 
 def _loaded(text: str) -> object:
+    import json
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
