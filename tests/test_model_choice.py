@@ -19,7 +19,7 @@ def configured(default: str = "", runtime: Runner = "native", codex: str = "") -
 @pytest.mark.parametrize(
     ("config", "model", "runtime", "own", "answers"),
     [
-        (configured(), None, None, "", "openai-chat:gpt-5"),
+        (configured(), None, None, "", "openai-chat:gpt-5.6-terra"),
         (configured(), None, "codex", "", "codex:default"),
         (configured(codex="one"), None, "codex", "local:smollm2", "codex:one"),
         (configured(runtime="codex"), None, None, "", "codex:default"),
@@ -29,8 +29,8 @@ def configured(default: str = "", runtime: Runner = "native", codex: str = "") -
         (configured("anthropic:two"), None, "native", "codex:one", "anthropic:two"),
         (configured("codex:one"), None, None, "", "codex:one"),
         (configured("codex:one"), None, "codex", "local:smollm2", "codex:one"),
-        (configured("codex:one"), None, "native", "", "openai-chat:gpt-5"),
-        (configured("codex:one"), None, "native", "codex:one", "openai-chat:gpt-5"),
+        (configured("codex:one"), None, "native", "", "openai-chat:gpt-5.6-terra"),
+        (configured("codex:one"), None, "native", "codex:one", "openai-chat:gpt-5.6-terra"),
     ],
 )
 def test_the_model_is_of_the_runtime_that_was_asked_for(
@@ -40,5 +40,5 @@ def test_the_model_is_of_the_runtime_that_was_asked_for(
 
 
 def test_our_own_loop_passes_over_a_default_that_codex_asks() -> None:
-    assert native_default(configured("codex:one")) == "openai-chat:gpt-5"
+    assert native_default(configured("codex:one")) == "openai-chat:gpt-5.6-terra"
     assert native_default(configured("anthropic:two")) == "anthropic:two"

@@ -280,6 +280,7 @@ def test_always_for_a_patch_is_for_its_files_and_no_others(world: CodexWorld) ->
     assert world.show(session)["rules"][-1] == {
         "rule": f"edit_file:{world.work / 'three'}",
         "verdict": "deny",
+        "until_ms": None,
     }
 
 

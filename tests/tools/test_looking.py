@@ -63,9 +63,7 @@ def test_lines_are_found_by_an_expression(
 ) -> None:
     """A stand-in prints what ripgrep prints, where that is not installed."""
     program = shutil.which("rg") or _stand_in(tree.folder.parent, tree.folder)
-    monkeypatch.setattr(
-        "steno.tools.looking.grep.shutil.which", lambda _: program if by == "ripgrep" else None
-    )
+    monkeypatch.setattr("shutil.which", lambda _: program if by == "ripgrep" else None)
     found = said(call(tree, "search_files", pattern="t[w]o")).splitlines()
     assert found == ["kept.log:1: two", "src/b.py:1: def two():", "src/deep/c.txt:1: two and Two"]
     only = said(call(tree, "search_files", pattern="TWO", files="*.py", ignore_case=True))
@@ -96,7 +94,7 @@ def test_an_expression_that_takes_for_ever_is_ended(
 ) -> None:
     (tree.folder / "long.txt").write_text("a" * 60 + "!\n")
     monkeypatch.setattr(grep, "TIME_LIMIT_S", 0.8)
-    monkeypatch.setattr("steno.tools.looking.grep.shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     found = said(call(tree, "search_files", pattern="^(a+)+$", path="long.txt"))
     assert "it took too long" in found
 
