@@ -94,7 +94,7 @@ class ModelServer:
                 self.in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.in_flight)
                 try:
-                    await self._answer(writer, path, body)
+                    await self._answer(reader, writer, path, body)
                 finally:
                     self.in_flight -= 1
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -113,7 +113,9 @@ class ModelServer:
                 length = int(value)
         return line.decode().split()[1], await reader.readexactly(length)
 
-    async def _answer(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes
+    ) -> None:
         request = json.loads(body)
         in_order = self.replies[min(len(self.requests), len(self.replies) - 1)]
         reply = in_order if self.choose is None else self.choose(request)
@@ -146,7 +148,8 @@ class ModelServer:
             await writer.drain()
         match reply.then:
             case "hang":
-                await asyncio.sleep(3600)
+                while not reader.at_eof():
+                    await asyncio.sleep(0.02)
             case "close":
                 writer.transport.abort()
             case _:
