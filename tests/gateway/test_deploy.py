@@ -14,16 +14,12 @@ import pytest
 
 from tests.debian_parts import SYSTEM_PATH, there
 from tests.gateway.client import WAIT_S, Event, Gateway, parse, text_of, wait_until
+from tests.ports import free_port
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = "steno.example.org"
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as one:
-        return int(one.getsockname()[1])
 
 
 @contextmanager

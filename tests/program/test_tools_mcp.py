@@ -11,10 +11,11 @@ import pytest
 import steno
 from steno.journal.facts import ContextSet
 from tests.models.rules import check
+from tests.ports import free_port
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 from tests.tools.calls import alive, comes_true, needs_proc
-from tests.tools.mcp_servers import command, free_port, odd, over_http
+from tests.tools.mcp_servers import command, odd, over_http
 
 
 def configure(world: World, *tables: str) -> None:

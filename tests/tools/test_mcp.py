@@ -33,8 +33,9 @@ from steno.tools.mcp import ServerSettings
 from steno.tools.mcp_tools import NAME_CHARS_MAX, Servers, schema_text, tool_name
 from steno.tools.protocol import BadArguments, Tool
 from steno.tools.sandbox import Scrub
+from tests.ports import free_port
 from tests.tools.calls import Pieces, alive, comes_true, needs_proc, said
-from tests.tools.mcp_servers import command, free_port, odd, over_http
+from tests.tools.mcp_servers import command, odd, over_http
 
 T = TypeVar("T")
 Tools = dict[str, Tool]
