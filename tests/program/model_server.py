@@ -148,8 +148,7 @@ class ModelServer:
             await writer.drain()
         match reply.then:
             case "hang":
-                while not reader.at_eof():
-                    await asyncio.sleep(0.02)
+                await reader.read()  # to the end: the client is gone
             case "close":
                 writer.transport.abort()
             case _:
