@@ -9,6 +9,7 @@
 import base64
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ class DiscordStub(Site):
 
         async def push() -> None:
             if self._socket is not None:
-                await self._socket.send_json({"op": 0, "t": name, "d": data, "s": 1})
+                with suppress(ConnectionError):  # killed a moment ago: it reads the history later
+                    await self._socket.send_json({"op": 0, "t": name, "d": data, "s": 1})
 
         self.do(push())
 
