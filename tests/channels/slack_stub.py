@@ -8,6 +8,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ class SlackStub(Site):
         async def push() -> None:
             if self._socket is not None:
                 self.pending[id] = envelope | {"envelope_id": id}
-                await self._socket.send_json(self.pending[id])
+                with suppress(ConnectionError):  # killed a moment ago: it is given again
+                    await self._socket.send_json(self.pending[id])
 
         self.do(push())
 
