@@ -184,6 +184,9 @@ class Followers:
                 await waiting.changed.wait()
             finally:
                 self._waiting.discard(waiting)
+                if not self._waiting and self._pulse is not None:
+                    self._pulse.cancel()  # else a look begins that no loop may be left to end
+                    self._pulse = None
                 self._unwatch()
 
     async def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -198,6 +201,7 @@ class Followers:
         task.add_done_callback(self._tasks.discard)
 
     def _look_alive(self) -> None:
+        self._pulse = None
         self._soon(self._are_alive())
 
     async def _are_alive(self) -> None:
@@ -210,8 +214,7 @@ class Followers:
         for waiting in self._waiting:
             if waiting.runner is not None and not alive.get(waiting.runner, True):
                 waiting.changed.set()
-        self._pulse = None
-        if self._waiting:
+        if self._waiting and self._pulse is None:
             self._pulse = self._loop.call_later(ALIVE_S, self._look_alive)
 
     def _watch(self) -> None:
