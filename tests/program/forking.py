@@ -157,6 +157,9 @@ class _Helper:
     def _gone(self) -> bytes:
         raise RuntimeError("the process that forks is gone")
 
+    def close(self) -> None:
+        self._socket.close()
+
 
 @cache
 def _first() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
@@ -164,7 +167,18 @@ def _first() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
     ours, its = socket.socketpair()
     with its:
         words = [sys.executable, "-m", "tests.program.forking"]
-        return ours, subprocess.Popen(words, cwd=_ROOT, stdin=its.fileno())
+        first = subprocess.Popen(words, cwd=_ROOT, stdin=its.fileno())
+    atexit.register(_end)
+    return ours, first
+
+
+def _end() -> None:
+    for helpers in _idle.values():
+        for helper in helpers:
+            helper.close()
+    asks, first = _first()
+    asks.close()
+    first.wait()
 
 
 def _taken(loaded: str) -> _Helper:
