@@ -32,6 +32,7 @@ class Terminal:
         self._near, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         plain = {name: value for name, value in os.environ.items() if not name.startswith("STENO_")}
+        plain.pop("PYTHONDONTWRITEBYTECODE", None)  # a person's start compiles nothing
         self.started_s = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, "-c", _OWN_TERMINAL, *words],

@@ -468,15 +468,9 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
     return Place(home.absolute(), folder)
 
 
-class TerminalHints(Struct, frozen=True):
-    """What the environment says of the terminal: its kind, and its colours."""
-
-    kind: str
-    colours: str
-
-
-def terminal(environment: Mapping[str, str] = os.environ) -> TerminalHints:
-    return TerminalHints(environment.get("TERM", ""), environment.get("COLORFGBG", ""))
+def terminal_colours(environment: Mapping[str, str] = os.environ) -> str:
+    """What the environment says of the terminal's colours."""
+    return environment.get("COLORFGBG", "")
 
 
 def log_file(environment: Mapping[str, str] = os.environ) -> str:

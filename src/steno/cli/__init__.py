@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from steno.cli import stdio
 from steno.cli.parsing import parser, prompted, query_last
+from steno.frontend import first_frame
 
 FAILED = 1
 INTERRUPTED = 130
@@ -59,7 +60,17 @@ def _main(options: argparse.Namespace) -> int:
             return manual.manual(whole)
         return manual.completion(whole, options.shell)
     gc.set_threshold(YOUNG_MAX)
+    if options.verb is None and not options.plain and not options.verbose and first_frame.usable():
+        _begin_chat(options)
     from steno.cli import commands  # heavy, and so behind the parser: --help stays quick
 
     gc.freeze()
     return commands.run(options)
+
+
+def _begin_chat(options: argparse.Namespace) -> None:
+    if options.resume is not None or options.latest:
+        first_frame.show("", "", "opening the session")
+        return
+    text = "" if options.ephemeral else first_frame.WELCOME
+    first_frame.show("a new session", text, "starting")

@@ -15,7 +15,7 @@ from steno.cli.keeping.tables import Progress, waiting
 from steno.cli.stdio import complain, note, show
 from steno.compose import Program, Setup
 from steno.config import Config, ConfigError, Place
-from steno.frontend import wording
+from steno.frontend import first_frame, wording
 from steno.frontend.process import LEFT, in_time
 from steno.model_choice import Terms, contradiction
 from steno.service import Misused, Service
@@ -449,7 +449,7 @@ async def _sessions(options: argparse.Namespace, views: Views, folder: str) -> i
 def _on_screen(options: argparse.Namespace) -> bool:
     """Whether the chat takes the whole screen; else it goes line by line."""
     plain = options.verb is not None or options.plain
-    return not plain and stdio.full_screen(configuration.terminal().kind)
+    return not plain and first_frame.usable()
 
 
 async def _chat(
@@ -460,7 +460,6 @@ async def _chat(
     from steno.tui.launch import run as run_full_screen
 
     asked.check()  # a model that cannot be used is refused before anything is stored
-    service.searches.keep_up()
     session = await chat.session_of(options, service)
     if session is not None and options.here:
         await mind_folder(options, service, session)

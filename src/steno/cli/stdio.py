@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
+from steno.frontend import first_frame
 from steno.frontend.sanitize import sanitize
 
 READ_BYTES = 65_536
@@ -78,6 +79,7 @@ def show_painted(text: str) -> None:
 
 def _write(said: str) -> None:
     global _in_line
+    first_frame.withdraw()
     try:
         sys.stdout.write(said)
         sys.stdout.flush()
@@ -94,6 +96,7 @@ def _for(stream: TextIO, text: str) -> str:
 
 def pour(data: bytes) -> None:
     """Write bytes to stdout, as they are unless it is a terminal."""
+    first_frame.withdraw()
     if sys.stdout.isatty():
         show(data.decode("utf-8", "backslashreplace"), end="")
         return
@@ -112,6 +115,7 @@ def note(text: str, end: str = "\n") -> None:
     if _question is not None:
         _hold(2, text + end)
         return
+    first_frame.withdraw()
     with contextlib.suppress(OSError):
         sys.stderr.write(_for(sys.stderr, text + end))
         sys.stderr.flush()
@@ -162,6 +166,7 @@ def complain(text: str) -> None:
 
 def finish() -> None:
     """What cannot be written is not tried again when the interpreter ends."""
+    first_frame.withdraw()
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
@@ -178,12 +183,6 @@ def _give_up(number: int) -> None:
 def person_present() -> bool:
     """Whether a person can be asked: they see stderr and type on stdin."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def full_screen(kind: str) -> bool:
-    """Whether there is a terminal on which a full screen can be painted; `kind` is its name."""
-    here = sys.stdin.isatty() and sys.stdout.isatty() and sys.platform != "win32"
-    return here and kind not in ("", "dumb", "unknown")
 
 
 def read_all() -> str:

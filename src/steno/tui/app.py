@@ -23,6 +23,7 @@ from steno.config import ConfigError
 from steno.engine.visit_end import Reason
 from steno.frontend.answers import ALWAYS, read
 from steno.frontend.costs import Prices
+from steno.frontend.first_frame import WELCOME
 from steno.frontend.wording import EPHEMERAL, IDLE
 from steno.frontend.worker import start_if_due
 from steno.journal.facts import Mode
@@ -145,7 +146,7 @@ class Chat(App[int]):
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
-        self._start = Start("start", status_line.WELCOME)
+        self._start = Start("start", WELCOME)
         self._due = False
         self._cost_s = 0.0
         self._plain = False
@@ -192,6 +193,11 @@ class Chat(App[int]):
         if self._prompt:
             self._say(self.acts.say(self._prompt, "queue"))
         self.set_interval(TICK_S, self._tick)
+        self.call_after_refresh(self._keep_index)
+
+    def _keep_index(self) -> None:
+        """What finds text is loaded once there is something to see."""
+        self.service.searches.keep_up()
 
     # --- what is on the screen
 
@@ -226,7 +232,7 @@ class Chat(App[int]):
         about = status_line.about_model(self.model, self.wiring)
         self._start = Start(
             "start",
-            status_line.WELCOME,
+            WELCOME,
             place=self._place,
             tip=status_line.HOW_TO_BEGIN,
             warning=about,

@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import Struct
 
 from steno.agents import Agents
-from steno.config import terminal
+from steno.config import terminal_colours
 from steno.frontend.process import LEFT, REASONS, heeding, leave_by_deadline
 from steno.frontend.sanitize import sanitize
 from steno.model_choice import Beginning
@@ -29,7 +29,7 @@ class Left(Struct, frozen=True):
 async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
     """The chat, until the person leaves."""
     restorer = Restorer()
-    asked = ask(terminal())
+    asked = ask(terminal_colours())
     shade = kept_shade(wiring.where.home) or asked.shade
     chat = Chat(service, wiring, beginning, shade, asked.typed)
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)

@@ -13,9 +13,6 @@ from steno.tui.blocks import Tone
 from steno.tui.to_blocks import Folded
 from steno.tui.wording import advice, size
 
-WELCOME = (
-    "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
-)
 HOW_TO_BEGIN = "Type a message and press Enter. F1 or /help shows keys and commands."
 TIPS = (
     "Tip: @ names a file, which goes along with your message",

@@ -21,7 +21,7 @@ from msgspec import Struct
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
-from steno.config import TerminalHints
+from steno.frontend import first_frame
 from steno.tui.painting.palette import BadTheme, Shade, palette_of
 
 STALL_S = 0.5
@@ -44,11 +44,16 @@ class Output:
 
     def __init__(self, number: int, again: Callable[[], None]) -> None:
         self.lost = False
+        self.framed = False
+        """Whether the terminal shows its second screen before it is asked to: what asks for it
+        would clear it."""
         self._number = number
         self._again = again
         self._stalled = False
 
     def write(self, text: str) -> int:
+        if self.framed and first_frame.ON in text:
+            text, self.framed = text.replace(first_frame.ON, "", 1), False
         data = memoryview(text.encode("utf-8", "replace"))
         while data and not self.lost:
             if not self._ready():
@@ -99,7 +104,8 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: App[Any], **settings: Any) -> None:
         super().__init__(app, **settings)
-        self._file = Output(1, self._paint_again)  # type: ignore[assignment]
+        self._output = Output(1, self._paint_again)
+        self._file = self._output  # type: ignore[assignment]
         threading.Thread(
             target=self._watch_for_hang_up, name="terminal-hang-up", daemon=True
         ).start()
@@ -111,6 +117,15 @@ class Terminal(LinuxDriver):
         except OSError:
             return super()._get_terminal_size()
         return size.columns or 80, size.lines or 24
+
+    def start_application_mode(self) -> None:
+        """The first time, in the place of the frame that stands there, which stays until it is
+        painted over."""
+        before = first_frame.take_over()
+        self._output.framed = before is not None
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if before is not None:
+            self.attrs_before = before
 
     def run_input_thread(self) -> None:
         try:
@@ -150,9 +165,10 @@ class Restorer:
         self.done = False
         """Whether that has been done already: a second time would put the cursor where it was at
         the start."""
-        self._before: list[Any] | None = None
-        with contextlib.suppress(termios.error):
-            self._before = termios.tcgetattr(0)
+        self._before = first_frame.before()
+        if self._before is None:
+            with contextlib.suppress(termios.error):
+                self._before = termios.tcgetattr(0)
 
     def restore(self) -> None:
         if self.done:
@@ -185,12 +201,12 @@ def kept_shade(home: Path) -> Shade | None:
     return None
 
 
-def ask(hints: TerminalHints) -> Answer:
+def ask(colours: str) -> Answer:
     """Whether the terminal is dark or light: it is asked; if it does not say, by what the
     environment says."""
     found = _ask_ground().decode("utf-8", "replace")
     light = _lightness(found)
-    said: Shade = "light" if hints.colours.rpartition(";")[2] in ("7", "15") else "dark"
+    said: Shade = "light" if colours.rpartition(";")[2] in ("7", "15") else "dark"
     if light is not None:
         said = "dark" if light < 0.5 else "light"
     typed = "".join(char for char in _ANSWERS.sub("", found) if char.isprintable() or char == "\n")

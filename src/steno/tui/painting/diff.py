@@ -6,7 +6,6 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from msgspec import Struct
-from pygments.lexers import find_lexer_class_for_filename
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
@@ -29,6 +28,8 @@ class _Look(Struct, frozen=True):
 @lru_cache(64)
 def _language(path: str) -> str:
     """What a file is written in, by its name; "" if that is not known."""
+    from pygments.lexers import find_lexer_class_for_filename
+
     found = find_lexer_class_for_filename(path)
     return "" if found is None else found.aliases[0] if found.aliases else ""
 

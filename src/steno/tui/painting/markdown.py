@@ -7,16 +7,9 @@ out once.
 import io
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from markdown_it.tree import SyntaxTreeNode
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.token import Token as Lexical
-from pygments.token import _TokenType
-from pygments.util import ClassNotFound
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment
@@ -26,6 +19,13 @@ from rich.text import Text
 from steno.frontend.sanitize import sanitize
 from steno.tui.painting.palette import Palette
 
+if TYPE_CHECKING:  # both are loaded with the first text that is laid out, after the first frame
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
+
 Line = list[Segment]
 
 CODE_CHARS_MAX = 60_000
@@ -33,7 +33,13 @@ CODE_CHARS_MAX = 60_000
 BLANK: Line = []
 
 _console = Console(file=io.StringIO(), width=500, color_system="truecolor", tab_size=4)
-_parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 class Growing:
@@ -50,7 +56,7 @@ class Growing:
         """The lines of `text`, which begins with all that was given before. The last two blocks are
         not settled: what follows a list can turn out to go on with it."""
         tail = text[self._upto :]
-        tokens = _parser.parse(sanitize(tail))
+        tokens = _parser().parse(sanitize(tail))
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map is not None]
         if len(starts) > 2:
             offset = _offset(tail, starts[-2])
@@ -78,11 +84,13 @@ class Painter:
         self._width = max(width, 8)
 
     def lines(self, text: str) -> list[Line]:
-        root = SyntaxTreeNode(_parser.parse(sanitize(text)))
+        from markdown_it.tree import SyntaxTreeNode
+
+        root = SyntaxTreeNode(_parser().parse(sanitize(text)))
         return self._blocks(root.children, self._width)
 
     def _blocks(
-        self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False
+        self, nodes: Sequence["SyntaxTreeNode"], width: int, tight: bool = False
     ) -> list[Line]:
         found: list[Line] = []
         for node in nodes:
@@ -91,7 +99,7 @@ class Painter:
             found += self._block(node, width)
         return found
 
-    def _block(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _block(self, node: "SyntaxTreeNode", width: int) -> list[Line]:
         colours = self._palette
         match node.type:
             case "paragraph":
@@ -115,7 +123,7 @@ class Painter:
             case _:
                 return wrapped(Text(node.content.rstrip("\n"), Style(color=colours.soft)), width)
 
-    def _list(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _list(self, node: "SyntaxTreeNode", width: int) -> list[Line]:
         first = int(node.attrs.get("start", 1) or 1) if node.type == "ordered_list" else 0
         signs = [
             f"{first + i}." if first or node.type == "ordered_list" else "•"
@@ -143,16 +151,16 @@ class Painter:
             ]
         return found
 
-    def inline(self, node: SyntaxTreeNode, style: Style) -> Text:
+    def inline(self, node: "SyntaxTreeNode", style: Style) -> Text:
         return self._inline(node, style)
 
-    def _inline(self, node: SyntaxTreeNode, style: Style) -> Text:
+    def _inline(self, node: "SyntaxTreeNode", style: Style) -> Text:
         found = Text()
         for child in node.children:
             self._span(found, child, style)
         return found
 
-    def _span(self, found: Text, node: SyntaxTreeNode, style: Style) -> None:
+    def _span(self, found: Text, node: "SyntaxTreeNode", style: Style) -> None:
         colours = self._palette
         match node.type:
             case "text" | "html_inline":
@@ -195,7 +203,7 @@ class _Table:
         self._painter = painter
         self._palette = palette
 
-    def lines(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def lines(self, node: "SyntaxTreeNode", width: int) -> list[Line]:
         head = Style(bold=True, color=self._palette.heading)
         rows = [
             [self._cell(cell, head if part.type == "thead" else Style()) for cell in row.children]
@@ -219,7 +227,7 @@ class _Table:
                 found.append(rule)
         return found
 
-    def _cell(self, node: SyntaxTreeNode, style: Style) -> Text:
+    def _cell(self, node: "SyntaxTreeNode", style: Style) -> Text:
         return self._painter.inline(node.children[0], style) if node.children else Text()
 
     def _row(self, row: list[Text], widths: list[int], sides: list[str]) -> list[Line]:
@@ -251,7 +259,7 @@ def fitted(wanted: list[int], width: int) -> list[int]:
     return given
 
 
-def _hidden(node: SyntaxTreeNode) -> bool:
+def _hidden(node: "SyntaxTreeNode") -> bool:
     opening: Token | None = (
         node.nester_tokens.opening if node.nester_tokens is not None else node.token
     )
@@ -307,7 +315,7 @@ def highlighted(source: str, language: str, palette: Palette) -> Text:
     return text
 
 
-def _style_of(kind: _TokenType, styles: dict[object, Style | None]) -> Style | None:
+def _style_of(kind: "_TokenType", styles: dict[object, Style | None]) -> Style | None:
     """That of the kind itself, or of the nearest one that it belongs to."""
     while kind not in styles and kind.parent is not None:
         kind = kind.parent
@@ -315,7 +323,10 @@ def _style_of(kind: _TokenType, styles: dict[object, Style | None]) -> Style | N
 
 
 @lru_cache(64)
-def _lexer(language: str) -> Lexer | None:
+def _lexer(language: str) -> "Lexer | None":
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
     try:
         return get_lexer_by_name(language, stripnl=False, ensurenl=False) if language else None
     except ClassNotFound:
@@ -324,6 +335,8 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(4)
 def _lexical(palette: Palette) -> dict[object, Style | None]:
+    from pygments.token import Token as Lexical
+
     return {
         Lexical: None,
         Lexical.Comment: Style(color=palette.comment, italic=True),
