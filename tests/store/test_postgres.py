@@ -16,6 +16,7 @@ import pytest
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
+    InputWithdrawn,
     SessionStarted,
     StepSealed,
     StepStarted,
@@ -292,6 +293,51 @@ def spied(store: BlockingPostgresStore, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 # --- the feed, with many writers -----------------------------------------------------------------
+
+
+@pytest.mark.promise(16, 72)
+@pytest.mark.timeout(20)
+def test_a_lease_that_others_had_since_we_looked_is_taken(
+    url: str, store: BlockingPostgresStore
+) -> None:
+    """What is remembered of a session may say that another has it, or an older token."""
+    with BlockingPostgresStore(url) as other:
+        session = store.create(STARTED)
+        for _ in range(2):
+            theirs = other.acquire(session)
+            admit(store, "remembered as theirs", session)
+            head = other.glance(session).head
+            other.release(theirs, head)
+            other.release(other.acquire(session), head)
+            ours = store.acquire(session)
+            assert ours.token == theirs.token + 2
+            store.release(ours, head)
+
+
+@pytest.mark.promise(16, 72)
+def test_a_lease_that_another_was_quicker_to_take_is_not_counted_as_ours(
+    url: str, store: BlockingPostgresStore
+) -> None:
+    with BlockingPostgresStore(url) as other:
+        session = store.create(STARTED)
+        store.release(store.acquire(session), 1)
+        theirs = other.acquire(session)
+        with pytest.raises(SessionBusy):
+            store.acquire(session)
+        assert not store.core.holds(session, theirs.token)
+        assert store.running(session) == other.owner
+
+
+def test_a_refusal_by_what_is_remembered_counts_after_a_look(
+    url: str, store: BlockingPostgresStore
+) -> None:
+    with BlockingPostgresStore(url) as other:
+        session = store.create(STARTED)
+        first = admit(store, "first", session)
+        theirs = admit(other, "second", session)
+        assert (
+            store.add(session, [InputWithdrawn(theirs.seq, "user")]).last > theirs.seq > first.seq
+        )
 
 
 @pytest.mark.promise(47)

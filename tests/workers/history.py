@@ -5,6 +5,7 @@ all of it stored."""
 import http.client
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -57,6 +58,8 @@ class Client:
         self.history = History(session)
         self.over = threading.Event()
         self.refusals: list[tuple[int, str]] = []
+        self.met: deque[str] = deque(maxlen=20)
+        """What its reader came upon of late, with the time."""
         self._chance = chance_of("client", seed)
         self._cursor = "0"
         self._threads = [
@@ -72,7 +75,19 @@ class Client:
         self.over.set()
         for thread in self._threads:
             thread.join(2 * PATIENCE_S)
-            assert not thread.is_alive(), f"a client of {self.history.session} still waits"
+            assert not thread.is_alive(), self.account()
+
+    def account(self) -> str:
+        """Of a client that still waits."""
+        history, lines = self.history, [f"a client of {self.history.session} still waits"]
+        lines.append(f"said {len(history.said)}, {history.said[-1:]} at {history.seqs[-3:]}")
+        lines.append(f"{len(history.ends)} ends, {history.ends[-3:]}; it reads at {self._cursor}")
+        lines += [*history.violations[:5], *map(str, self.refusals[-3:]), *self.met]
+        for worker in self.workers:
+            with suppress(*AWAY):
+                answer = worker.ask("GET", f"/api/sessions/{history.session}")
+                lines.append(f"{worker.port}: {answer.status} {answer.body[-600:]!r}")
+        return "\n".join(lines)
 
     def _worker(self) -> Gateway:
         return self._chance.choice(self.workers)
@@ -118,13 +133,21 @@ class Client:
     def _read_all(self) -> None:
         until = time.monotonic() + 20 * PATIENCE_S
         while not self._done() and time.monotonic() < until:
-            with suppress(*AWAY):
-                for event in self._worker().events(self.history.session, self._cursor):
+            worker = self._worker()
+            self._meets(f"reads from {worker.port} at {self._cursor}")
+            try:
+                for event in worker.events(self.history.session, self._cursor):
                     self._see(event.name, event.data)
                     self._cursor = event.id or self._cursor
+                    self._meets(f"{event.name} {event.id}")
                     if self._done() or (event.name == "turn_ended" and self._chance.random() < 0.3):
                         break  # and go on at another worker
+            except AWAY as error:
+                self._meets(repr(error)[:300])
             time.sleep(0.02)
+
+    def _meets(self, what: str) -> None:
+        self.met.append(f"{time.strftime('%H:%M:%S')} {what}")
 
     def _see(self, name: str, data: dict[str, Any]) -> None:
         if name == "text":

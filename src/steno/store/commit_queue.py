@@ -226,7 +226,8 @@ class CommitQueue:
 
     def _transact(self, batch: "list[Ticket[object]]", look: bool) -> "list[Ticket[object]]":
         """What a session was asked to do stays in order: with the first verb that has to look, the
-        later ones of its session wait for that."""
+        later ones of its session wait for that. What is remembered may be out of date, and only
+        what is written is compared: so a refusal counts after a look."""
         transaction = self._transaction
         needs = [one for ticket in batch for one in (ticket.needs, *ticket.needs.also)]
         transaction.begin(needs, look)
@@ -243,7 +244,11 @@ class CommitQueue:
                 later.append(ticket)
                 waiting.add(ticket.needs.session)
             except StoreError as error:
-                ticket.error = error
+                if transaction.trusts:
+                    later.append(ticket)
+                    waiting.add(ticket.needs.session)
+                else:
+                    ticket.error = error
         transaction.flush()
         transaction.commit()
         return later

@@ -272,21 +272,29 @@ class Core:
 
     def acquire(self, session: str) -> Lease:
         """Take the lease of a session that is free, expired, or whose owner is dead."""
-        while True:
+        lease = self._take(session, None)
+        while lease is None:
             with self.snapshot() as view:
                 row = queries.session(view, session)
             if self._is_held(row):
                 raise SessionBusy(session, str(row.owner))
             lease = self._take(session, row.token)
-            if lease is not None:
-                return lease
+        return lease
 
-    def _take(self, session: str, token: int) -> Lease | None:
+    def _take(self, session: str, token: int | None) -> Lease | None:
         """The lease is known to be ours before it can be read that it is taken: else another thread
-        of this process, finding an owner that vouches for nothing, would take it from us."""
+        of this process, finding an owner that vouches for nothing, would take it from us. What was
+        not stored is another's by now, maybe with the same token: it is not ours any more."""
         expires_ms = self.backend.now_ms() + self.settings.lease_ms
+        lease: Lease | None = None
+
+        def drop() -> None:
+            if lease is not None:
+                self._leases.discard((session, lease.token))
 
         def verb(tx: Transaction) -> Lease | None:
+            nonlocal lease
+            drop()
             lease = verbs.acquire(tx, session, self.backend.owner, token, expires_ms)
             if lease is not None:
                 self._leases.add((session, lease.token))
@@ -295,7 +303,7 @@ class Core:
         try:
             return self.queue.run(verb, Needs(session))
         except BaseException:
-            self._leases.discard((session, token + 1))
+            drop()
             raise
 
     def abandon(self, lease: Lease, left: Left | None = None) -> None:

@@ -17,7 +17,7 @@ from steno.journal.facts import AnyFact, Record, StepStarted, ToolStarted, paylo
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store import queries
-from steno.store.backend import SEQ_MAX, Needs, Saved, SessionRow, Writer
+from steno.store.backend import SEQ_MAX, LookFirst, Needs, Saved, SessionRow, Writer
 from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession, warn
 from steno.store.protocol import Event, Lease, Piece
 from steno.store.values import STREAM_CHARS_MAX, encoded
@@ -64,7 +64,9 @@ class Transaction:
         self._dirty: dict[str, tuple[Session, int | None]] = {}
         """Rows to be stored, each with its new place in the order of changes, if it has one."""
         self._look = 0
-        self._trusts = False
+        self.trusts = False
+        """Whether sessions are used as they are remembered. What is written is compared then;
+        what is not written may be out of date."""
 
     # --- the frame
 
@@ -73,9 +75,14 @@ class Transaction:
         if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()
         begun = self.writer.begin(needs, look)
-        self._trusts = begun == "trusted"
+        self.trusts = begun == "trusted"
         if begun == "changed":
             self._look += 1
+
+    def must_look(self) -> None:
+        """Before an answer that writes nothing, and so would not be compared."""
+        if self.trusts:
+            raise LookFirst
 
     def flush(self) -> None:
         """Hand over what was collected."""
@@ -101,7 +108,7 @@ class Transaction:
 
     def session(self, id: str) -> Session:
         found = self._sessions.get(id) if type(id) is str else None
-        if found is None or (found.looked != self._look and not self._trusts):
+        if found is None or (found.looked != self._look and not self.trusts):
             found = self._sessions[id] = self._looked_up(id, found)
         return found
 

@@ -321,15 +321,19 @@ def _record(tx: Transaction, id: str, seq: Seq) -> Record:
 # --- leases and what they allow -------------------------------------------------------------------
 
 
-def acquire(tx: Transaction, id: str, owner: str, token: int, expires_ms: int) -> Lease | None:
-    """Take the lease if its token is still the one that was found free; None if another caller was
-    quicker."""
+def acquire(
+    tx: Transaction, id: str, owner: str, token: int | None, expires_ms: int
+) -> Lease | None:
+    """Take the lease if nobody has it, or if its token is still that of an owner who was found
+    gone; None if another caller was quicker."""
     session = tx.session(id)
-    if session.row.token != token:
+    row = session.row
+    if row.owner is not None if token is None else row.token != token:
+        tx.must_look()
         return None
-    session.row.token, session.row.owner, session.row.expires_ms = token + 1, owner, expires_ms
+    row.token, row.owner, row.expires_ms = row.token + 1, owner, expires_ms
     tx.save(session)
-    return Lease(id, token + 1, owner, expires_ms)
+    return Lease(id, row.token, owner, expires_ms)
 
 
 def renew(tx: Transaction, lease: Lease, expires_ms: int) -> Lease:
