@@ -5,6 +5,9 @@ import json
 import shutil
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -92,7 +95,12 @@ def answers(world: World, but: set[str]) -> list[str]:
 @pytest.mark.promise(34)
 @pytest.mark.promise(22)
 @pytest.mark.parametrize(
-    ("kills", "chats"), [(10, 4), pytest.param(200, 20, marks=pytest.mark.torture)]
+    ("kills", "chats"),
+    [
+        (10, 4),
+        pytest.param(40, 12, marks=pytest.mark.torture),
+        pytest.param(200, 20, marks=pytest.mark.torture),
+    ],
 )
 @pytest.mark.timeout(2_400)
 def test_every_input_is_answered_once_across_kills(
@@ -129,8 +137,10 @@ def test_every_input_is_answered_once_across_kills(
     for caller in callers:
         caller.finish()
     everything = len(said)
-    wait_until(lambda: len(_told(telegram)) == everything, "every answer", 600.0)
-    wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+    with _telling_what_is_missing(telegram, world, said):
+        wait_until(lambda: len(_told(telegram)) >= everything, "every answer", 600.0)
+        wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+        assert len(_told(telegram)) == everything, "something was told that was not asked for"
     for caller in callers:
         wait_until(partial(caller.answered, world), "every answer over HTTP", 120.0)
     by_http = {caller.session for caller in callers}
@@ -147,6 +157,42 @@ def test_every_input_is_answered_once_across_kills(
 def _told(telegram: Telegram) -> list[str]:
     """What stands in chats, without the marks of reserved messages."""
     return [one for chat in CHATS for one in telegram.texts(chat) if one != "…"]
+
+
+@contextmanager
+def _telling_what_is_missing(
+    telegram: Telegram, world: World, said: list[dict[str, Any]]
+) -> Iterator[None]:
+    """A failure names what no chat shows, and how far it came in the journal."""
+    try:
+        yield
+    except AssertionError as error:
+        lines = [str(error), *_missing(telegram, world, said)]
+        raise AssertionError("\n".join(lines)) from error
+
+
+def _missing(telegram: Telegram, world: World, said: list[dict[str, Any]]) -> Iterator[str]:
+    told = Counter(_told(telegram))
+    asked = {one["text"]: one["chat"]["id"] for one in said}
+    missing = [text for text in asked if not told[f"answer to {text}"]]
+    expected = {f"answer to {text}" for text in asked}
+    strays = [one for one in told.elements() if one not in expected or told[one] > 1]
+    yield f"{len(missing)} of {len(asked)} answers are missing: {missing[:20]}"
+    yield f"{len(strays)} texts were not asked for, or stand twice: {strays[:20]}"
+    yield f"{telegram.pending()} updates were not acknowledged"
+    for one in json.loads(world.steno("deliveries", "--json")):
+        if one["state"] != "delivered":
+            yield f"delivery {one}"
+    for session in world.sessions():
+        shown = world.show(session["id"])
+        inputs = [one["text"] for one in shown["messages"] if one["role"] == "user"]
+        stuck = [text for text in missing if text in inputs]
+        if stuck or session["state"] != "idle":
+            outcomes = Counter((one["outcome"], one.get("cause")) for one in shown["turns"])
+            yield f"session {session['id']} {session['name']}: {session['state']}, {len(inputs)}"
+            yield f"  inputs, turns {dict(outcomes)}, stuck {stuck[:10]}"
+    for text in missing:
+        yield f"{text} of chat {asked[text]}: messages there {telegram.texts(asked[text])[-3:]}"
 
 
 def _all_settled(world: World) -> bool:

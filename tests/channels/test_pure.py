@@ -35,6 +35,7 @@ from steno.gateway.channels.outbox import (
     Done,
     Fill,
     GiveUp,
+    Later,
     Look,
     Pace,
     Place,
@@ -156,6 +157,9 @@ AT_ONCE = Wanted(("a",), True, False)
         (FINAL, replace(OWED, placed={0: "m", 1: "n"}), {0: "a", 1: "b…"}, EDITS, Fill(1)),
         # An attempt of which nothing is known:
         (FINAL, replace(OWED, trying=(0,), attempts={0: 1}), {}, EDITS, Reserve(0)),
+        (FINAL, replace(OWED, trying=(0,), attempts={0: 5}), {}, EDITS, Reserve(0)),
+        (FINAL, replace(OWED, trying=(0,), attempts={0: 9}), {}, EDITS, Later(22.0)),
+        (FINAL, replace(OWED, trying=(0,), attempts={0: 99}), {}, EDITS, Later(290.0)),
         (AT_ONCE, replace(OWED, trying=(0,), attempts={0: 1}), {}, PLAIN, GiveUp("", True)),
         (AT_ONCE, replace(OWED, trying=(0,), attempts={0: 1}), {}, KEYED, Place(0)),
         (AT_ONCE, replace(OWED, trying=(0,), attempts={0: 1}), {}, FINDS, Look(0)),
@@ -170,6 +174,11 @@ def test_the_next_step_of_a_delivery(
     if isinstance(chosen, GiveUp):
         chosen = replace(chosen, cause="")
     assert chosen == step
+
+
+def test_a_clock_that_was_set_back_holds_no_further_try_up() -> None:
+    one = replace(OWED, trying=(0,), attempts={0: 9})
+    assert decide(FINAL, one, {}, EDITS, age_s=-3_600.0) == Reserve(0)
 
 
 def test_a_key_is_not_trusted_longer_than_the_platform_remembers_it() -> None:

@@ -45,7 +45,7 @@ KEYED = replace(FAST, edits=True, client_id_s=86_400)
 class Platform:
     """`updates` are those that are not acknowledged; `chats` has every message ever made, in order,
     with the key that it was made under. `tokens` are those of buttons, `answered` what who pressed
-    one was told."""
+    one was told. The next `fatal` messages are the last thing that their processes do."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or KEYED
@@ -54,6 +54,7 @@ class Platform:
         self.answered: list[str] = []
         self.tokens: list[str] = []
         self.away = False
+        self.fatal = 0
         self._arrived = asyncio.Event()
         self._ids = itertools.count(1)
 
@@ -109,6 +110,9 @@ class PlatformChannel(Quiet):
         self._platform.tokens += [one.token.rpartition(":")[0] for one in what.buttons[:1]]
         id = f"m{len(messages)}"
         messages.append([id, key, what.text])
+        if self._platform.fatal:
+            self._platform.fatal -= 1
+            self._process.die()
         await asyncio.sleep(0)
         self._process.check_alive()
         return Sent(id)
@@ -170,8 +174,10 @@ class _Program:
 class Gateway:
     """One gateway, from its start to its kill."""
 
-    def __init__(self, process: Process, platform: Platform, jobs: bool) -> None:
-        config = ChannelConfig(kind="platform", owners=(OWNER,))
+    def __init__(
+        self, process: Process, platform: Platform, jobs: bool, allow: tuple[str, ...]
+    ) -> None:
+        config = ChannelConfig(kind="platform", owners=(OWNER,), allow=allow)
         program = cast(Program, _Program(process))
         self.process = process
         self.reaped: asyncio.Future[None] | None = None
@@ -193,11 +199,15 @@ class Gateway:
 
 
 def start(
-    world: World, platform: Platform, kill: Kill | None = None, jobs: bool = False
+    world: World,
+    platform: Platform,
+    kill: Kill | None = None,
+    jobs: bool = False,
+    allow: tuple[str, ...] = (),
 ) -> Gateway:
     """Start a gateway in a process of its own. When it dies, its locks die with it."""
     process = world.process(kill)
-    gateway = Gateway(process, platform, jobs)
+    gateway = Gateway(process, platform, jobs, allow)
     process.start(lambda _: gateway.run())
     gateway.reaped = asyncio.ensure_future(_reap(process))
     return gateway

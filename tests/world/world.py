@@ -288,7 +288,7 @@ class Process:
 
     async def kill(self) -> None:
         """Now. What its tasks still do on their way out has no effect."""
-        self._die()
+        self.die()
         rounds = 0
         while any(not task.done() for task in self.tasks) and rounds < ROUNDS_MAX:
             for task in self.tasks:
@@ -299,7 +299,7 @@ class Process:
         self._blocking.close()
         self.world.changed()
 
-    def _die(self) -> None:
+    def die(self) -> None:
         self.dead = True
         self.died.set()
 
@@ -317,7 +317,7 @@ class Process:
         self.check_alive()
         self.on_boundary(boundary)
         if boundary == self.kill_at:
-            self._die()
+            self.die()
         await asyncio.sleep(0)
         self.check_alive()
 

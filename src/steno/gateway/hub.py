@@ -21,6 +21,7 @@ from steno.journal.facts import TurnStarted
 from steno.model_choice import Terms
 from steno.race import first_of
 from steno.service import Misused, Service
+from steno.session.errors import Refusal
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
 from steno.store.protocol import Listed, tenant_of
 
@@ -132,10 +133,7 @@ class Hub:
             opening = self._openings.pop(session, None)
             try:
                 opening = opening or await self.prepare(session)
-                if opening is not None:
-                    await service.turns.run_again(session, opening, self.leaving, self.draining)
-                else:
-                    await service.turns.run_pending(session, self.leaving, self.draining)
+                await self._turns(service, session, opening)
             except UnknownSession:
                 return  # deleted meanwhile
             except SessionBusy:
@@ -147,6 +145,18 @@ class Hub:
                 self.failures += 1
                 _log.warning("session %s was not run: %s", session, error)
                 return
+
+    async def _turns(self, service: Service, session: str, opening: TurnStarted | None) -> None:
+        """Run what waits; first the turn to begin with, if it is still due. If it is not, because
+        it began meanwhile, say, what waits is run all the same."""
+        if opening is not None:
+            try:
+                await service.turns.run_again(session, opening, self.leaving, self.draining)
+            except Refusal as refused:
+                _log.info("session %s: %s", session, refused)
+            else:
+                return
+        await service.turns.run_pending(session, self.leaving, self.draining)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
         """Do something that whoever asked for it does not wait for."""

@@ -3,10 +3,10 @@
     reserve   record the attempt, make a message that says "…", record its id
     fill      edit it to what is to be shown, as often as that changes, at last to the final text
 
-To fill twice does no harm, so only the reserving can have an unknown outcome, and its price is a
-stray "…". Where nothing can be edited, or the answer is shown when it is done, the message is made
-with its final text; then an unknown outcome is settled by the key, by looking, or is recorded as
-unknown and left alone.
+To fill twice does no harm, so only the reserving can have an unknown outcome. It is tried again
+until the delivery expires; the price is a stray "…". Where nothing can be edited, or the answer is
+shown when it is done, the message is made with its final text; then an unknown outcome is settled
+by the key, by looking, or is recorded as unknown and left alone.
 
     decide    what to do next about one delivery                                              pure
 """
@@ -49,7 +49,9 @@ BEHIND_S = 1.0
 """How long an answer waits for an earlier one before it looks again, if nothing wakes it."""
 TYPING_S = 4.5
 WAIT_MAX_S = 300.0
-UNSURE_MAX = 4
+AT_ONCE_MAX = 4
+"""So many tries to reserve a message follow one another at once; each further one waits longer, so
+that a service that is killed over and over leaves few stray marks."""
 _log = logging.getLogger("steno.channels")
 
 
@@ -81,6 +83,12 @@ class GiveUp(Struct, frozen=True):
     unknown: bool
 
 
+class Later(Struct, frozen=True):
+    """Too early for another try."""
+
+    wait_s: float
+
+
 class Done(Struct, frozen=True):
     pass
 
@@ -89,7 +97,7 @@ class Rest(Struct, frozen=True):
     """Nothing to do until something changes."""
 
 
-Step = Reserve | Place | Look | Fill | GiveUp | Done | Rest
+Step = Reserve | Place | Look | Fill | GiveUp | Later | Done | Rest
 
 
 class Wanted(Struct, frozen=True):
@@ -124,9 +132,17 @@ def _make(wanted: Wanted, one: OwedDelivery, part: int, limits: Limits, age_s: f
         return make
     if limits.finds:
         return Look(part)
-    if (reserve or wanted.early) and one.attempts.get(part, 0) < UNSURE_MAX:
-        return make
+    if reserve or wanted.early:
+        left_s = _again_s(one.attempts.get(part, 0)) - age_s
+        due = left_s <= 0 or age_s < 0  # a clock that was set back holds nothing up
+        return make if due else Later(left_s)
     return GiveUp("the outcome is not known", unknown=True)
+
+
+def _again_s(attempts: int) -> float:
+    """How long after a try with an unknown outcome the next one may be made."""
+    more = min(attempts - AT_ONCE_MAX, 20)
+    return 0.0 if more < 0 else min(2.0**more, WAIT_MAX_S)
 
 
 # --- rates ----------------------------------------------------------------------------------------
@@ -230,7 +246,7 @@ class Outbox:
         self._channels: frozenset[str] = frozenset()
         self._owing: set[str] = set()
         self._woken: set[str] = set()
-        self._looks: set[asyncio.Task[None]] = set()
+        self._looks: dict[str, asyncio.Task[None]] = {}
         self.sent = 0
         self.last_sent_ms = 0
         self.last_error = ""
@@ -255,12 +271,19 @@ class Outbox:
         self.wake(session)
 
     def wake(self, session: str) -> None:
-        """Something changed in a session. However often that is said, it is looked at once."""
-        if session in self._owing and session not in self._woken:
+        """Something changed in a session. However often that is said, one look at a time sees it:
+        the next begins when the last is over."""
+        if session in self._owing:
             self._woken.add(session)
-            task = asyncio.create_task(self._look_at(session))
-            self._looks.add(task)
-            task.add_done_callback(self._looks.discard)
+            if session not in self._looks:
+                task = asyncio.create_task(self._look_at(session))
+                self._looks[session] = task
+                task.add_done_callback(lambda _: self._looked(session))
+
+    def _looked(self, session: str) -> None:
+        del self._looks[session]
+        if session in self._woken:
+            self.wake(session)
 
     async def _look_at(self, session: str) -> None:
         """Look after what can be shown. An answer that no turn has begun needs nobody yet: of a
@@ -271,9 +294,9 @@ class Outbox:
         except StoreError as error:
             _log.warning("deliveries of %s: %s", session, error)
             await asyncio.sleep(1.0)
-            self.wake(session)
+            self._woken.add(session)
             return
-        if not owed:
+        if not owed and session not in self._woken:
             self._owing.discard(session)
         for seq, one in owed.items():
             if one.taken or one.show != "answer":
@@ -291,7 +314,7 @@ class Outbox:
 
     async def close(self) -> None:
         self._owing.clear()
-        tasks = [*self._tasks.values(), *self._looks]
+        tasks = [*self._tasks.values(), *self._looks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -365,6 +388,8 @@ class Outbox:
             case GiveUp(cause=cause, unknown=unknown):
                 await self._chats.failed(debt, cause, unknown, final=True)
                 return None
+            case Later(wait_s=wait_s):
+                return wait_s
             case Done():
                 receipt = ",".join(debt.one.placed[part] for part in sorted(debt.one.placed))
                 await self._chats.delivered(debt, receipt[:1_000])
