@@ -1,6 +1,7 @@
 """Texts on their way into a part of the index: they are read, folded and cut before the transaction
 begins in which they are written."""
 
+import time
 from collections.abc import Callable
 
 from steno.journal.facts import InputAdmitted, MessageHidden, SessionStarted
@@ -19,6 +20,7 @@ PAYLOAD = len(ROLES)
 in the place of a session."""
 _LONG = 1 << 16
 _FACTS_A_TEXT = 50
+_BREATH_S = 0.0001
 
 
 def payload_text(store: Searched, hash: Hash) -> str | None:
@@ -34,11 +36,15 @@ Numbering = Callable[[str | int], int]
 
 
 class Batch:
-    """Texts on their way into a part: folded and cut before the transaction begins."""
+    """Texts on their way into a part: folded and cut before the transaction begins. `breath_s` is
+    how long that may go on before other threads get their turn; they share one lock, and would wait
+    twenty times as long for it."""
 
-    def __init__(self, store: Searched, file: IndexFile) -> None:
+    def __init__(self, store: Searched, file: IndexFile, breath_s: float | None = None) -> None:
         self._store = store
         self._file = file
+        self._breath_s = breath_s
+        self._breathed_s = time.monotonic()
         self._rows: list[tuple[int, str | int, Seq, FeedMark, str, str]] = []
         self._payloads: dict[Hash, str | None] = {}
         self._carries: list[tuple[Hash, str, Seq, FeedMark]] = []
@@ -52,14 +58,22 @@ class Batch:
         without a text cost little, and are many: of them it is more."""
         facts = _FACTS_A_TEXT * texts
         reached = begin
-        for batch in told(self._store, begin, end, max(32, min(250, 2 * texts))):
+        for batch in told(self._store, begin, end, max(16, min(250, texts))):
+            self._breathe()
             for one in batch:
                 if len(self._rows) >= texts or chars <= 0 or facts <= 0:
                     return reached
                 chars -= self.add(one)
                 facts -= 1
                 reached = one.end
+                self._breathe()
         return end
+
+    def _breathe(self) -> None:
+        if self._breath_s is None or time.monotonic() - self._breathed_s < self._breath_s:
+            return
+        time.sleep(_BREATH_S)
+        self._breathed_s = time.monotonic()
 
     def add(self, one: Told) -> int:
         """How long its texts are."""

@@ -10,9 +10,9 @@ included; a run of wide letters stands there as one mark.
 The two marks at the end let the last one or two letters begin three letters, too.
 """
 
+import operator
 import re
 from collections.abc import Iterable
-from itertools import pairwise
 
 _WIDE = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -30,7 +30,8 @@ ROLE = "\x02"
 def narrow(text: str, role: str) -> str:
     """What the index of three letters is given of a text: the role of who said it stands in
     front."""
-    return f"{ROLE}{role}{ROLE}{_RUN.sub(HOLE, text)}{HOLE}{HOLE}"
+    letters = text if text.isascii() else _RUN.sub(HOLE, text)
+    return f"{ROLE}{role}{ROLE}{letters}{HOLE}{HOLE}"
 
 
 def distinct(text: str) -> str:
@@ -48,10 +49,12 @@ def role_gram(role: str) -> str:
 
 def wide(text: str) -> set[str]:
     """What the index of wide letters is given of a text."""
-    found: set[str] = set()
-    for run in _RUN.findall(text):
-        found.update(run)
-        found.update(map("".join, pairwise(run)))
+    if text.isascii():
+        return set()
+    runs = _RUN.findall(text)
+    found = set("".join(runs))
+    for run in runs:
+        found.update(map(operator.add, run, run[1:]))
     return found
 
 

@@ -84,6 +84,7 @@ class IndexFile:
         self._vfs = vfs
         self._store = store
         self._vocabularies: set[int] = set()
+        self.log_pages = 0
         try:
             self.connection = self._connect(make)
             self._check()
@@ -100,8 +101,12 @@ class IndexFile:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = database.connect(self.path, replace(_SETTINGS, vfs=self._vfs))
         connection.pragma("cache_size", -CACHE_KIB)
-        connection.pragma("wal_autocheckpoint", 1_000)
+        connection.set_wal_hook(self._committed)
         return connection
+
+    def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.log_pages = pages
+        return apsw.SQLITE_OK
 
     def _check(self) -> None:
         connection = self.connection
@@ -137,6 +142,13 @@ class IndexFile:
             if self.connection.in_transaction:
                 self.connection.execute("rollback")
             raise
+
+    def settle(self) -> None:
+        """Move the pages of the log into the file. It waits for the disk, and a commit of the
+        journal may wait with it; so it is no part of a transaction, and comes when there is time
+        for it. Nobody who reads or writes the index waits."""
+        with contextlib.suppress(apsw.BusyError):  # somebody else is at it
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     @contextlib.contextmanager
     def moment(self) -> Iterator["IndexFile"]:

@@ -41,16 +41,19 @@ _COUNT_FROM = 1_024
 
 
 class Pace(Struct, frozen=True):
-    """How much goes into one transaction."""
+    """How much goes into one transaction, how long it may keep other threads of its process from
+    running, and how many pages the log may have before they are moved."""
 
     texts: int
     chars: int
+    log_pages: int = 1_000
+    breath_s: float | None = None
     bulk: bool = False
 
 
-LIVE = Pace(16, 64_000)
-IDLE = Pace(128, 128_000)
-BULK = Pace(512, 500_000, True)
+LIVE = Pace(16, 64_000, 16_000, 0.0002)
+IDLE = Pace(128, 128_000, breath_s=0.001)
+BULK = Pace(512, 500_000, 8_000, bulk=True)
 
 
 class Progress(Struct, frozen=True):
@@ -166,6 +169,8 @@ class Indexer:
         """One transaction; whether there is more to do. Somebody else at it means there is not."""
         try:
             self.clear()
+            if self._file.log_pages >= pace.log_pages:
+                self._file.settle()
             return self._merge(pace) or self._fill(pace) or self._adopt_payload() or self._count()
         except Busy:
             return False
@@ -206,7 +211,7 @@ class Indexer:
         part = next((one for one in parts if one.end == begin and one.state == "open"), None)
         room = min(pace.texts, self._part_texts - (0 if part is None else part.texts))
         as_of = self._store.changes(None).mark
-        batch = Batch(self._store, self._file)
+        batch = Batch(self._store, self._file, pace.breath_s)
         reached = batch.take(begin, end, room, pace.chars)
         with self._file.writing():
             if self._stale(parts):

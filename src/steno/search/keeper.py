@@ -22,8 +22,11 @@ from steno.search.indexer import BULK, IDLE, LIVE, PART_TEXTS, Indexer, Progress
 from steno.search.scope import FromSession, Origin, Origins
 from steno.search.searching import UNWATCHED, Asked, Found, Searching, Watch
 from steno.store.errors import StoreError
+from steno.store.protocol import FeedMark
 
 _REST_S = 0.02
+_IDLE_LOOKS = 5
+_BUSY_LOOKS = 25
 _LOOK_AGAIN_S = 1.0
 _SCRUB_TRIES = 5
 _log = logging.getLogger("steno.search")
@@ -209,9 +212,28 @@ def _inode(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class Pauses:
+    """Whether those who append pause, by how far the feed is every 20 ms.
+
+    nothing came for 0.1 s          True: fill, many texts at a time
+    nothing since the last look     False: a few
+    something at every look         None: not now; but a few every half second
+    """
+
+    def __init__(self) -> None:
+        self._mark = -1
+        self._quiet = 0
+        self._busy = 0
+
+    def look(self, mark: FeedMark) -> bool | None:
+        came, self._mark = mark != self._mark, mark
+        self._quiet, self._busy = (0, self._busy + 1) if came else (self._quiet + 1, 0)
+        return None if self._busy % _BUSY_LOOKS else self._quiet >= _IDLE_LOOKS
+
+
 class Upkeep(threading.Thread):
-    """Fills the index, a little at a time: while others append it rests after each few messages, so
-    that they do not notice."""
+    """Fills the index in the pauses of those who append, so that they do not notice. What it has
+    not taken in yet is scanned."""
 
     def __init__(self, store: Searched, path: Path, identity: str, part_texts: int) -> None:
         super().__init__(name="search index", daemon=True)
@@ -220,11 +242,11 @@ class Upkeep(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        mark = -1
+        pauses = Pauses()
         try:
             while not self._ended.wait(_REST_S):
-                last, mark = mark, self._store.changes(None).mark
-                if not self._search.step(idle=last == mark):
+                idle = pauses.look(self._store.changes(None).mark)
+                if idle is not None and not self._search.step(idle):
                     self._ended.wait(_LOOK_AGAIN_S)
         except StoreError as error:
             _log.info("the index is not filled any more: %s", error)
