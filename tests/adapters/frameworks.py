@@ -4,15 +4,21 @@ their tests come out of the source distributions."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
 import venv
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.adapters.listed import LISTED
+
 ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent
+SUITE_S = 3_600
+"""A suite that takes longer is ended."""
 SUMMARY = re.compile(r"(\d+) (passed|failed|error)")
 
 
@@ -26,6 +32,10 @@ class Suite(NamedTuple):
     only: str = ""
     holds: str = ""
     """The files that have this text."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.swap}".strip()
 
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-xdist", "pytest-mock", "pytest-timeout")
@@ -48,52 +58,84 @@ SUITES = (
 
 
 def main(names: list[str]) -> int:
-    rows: list[str] = []
+    """Tells of each suite when it is over; 1 if a test failed that is not listed."""
+    bad = 0
     for suite in SUITES:
-        if not names or suite.name in names:
-            rows += run(suite)
-    print("\n".join(["", *rows]))
-    return 0
+        if not names or suite.name in names or suite.title in names:
+            bad += run(suite)
+    return min(bad, 1)
 
 
-def run(suite: Suite) -> list[str]:
-    """The line of a suite, and its failures."""
+def run(suite: Suite) -> int:
+    """How many failed that are not listed."""
     python = installed(suite)
     folder = source(suite, python) if suite.sdist else ROOT
+    log = ROOT / ".venv" / f"adapters-{suite.title.replace(' ', '-')}.log"
+    environment = os.environ | {
+        "PYTHONPATH": str(PLUGINS), "STENO_SWAP": suite.swap, "NO_DOCKER": "true"
+    }  # fmt: skip
+    with log.open("w") as written:
+        child = subprocess.Popen(
+            command(suite, python, folder), cwd=folder, env=environment, stdout=written,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            child.wait(SUITE_S)
+        except subprocess.TimeoutExpired:
+            written.write(f"\nnot over after {SUITE_S} s\n")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return told(suite, log)
+
+
+def command(suite: Suite, python: Path, folder: Path) -> list[str]:
     files = list(suite.tests) or [
         str(file.relative_to(folder))
         for file in sorted(folder.glob("tests/**/test_*.py"))
         if suite.holds in file.read_text()
     ]
-    words = [str(python), "-m", "pytest", "-q", "-n", "2", "--timeout", "120", "--tb=no", "-rfE",
-             "-p", "no:cacheprovider", *files]  # fmt: skip
+    workers = os.environ.get("WORKERS", "2")
+    words = [str(python), "-m", "pytest", "-q", "-n", workers, "--timeout", "60", "--tb=short",
+             "-rfE", "-p", "no:cacheprovider", *files]  # fmt: skip
     if suite.plugin:
         words += ["-p", suite.plugin]
     else:
         words += ["-c", os.devnull, "--noconftest", "--rootdir", ".", "--import-mode=importlib"]
-    if suite.only:
-        words += ["-k", suite.only]
-    environment = os.environ | {
-        "PYTHONPATH": str(PLUGINS), "STENO_SWAP": suite.swap, "NO_DOCKER": "true"
-    }  # fmt: skip
-    done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    lines = done.stdout.splitlines()
+    return [*words, "-k", suite.only] if suite.only else words
+
+
+def told(suite: Suite, log: Path) -> int:
+    lines = log.read_text(errors="replace").splitlines()
     counts = {what: int(n) for n, what in SUMMARY.findall(lines[-1] if lines else "")}
-    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    failed = [line.split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
     passed, bad = counts.get("passed", 0), counts.get("failed", 0) + counts.get("error", 0)
-    of = f"{suite.name} {suite.swap}".strip()
-    return [f"{of}: {passed} of {passed + bad}", *(f"    {line}" for line in failed)]
+    if not counts:
+        print(f"{suite.title}: it did not come to its end; {log} has what it said", flush=True)
+        return 1
+    by_reason: dict[str, list[str]] = {}
+    for line in failed:
+        test = line.partition(" - ")[0]
+        reason = next((why for name, why in LISTED.items() if test.startswith(name)), "")
+        by_reason.setdefault(reason, []).append(line)
+    unknown = by_reason.pop("", [])
+    print(f"{suite.title}: {passed} of {passed + bad}; {len(unknown)} not listed")
+    for reason, tests in by_reason.items():
+        print(f"    {len(tests)}: {reason}")
+    print(*(f"    NOT LISTED {line}" for line in unknown), sep="\n", flush=True)
+    return len(unknown)
 
 
 def installed(suite: Suite) -> Path:
+    """The Python of its environment, which is made if what it needs is another list than before."""
     place = ROOT / ".venv" / f"adapters-{suite.name}"
-    python = place / "bin" / "python"
-    if not python.exists():
+    python, has = place / "bin" / "python", place / "has.txt"
+    needs = [*TOOLS, *suite.installs]
+    if not has.exists() or has.read_text().split("\n") != needs:
         venv.create(place, with_pip=True)
-    words = ["install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT)]
-    subprocess.run([python, "-m", "pip", *words, *TOOLS, *suite.installs], check=True)
+        words = ["install", "--quiet", "--disable-pip-version-check", "-e", str(ROOT)]
+        subprocess.run([python, "-m", "pip", *words, *needs], check=True)
+        has.write_text("\n".join(needs))
     return python
 
 
