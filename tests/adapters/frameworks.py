@@ -31,7 +31,7 @@ class Suite(NamedTuple):
     tests: tuple[str, ...] = ()
     only: str = ""
     holds: str = ""
-    """The files that have this text."""
+    """The files that have this in their text, as a pattern."""
 
     @property
     def title(self) -> str:
@@ -52,7 +52,7 @@ SUITES = (
     Suite("openai", OPENAI, "openai-agents==0.24.0", "swap_openai_agents", "double",
           holds="SimpleListSession"),
     Suite("openai", OPENAI, "openai-agents==0.24.0", "swap_openai_agents", "sqlite",
-          holds="SQLiteSession("),
+          holds=r"\bSQLiteSession\("),
     Suite("adk", ("google-adk==2.13.0",), tests=("tests/adapters/adk_contract.py",)),
 )  # fmt: skip
 
@@ -72,8 +72,10 @@ def run(suite: Suite) -> int:
     folder = source(suite, python) if suite.sdist else ROOT
     log = ROOT / ".venv" / f"adapters-{suite.title.replace(' ', '-')}.log"
     environment = os.environ | {
-        "PYTHONPATH": str(PLUGINS), "STENO_SWAP": suite.swap, "NO_DOCKER": "true"
-    }  # fmt: skip
+        "PYTHONPATH": os.pathsep.join([str(PLUGINS), str(ROOT / "src")]),
+        "STENO_SWAP": suite.swap,
+        "NO_DOCKER": "true",
+    }
     with log.open("w") as written:
         child = subprocess.Popen(
             command(suite, python, folder), cwd=folder, env=environment, stdout=written,
@@ -93,7 +95,7 @@ def command(suite: Suite, python: Path, folder: Path) -> list[str]:
     files = list(suite.tests) or [
         str(file.relative_to(folder))
         for file in sorted(folder.glob("tests/**/test_*.py"))
-        if suite.holds in file.read_text()
+        if re.search(suite.holds, file.read_text())
     ]
     workers = os.environ.get("WORKERS", "2")
     words = [str(python), "-m", "pytest", "-q", "-n", workers, "--timeout", "60", "--tb=short",

@@ -4,6 +4,7 @@ runs the SDK's own tests."""
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,47 @@ def test_an_item_that_must_stay_stays() -> None:
     assert asyncio.run(session.get_items()) == said("a")
 
 
-def test_a_write_whose_caller_is_cancelled_has_ended(tmp_path: Path) -> None:
+@pytest.mark.promise(2)
+def test_a_write_whose_caller_is_cancelled_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is cancelled."""
+    begun, may_end = threading.Event(), threading.Event()
+    session = StenoSession("alice")
+    add = session.items.add
+
+    def slowly(items: Any) -> Any:
+        begun.set()
+        assert may_end.wait(10)
+        return add(items)
+
+    monkeypatch.setattr(session.items, "add", slowly)
+
     async def use() -> list[Any]:
-        session = StenoSession("alice", tmp_path / "chats.db")
-        adding = asyncio.create_task(session.add_items(said("a", "b")))
-        await asyncio.sleep(0)
-        adding.cancel()
+        adding = asyncio.create_task(session.add_items(said("a")))
+        await asyncio.to_thread(begun.wait)
+        for _ in range(3):
+            adding.cancel()
+            await asyncio.sleep(0.01)
+            assert not adding.done()
+        may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await adding
         return await session.get_items()
 
-    assert asyncio.run(use()) in ([], said("a", "b"))
+    assert asyncio.run(use()) == said("a")
+
+
+def test_settings_may_be_a_dictionary_and_a_closed_session_takes_nothing() -> None:
+    async def use() -> None:
+        session = StenoSession("alice", session_settings={"limit": 1})
+        assert session.session_settings.limit == 1
+        await session.add_items(said("a", "b"))
+        assert await session.get_items() == said("b")
+        session.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await session.add_items([])
+
+    asyncio.run(use())
+    assert StenoSession("alice").session_settings.limit is None
 
 
 ADDS = """

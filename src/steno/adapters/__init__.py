@@ -4,9 +4,9 @@ Every verb runs in a thread and belongs to no event loop, so it works under asyn
 one store serves many loops.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from os import PathLike
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import steno
 from steno.library import Library
@@ -20,11 +20,29 @@ def opened(store: Library | str | PathLike[str]) -> Library:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """A caller that is cancelled waits until it has ended: a write has an outcome."""
+    """A caller that is cancelled, however often, waits until it has ended: a write has an
+    outcome."""
     import anyio
     import anyio.to_thread
+    import sniffio
 
-    done: list[T] = []
     with anyio.CancelScope(shield=True):
-        done.append(await anyio.to_thread.run_sync(work))
-    return done[0]
+        if sniffio.current_async_library() == "asyncio":
+            return await _outlasting(anyio.to_thread.run_sync(work))
+        return await anyio.to_thread.run_sync(work)
+
+
+async def _outlasting(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio cancels a task that waits in a shielded scope all the same."""
+    import asyncio
+
+    running, cancelled = asyncio.ensure_future(work), None
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        running.exception()
+        raise cancelled
+    return running.result()

@@ -44,15 +44,29 @@ class StenoSession:
         session_settings: Any = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self._settings = session_settings
+        self._closed = False
         self._own = not isinstance(store, Library)
         self.chats = opened(store)
         self.items = self.chats.items(PREFIX + session_id, FORMAT, PLATFORM)
 
+    @property
+    def session_settings(self) -> Any:
+        """As the SDK has them, whether they were given as such or as a dictionary."""
+        from agents.memory.session_settings import SessionSettings, coerce_session_settings
+
+        if not isinstance(self._settings, SessionSettings):
+            self._settings = coerce_session_settings(self._settings or {})
+        return self._settings
+
+    @session_settings.setter
+    def session_settings(self, settings: Any) -> None:
+        self._settings = settings
+
     async def get_items(self, limit: int | None = None) -> list[Json]:
         """The last `limit` items, or all of them; a limit below 0 is none."""
-        if limit is None:
-            limit = getattr(self.session_settings, "limit", None)
+        if limit is None and self._settings is not None:
+            limit = self.session_settings.limit
         if limit is not None and limit < 0:
             limit = None
         tail = await in_thread(lambda: self.items.last(limit))
@@ -60,6 +74,8 @@ class StenoSession:
 
     async def add_items(self, items: list[Json]) -> None:
         """All of them, or none."""
+        if self._closed:
+            raise RuntimeError("this session is closed; nothing was stored")
         if items:
             await in_thread(lambda: self.items.add(items))
 
@@ -71,6 +87,7 @@ class StenoSession:
 
     def close(self) -> None:
         """Close the store, if this session opened it."""
+        self._closed = True
         if self._own:
             self.chats.close()
 

@@ -19,7 +19,7 @@ from acp.helpers import (
     update_tool_call,
 )
 
-from steno.gateway.streams import Place, sealed_streams
+from steno.gateway.streams import sealed_streams
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
     InputAdmitted,
@@ -48,6 +48,7 @@ from steno.journal.parts import (
 from steno.journal.readers import read
 from steno.journal.transcript import outcome_text
 from steno.service.views import Approval
+from steno.session.cursors import Place
 from steno.store.protocol import Cursor, Event, Piece
 
 OUTPUT_CHARS_MAX = 20_000

@@ -21,13 +21,13 @@ from mcp_types import ToolAnnotations
 from steno.agents import Agents
 from steno.frontend.wording import problem
 from steno.frontend.worker import folder, start_detached
-from steno.gateway.cursors import BadCursor, from_print, to_print
 from steno.gateway.streams import Telling
 from steno.journal.transcript import Message, Transcript
 from steno.search.searching import PLACE
 from steno.service import Misused, Service
 from steno.service.objects import Objects, approval_object, listed_object, message_object
 from steno.service.searches import LIMIT_MAX, Wanted, found_object
+from steno.session.cursors import BadCursor, from_print, to_print
 from steno.store.errors import StoreError
 from steno.store.protocol import Cursor
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from steno.gateway.cursors import PATTERN, BadCursor, from_print
 from steno.gateway.hub import Hub
 from steno.gateway.routes import (
     Answer,
@@ -42,6 +41,7 @@ from steno.service.objects import (
     transcript_object,
     usage_object,
 )
+from steno.session.cursors import PATTERN, BadCursor, from_print
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Admitted, Cursor, Listed
 

@@ -17,7 +17,6 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from steno.gateway.cursors import BadCursor, from_print, to_print
 from steno.gateway.hub import Hub
 from steno.gateway.routes import Answer, Call, Parameter, Problem, Route, Stream
 from steno.gateway.streams import BYE, PING, RETRY_MS, Telling, Told, encode
@@ -37,6 +36,7 @@ from steno.journal.listing import QUIET
 from steno.journal.transcript import Transcript
 from steno.service import Service
 from steno.service.objects import Objects, approval_object, listed_object
+from steno.session.cursors import BadCursor, from_print, to_print
 from steno.store.errors import UnknownMark, UnknownSession
 from steno.store.protocol import (
     ChangePage,
@@ -71,7 +71,7 @@ async def place(service: Service, call: Call, session: str | None) -> At:
     mark, between, rest = text.partition(BETWEEN)
     try:
         if not (mark.isascii() and mark.isdigit() and len(mark) <= 18):
-            raise BadCursor(f"{text[:80]!r} is not a cursor of this service")
+            raise BadCursor(f"{text[:80]!r} is not a cursor of steno")
         if bool(between) != (session is not None):
             raise BadCursor("the cursor is of a stream with another session, or with none")
         cursor = from_print(rest) if between else None

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steno.gateway.cursors import to_print
-from steno.journal.drafts import Stream, sealed_by
+from steno.journal.drafts import Stream
 from steno.journal.facts import Record, StepSealed, ToolSettled, TurnEnded
 from steno.journal.parts import Content, Reasoning, Text, outcome_parts, text_of
 from steno.journal.transcript import Transcript
 from steno.service.objects import Objects, message_object
+from steno.session.cursors import Place
 from steno.store.protocol import Cursor, Event, Piece
 
 PING_S = 15.0
@@ -47,33 +47,6 @@ def to_line(data: object) -> bytes:
 
 PING = encode("ping", {})
 BYE = encode("bye", {"type": "bye", "reason": "restart"})
-
-
-class Place:
-    """Where a reader stands: the last fact, and how far it is in each stream that is open."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.seq = cursor.seq
-        self._ends: dict[Stream, int] = dict(cursor.offsets)
-
-    def cursor(self) -> Cursor:
-        return Cursor(self.seq, tuple(self._ends.items()))
-
-    def id(self) -> str:
-        return to_print(self.cursor())
-
-    def piece(self, stream: Stream, offset: int, text: str) -> tuple[int, str]:
-        """What of a piece is new, and where it begins."""
-        known = self._ends.get(stream, 0)
-        new = text[max(known - offset, 0) :]
-        self._ends[stream] = max(known, offset + len(text))
-        return max(known, offset), new
-
-    def fact(self, record: Record) -> None:
-        self.seq = record.seq
-        started = sealed_by(record.fact)
-        if started is not None:
-            self._ends = {one: end for one, end in self._ends.items() if one.started != started}
 
 
 def sealed_streams(record: Record) -> list[tuple[Stream, str]]:

@@ -3,6 +3,7 @@ redaction can be taken back: people still read everything."""
 
 import asyncio
 import contextlib
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from steno.journal.facts import (
     SessionRenamed,
     SessionStarted,
     TurnEnded,
+    TurnFact,
 )
 from steno.journal.listing import DELEGATED, parent_in
 from steno.journal.parts import Seq, text_of
@@ -29,14 +31,32 @@ from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Runtime
 from steno.service.redaction_traces import Copy, Redaction, Texts
 from steno.session.errors import Misused, NoSuch
-from steno.session.lease import HeldSession, hold, refuse_waiting
+from steno.session.lease import hold, refuse_waiting
 from steno.session.load import Sessions, context_of
 from steno.store.errors import NotAllowed, SessionBusy
 from steno.store.protocol import Shares, list_all, read_all
 
 
+class Held(Protocol):
+    async def record(self, *facts: TurnFact) -> Seq: ...
+
+    async def close(self) -> None: ...
+
+
+class Holding(Protocol):
+    def __call__(
+        self, sessions: Sessions, id: str, *, to_run: bool = True
+    ) -> contextlib.AbstractAsyncContextManager[Held]: ...
+
+
 class Edits:
-    def __init__(self, sessions: Sessions, runtime: Runtime, platform: str) -> None:
+    """`hold` takes a session for one edit: by default as long as that may take, with an event loop
+    that renews its lease. Without a `runtime`, nothing is compacted."""
+
+    def __init__(
+        self, sessions: Sessions, runtime: Runtime | None, platform: str, hold: Holding = hold
+    ) -> None:
+        self._hold = hold
         self._sessions = sessions
         self._store = sessions.store
         self._runtime = runtime
@@ -77,14 +97,14 @@ class Edits:
     async def undo(self, session: str) -> tuple[Seq, Seq]:
         """Take the last turn that is not undone out of the model's view; that turn, and the fact
         that says so."""
-        async with hold(self._sessions, session, to_run=False) as held:
+        async with self._hold(self._sessions, session, to_run=False) as held:
             turn = await self.last_turn(session)
             return turn, await _last(held, Rewound(turn))
 
     async def rewind(self, session: str, to: Seq) -> Seq:
         """Take what follows a message, or a turn and all after it, out of the model's view; the
         fact that says so."""
-        async with hold(self._sessions, session, to_run=False) as held:
+        async with self._hold(self._sessions, session, to_run=False) as held:
             turns, transcript = Turns(), Transcript()
             await self._sessions.whole(session, turns, transcript)
             if to not in turns.origins:
@@ -112,7 +132,7 @@ class Edits:
             raise NotAllowed(
                 f"session {session!r} has no undo {rewind}: {there}; nothing was changed"
             )
-        async with hold(self._sessions, session, to_run=False) as held:
+        async with self._hold(self._sessions, session, to_run=False) as held:
             await _last(held, RewindWithdrawn(rewind))
 
     async def hide(self, session: str, seq: Seq, hidden: bool) -> bool:
@@ -176,6 +196,8 @@ class Edits:
         return await self._store.fork(session, end, started)
 
     async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
+        if self._runtime is None:
+            raise Misused("no model runs here: nothing was summarised")
         return await self._runtime.compact(session, leaving)
 
     async def choose_model(self, session: str, model: str) -> None:
@@ -217,11 +239,11 @@ class Edits:
         """Store what closes a turn that a dead process left open, so that its facts can be
         addressed. A session that runs has nothing to be closed."""
         with contextlib.suppress(SessionBusy):
-            async with hold(self._sessions, session) as held:
+            async with self._hold(self._sessions, session) as held:
                 await held.close()
 
 
-async def _last(held: HeldSession, fact: Rewound | RewindWithdrawn) -> Seq:
+async def _last(held: Held, fact: Rewound | RewindWithdrawn) -> Seq:
     """Record a fact and let go; where it stands."""
     seq = await held.record(fact)
     await held.close()

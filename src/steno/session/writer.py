@@ -10,7 +10,7 @@ Nothing here needs an event loop: over a store whose verbs never suspend, nothin
 """
 
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from steno.engine.recover import close, recover
@@ -47,13 +47,13 @@ class Writer:
         self._cut_off: Left | None = None
 
     @classmethod
-    async def open(cls, sessions: Sessions, id: str) -> "Writer":
-        """Take the lease, fold, and close what the last writer left open, without going on with
-        it."""
+    async def open(cls, sessions: Sessions, id: str, to_run: bool = False) -> "Writer":
+        """Take the lease, fold, and close what the last writer left open. Without `to_run` a turn
+        that waits for approval is ended, too."""
         lease = await sessions.store.acquire(id)
         writer = cls(sessions, lease, await folded(sessions, lease))
         try:
-            await writer.append(await writer.left_open(to_run=False))
+            await writer.append(await writer.left_open(to_run))
         except BaseException:
             await writer.give_up()
             raise
@@ -74,6 +74,9 @@ class Writer:
             telling(record)
             self._take_in(record)
         return added.first
+
+    async def record(self, *facts: TurnFact) -> Seq:
+        return await self.append(facts)
 
     def draft(self, stream: Stream, text: str) -> Coroutine[Any, Any, int]:
         """Make text durable; it may be shown when that is awaited. The new end of the stream."""
@@ -106,6 +109,11 @@ class Writer:
             await self.leave()
         return answer.released
 
+    async def close(self) -> None:
+        """Let go, whatever came meanwhile."""
+        while not await self.release():
+            pass
+
     async def leave(self) -> None:
         """Give the session up. Without a release, the next writer recovers it."""
         if not self._left:
@@ -127,6 +135,16 @@ class Writer:
     def _take_in(self, record: Record) -> None:
         self._folds.apply(record)
         self._taken_in(record)
+
+
+@contextlib.asynccontextmanager
+async def held_briefly(sessions: Sessions, id: str, to_run: bool = True) -> AsyncIterator[Writer]:
+    """The session, recovered, for a fact or two. Nothing looks after the lease meanwhile."""
+    writer = await Writer.open(sessions, id, to_run)
+    try:
+        yield writer
+    finally:
+        await writer.leave()
 
 
 async def folded(sessions: Sessions, lease: Lease) -> Folds:

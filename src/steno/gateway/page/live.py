@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 from steno.frontend.sanitize import sanitize, without_escapes
-from steno.gateway.cursors import to_print
 from steno.gateway.feed import BETWEEN, At, flat, joined, list_news, place
 from steno.gateway.hub import Hub
 from steno.gateway.page.blocks import Scene, block, queue
@@ -23,10 +22,11 @@ from steno.gateway.page.inbox import Inbox
 from steno.gateway.page.layout import row
 from steno.gateway.page.session import FACTS_MIN, controls, fold_page, scene_of, status_of
 from steno.gateway.routes import Call
-from steno.gateway.streams import RETRY_MS, Place, Told, encode
+from steno.gateway.streams import RETRY_MS, Told, encode
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.service import Service
+from steno.session.cursors import Place, to_print
 from steno.session.page import reaches
 from steno.store.errors import UnknownSession
 from steno.store.protocol import Cursor, Event, Piece

@@ -2,7 +2,6 @@
 
 from msgspec import Struct
 
-from steno.gateway.cursors import to_print
 from steno.gateway.page.blocks import Scene, block, ending, queue
 from steno.gateway.page.html import NOTHING, Html, html, many, when
 from steno.gateway.page.layout import bar, source
@@ -10,6 +9,7 @@ from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.service import Page, Tail
+from steno.session.cursors import to_print
 from steno.store.protocol import Cursor
 from steno.tui.blocks import Block
 from steno.tui.to_blocks import Folded, earlier_blocks
