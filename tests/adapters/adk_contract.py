@@ -14,7 +14,8 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
-from steno.adapters.google_adk import CHANGES_MAX, StenoSessionService
+from steno.adapters.google_adk import StenoSessionService
+from steno.adapters.google_adk_state import CHANGES_MAX
 
 ALICE: dict[str, Any] = {"app_name": "app", "user_id": "alice"}
 BOB: dict[str, Any] = {"app_name": "app", "user_id": "bob/%"}

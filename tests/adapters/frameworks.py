@@ -30,6 +30,8 @@ class Suite(NamedTuple):
     swap: str = ""
     tests: tuple[str, ...] = ()
     only: str = ""
+    leaves: tuple[str, ...] = ()
+    """Files that fail with the framework's own store as well, where it is not its repository."""
     holds: str = ""
     """The files that have this in their text, as a pattern."""
 
@@ -50,7 +52,8 @@ SUITES = (
     Suite("claude", ("claude-agent-sdk==0.2.183", "trio"), "claude-agent-sdk==0.2.183",
           "swap_claude_agent", holds="InMemorySessionStore"),
     Suite("openai", OPENAI, "openai-agents==0.24.0", "swap_openai_agents", "double",
-          holds="SimpleListSession"),
+          holds="SimpleListSession",
+          leaves=("test_error_logging_redaction.py", "test_openai_chatcompletions_stream.py")),
     Suite("openai", OPENAI, "openai-agents==0.24.0", "swap_openai_agents", "sqlite",
           holds=r"\bSQLiteSession\("),
     Suite("adk", ("google-adk==2.13.0",), tests=("tests/adapters/adk_contract.py",)),
@@ -95,7 +98,7 @@ def command(suite: Suite, python: Path, folder: Path) -> list[str]:
     files = list(suite.tests) or [
         str(file.relative_to(folder))
         for file in sorted(folder.glob("tests/**/test_*.py"))
-        if re.search(suite.holds, file.read_text())
+        if re.search(suite.holds, file.read_text()) and file.name not in suite.leaves
     ]
     workers = os.environ.get("WORKERS", "2")
     words = [str(python), "-m", "pytest", "-q", "-n", workers, "--timeout", "60", "--tb=short",
@@ -110,7 +113,11 @@ def command(suite: Suite, python: Path, folder: Path) -> list[str]:
 def told(suite: Suite, log: Path) -> int:
     lines = log.read_text(errors="replace").splitlines()
     counts = {what: int(n) for n, what in SUMMARY.findall(lines[-1] if lines else "")}
-    failed = [line.split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    failed = [
+        line.split(" ", 1)[1]
+        for line in lines
+        if line.startswith(("FAILED tests/", "ERROR tests/"))
+    ]
     passed, bad = counts.get("passed", 0), counts.get("failed", 0) + counts.get("error", 0)
     if not counts:
         print(f"{suite.title}: it did not come to its end; {log} has what it said", flush=True)

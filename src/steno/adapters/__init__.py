@@ -26,10 +26,12 @@ async def in_thread(work: Callable[[], T]) -> T:
     import anyio.to_thread
     import sniffio
 
+    done: list[T] = []
     with anyio.CancelScope(shield=True):
-        if sniffio.current_async_library() == "asyncio":
-            return await _outlasting(anyio.to_thread.run_sync(work))
-        return await anyio.to_thread.run_sync(work)
+        working = anyio.to_thread.run_sync(work)
+        on_asyncio = sniffio.current_async_library() == "asyncio"
+        done.append(await (_outlasting(working) if on_asyncio else working))
+    return done[0]
 
 
 async def _outlasting(work: Coroutine[Any, Any, T]) -> T:

@@ -17,28 +17,22 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.platform import time as clock
 from google.adk.platform import uuid as ids
-from google.adk.sessions import _session_util
 from google.adk.sessions.base_session_service import (
     BaseSessionService,
     GetSessionConfig,
     ListSessionsResponse,
 )
 from google.adk.sessions.session import Session
-from google.adk.sessions.state import State
 from msgspec.structs import replace
 
 from steno.adapters import in_thread, opened
+from steno.adapters.google_adk_state import PLATFORM, States, name_of, unquoted
 from steno.items import Items
 from steno.library import Library
 from steno.store.errors import Stale, warn
 from steno.store.protocol import Keeping
 
-PREFIX = "adk:"
 EVENT = "adk.event"
-STATE = "adk.state"
-PLATFORM = "google-adk"
-CHANGES_MAX = 64
-"""So many changes of a state are kept before they are put together."""
 
 Json = Any
 
@@ -48,6 +42,7 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
 
     def __init__(self, store: Library | str | PathLike[str] = ":memory:") -> None:
         self.chats = opened(store)
+        self._states = States(self.chats)
 
     async def create_session(
         self,
@@ -62,7 +57,7 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
 
         def create() -> Session:
             items = self._items(app_name, user_id, id)
-            changes = self._changes(app_name, user_id, id, state or {})
+            changes = self._states.changes(app_name, user_id, id, state or {})
             self._keep(items.keeping([made], expect=0), lambda: changes)
             return self._load(app_name, user_id, id, None)
 
@@ -88,10 +83,10 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
 
         def found() -> list[Session]:
             parts = [app_name] if user_id is None else [app_name, user_id]
-            listed = self.chats.named(_name("session", *parts) + "/")
+            listed = self.chats.named(name_of("session", *parts) + "/")
             last = GetSessionConfig(num_recent_events=1)
             names = [one.row.name or "" for one in sorted(listed, key=lambda one: one.mark)]
-            places = [tuple(map(_unquoted, name.split("/")))[1:] for name in names]
+            places = [tuple(map(unquoted, name.split("/")))[1:] for name in names]
             loaded = [self._load(app_name, user, id, last) for user, id in places]
             return [one.model_copy(update={"events": []}) for one in loaded if one is not None]
 
@@ -101,7 +96,7 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
         await in_thread(self._items(app_name, user_id, session_id.strip()).delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        return await in_thread(lambda: self._state("user", app_name, user_id))
+        return await in_thread(lambda: self._states.of("user", app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:
@@ -137,7 +132,7 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
                 raise StaleSessionError("The session was changed since it was read; read it again.")
             keeping = items.keeping([value], expect=tail.head, keys=[event.id])
             try:
-                head = self._keep(keeping, lambda: self._changes(app, user, id, delta))
+                head = self._keep(keeping, lambda: self._states.changes(app, user, id, delta))
             except Stale:
                 continue
             session._storage_update_marker = str(head)
@@ -153,27 +148,6 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
             keeping = replace(keeping, items=(*keeping.items, *own.items), withdraw=own.withdraw)
         return self.chats.keep_all([keeping, *others.values()])[0].items
 
-    def _changes(self, app: str, user: str, id: str, state: Json) -> dict[str, Keeping]:
-        deltas = _session_util.extract_state_delta(_session_util.make_json_safe_state(state))
-        places = {"app": (app,), "user": (app, user), "session": (app, user, id)}
-        found = {}
-        for scope, delta in deltas.items():
-            if not delta:
-                continue
-            items = self.chats.items(_name(scope, *places[scope]), STATE, PLATFORM)
-            tail = items.last()
-            if len(tail.items) < CHANGES_MAX:
-                found[scope] = items.keeping([delta])
-            else:
-                whole = _folded(item.value for item in tail.items) | delta
-                seqs = [item.seq for item in tail.items]
-                found[scope] = items.keeping([whole], withdraw=seqs, expect=tail.head)
-        return found
-
-    def _state(self, scope: str, *place: str) -> dict[str, Any]:
-        items = self.chats.items(_name(scope, *place), STATE, PLATFORM)
-        return _folded(item.value for item in items.last().items)
-
     def _load(
         self, app: str, user: str, id: str, config: GetSessionConfig | None
     ) -> Session | None:
@@ -183,10 +157,7 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
             return None
         values = [item.value for item in tail.items]
         events = [Event.model_validate(value) for value in values if "created" not in value]
-        state = self._state("session", app, user, id)
-        for scope, begin in (("app", State.APP_PREFIX), ("user", State.USER_PREFIX)):
-            shared = self._state(scope, *(app, user)[: 1 if scope == "app" else 2])
-            state |= {begin + key: value for key, value in shared.items()}
+        state = self._states.seen(app, user, id)
         at = events[-1].timestamp if events else (values or [{}])[0].get("created", 0.0)
         since = None if config is None else config.after_timestamp
         while since is not None and events and events[0].timestamp < since:
@@ -198,23 +169,4 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
         return found
 
     def _items(self, app: str, user: str, id: str) -> Items:
-        return self.chats.items(_name("session", app, user, id), EVENT, PLATFORM)
-
-
-def _folded(changes: Any) -> dict[str, Any]:
-    state: dict[str, Any] = {}
-    for change in changes:
-        state |= change
-    return state
-
-
-def _name(scope: str, *parts: str) -> str:
-    return PREFIX + scope + ":" + "/".join(map(_quoted, parts))
-
-
-def _quoted(part: str) -> str:
-    return part.replace("%", "%25").replace("/", "%2F")
-
-
-def _unquoted(part: str) -> str:
-    return part.replace("%2F", "/").replace("%25", "%")
+        return self.chats.items(name_of("session", app, user, id), EVENT, PLATFORM)

@@ -25,12 +25,11 @@ from langgraph.checkpoint.base import (
 )
 
 from steno.adapters import in_thread, opened
-from steno.adapters.langgraph_thread import PREFIX, Blobs, Thread
+from steno.adapters.langgraph_thread import PREFIX, Blobs, Fence, Thread, config_of
 from steno.library import Library
-from steno.store.errors import Stale, warn
+from steno.store.errors import Stale
 
 THREADS_MAX = 200
-TOLD_MAX = 10_000
 
 Config = Any
 
@@ -52,7 +51,7 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
         self.chats = opened(store)
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, Thread] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._fence = Fence()
         self._chance = SystemRandom()
 
     def get_next_version(self, current: Any, channel: None = None) -> str:
@@ -67,8 +66,8 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
             thread.look()
             found = id or thread.newest.get(ns, "")
             if id is not None or not found:
-                self._tell(name, ns, found)
-            return self._tuple(thread, ns, found)
+                self._fence.tell(name, ns, found)
+            return thread.read(ns, found, self.serde)
 
     def list(
         self,
@@ -94,30 +93,12 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                 ns == wanted.get("checkpoint_ns", ns)
                 and id == (wanted.get("checkpoint_id") or id)
                 and (upto is None or id < upto)
-                and (found := self._tuple(self._thread(name), ns, id)) is not None
+                and (found := self._thread(name).read(ns, id, self.serde)) is not None
                 and all(found.metadata.get(at) == value for at, value in (filter or {}).items())
             ):
                 left -= 1
-                self._tell(name, ns, id)
+                self._fence.tell(name, ns, id)
                 yield found
-
-    def _tuple(self, thread: Thread, ns: str, id: str) -> CheckpointTuple | None:
-        with thread.lock:
-            item = thread.checkpoint(ns, id)
-            if item is None:
-                return None
-            values = thread.values(item, self.serde)
-            writes = thread.writes_of((ns, id), self.serde)
-        state: Any = values.pop("state")
-        state["channel_values"] = {at[1:]: value for at, value in values.items()}
-        parent = item.value["parent"]
-        return CheckpointTuple(
-            _config(thread.name, ns, id),
-            state,
-            item.value["metadata"],
-            None if parent is None else _config(thread.name, ns, parent),
-            writes,
-        )
 
     def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Config:
         name, ns, parent = _place(config)
@@ -130,7 +111,7 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                 head = thread.look()
                 before = thread.checkpoints.get((ns, id))
                 if before is None:
-                    self._check_newest(thread, ns, parent, metadata.get("source"))
+                    self._fence.check(thread, ns, parent, metadata.get("source"))
                 known, blobs = thread.checkpoint(ns, parent), Blobs(self.serde)
                 for channel, value in checkpoint["channel_values"].items():
                     at, version = f":{channel}", versions.get(channel)
@@ -143,14 +124,7 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                     thread.items.change([value], doomed, head, payloads=blobs.payloads)
                 except Stale:
                     continue
-                return _config(name, ns, id)
-
-    def _check_newest(self, thread: Thread, ns: str, parent: str | None, source: str) -> None:
-        newest = thread.newest.get(ns)
-        told = (thread.name, ns, parent or "") in self._told
-        if newest != parent and source not in ("fork", "update") and told == (parent is None):
-            warn("refused a checkpoint after %s, for %s is newer", parent, newest)
-            raise Stale(thread.session, 0 if parent is None else thread.head - 1, thread.head)
+                return config_of(name, ns, id)
 
     def put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -198,13 +172,6 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                 self._threads.popitem(last=False)
             return found
 
-    def _tell(self, name: str, ns: str, id: str) -> None:
-        """Remember that a checkpoint was asked for; without an id, that there was none."""
-        with self._lock:
-            self._told[name, ns, id] = None
-            if len(self._told) > TOLD_MAX:
-                self._told.popitem(last=False)
-
     async def alist(self, config: Config | None, **how: Any) -> AsyncIterator[CheckpointTuple]:
         found = self.list(config, **how)
         while (one := await in_thread(lambda: next(found, None))) is not None:
@@ -223,7 +190,3 @@ def _place(config: Config) -> tuple[str, str, str | None]:
     """Thread, namespace and checkpoint."""
     said = config["configurable"]
     return str(said.get("thread_id", "")), said.get("checkpoint_ns", ""), said.get("checkpoint_id")
-
-
-def _config(name: str, ns: str, id: str) -> Config:
-    return {"configurable": {"thread_id": name, "checkpoint_ns": ns, "checkpoint_id": id}}

@@ -3,16 +3,19 @@ values of channels as payloads that neighbouring checkpoints share."""
 
 import threading
 from base64 import b64decode, b64encode
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.base import writes_sort_key
+from langgraph.checkpoint.base import CheckpointTuple, writes_sort_key
 
 from steno.items import Item, Items, cut
 from steno.library import Library
+from steno.store.errors import Stale, warn
 
 PREFIX = "langgraph:"
 FORMAT = "langgraph.checkpoint"
+TOLD_MAX = 10_000
 
 Json = Any
 Key = tuple[str, str]
@@ -65,6 +68,24 @@ class Thread:
         line = self.checkpoints.get((ns, id or ""))
         return None if line is None else self.items.at([line.seq])[0]
 
+    def read(self, ns: str, id: str, serde: Any) -> CheckpointTuple | None:
+        with self.lock:
+            item = self.checkpoint(ns, id)
+            if item is None:
+                return None
+            values = self.values(item, serde)
+            writes = self.writes_of((ns, id), serde)
+        state: Any = values.pop("state")
+        state["channel_values"] = {at[1:]: value for at, value in values.items()}
+        parent = item.value["parent"]
+        return CheckpointTuple(
+            config_of(self.name, ns, id),
+            state,
+            item.value["metadata"],
+            None if parent is None else config_of(self.name, ns, parent),
+            writes,
+        )
+
     def values(self, item: Item, serde: Any) -> dict[str, Any]:
         chunks = chunks_of(item)
         return {
@@ -105,6 +126,29 @@ class Thread:
             id = item.value["parent"] if missing else None
 
 
+class Fence:
+    """Which checkpoints were asked for, by their id or out of a list: those may be gone on from,
+    though they are not the newest."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def tell(self, name: str, ns: str, id: str) -> None:
+        """Remember that a checkpoint was asked for; without an id, that there was none."""
+        with self._lock:
+            self._told[name, ns, id] = None
+            if len(self._told) > TOLD_MAX:
+                self._told.popitem(last=False)
+
+    def check(self, thread: Thread, ns: str, parent: str | None, source: str) -> None:
+        newest = thread.newest.get(ns)
+        told = (thread.name, ns, parent or "") in self._told
+        if newest != parent and source not in ("fork", "update") and told == (parent is None):
+            warn("refused a checkpoint after %s, for %s is newer", parent, newest)
+            raise Stale(thread.session, 0 if parent is None else thread.head - 1, thread.head)
+
+
 class Blobs:
     """Values of an item, by name: short ones in its JSON, long ones in chunks beside it."""
 
@@ -136,3 +180,7 @@ def chunks_of(item: Item) -> dict[str, tuple[str, ...]]:
         found[name] = item.payloads[at : at + count]
         at += count
     return found
+
+
+def config_of(name: str, ns: str, id: str) -> Json:
+    return {"configurable": {"thread_id": name, "checkpoint_ns": ns, "checkpoint_id": id}}

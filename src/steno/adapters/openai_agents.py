@@ -13,23 +13,20 @@ Every verb runs in a thread and belongs to no event loop, so one session serves 
 loops. A write whose caller is cancelled has ended when the call returns.
 """
 
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
 from steno.adapters import in_thread, opened
+from steno.adapters.openai_model import PREFIX, keeping
 from steno.items import Item, Tail
-from steno.library import Library, Reply, Session
+from steno.library import Library
 from steno.store.errors import Stale
 
-PREFIX = "openai:"
 FORMAT = "openai.responses"
 PLATFORM = "openai-agents"
-SHOWN = "#shown"
-"""Ends the name of the session that has what was streamed."""
-WAIT_S = 30.0
-_TEXT = ("response.output_text.delta", "response.refusal.delta")
+
+__all__ = ["StenoSession", "keeping"]
 
 Json = Any
 
@@ -45,6 +42,8 @@ class StenoSession:
     ) -> None:
         self.session_id = session_id
         self._settings = session_settings
+        if isinstance(session_settings, dict):
+            self.session_settings  # noqa: B018 - says what is no setting
         self._closed = False
         self._own = not isinstance(store, Library)
         self.chats = opened(store)
@@ -142,83 +141,3 @@ class StenoSession:
         except Stale:
             return False
         return True
-
-
-def keeping(model: Any, session: StenoSession) -> Any:
-    """A model of the SDK whose answers are stored as they come, before the SDK sees them: in the
-    session with the name of this one and "#shown"."""
-    from agents.models.interface import Model
-
-    class KeepingModel(Model):  # type: ignore[misc,unused-ignore]
-        def __getattr__(self, name: str) -> Any:
-            return getattr(model, name)
-
-        async def close(self) -> None:
-            await model.close()
-
-        def get_retry_advice(self, request: Any) -> Any:
-            return model.get_retry_advice(request)
-
-        async def get_response(
-            self, system_instructions: Any, input: Any, *given: Any, **named: Any
-        ) -> Any:
-            async with _Shown(session, model, input) as shown:
-                answer = await model.get_response(system_instructions, input, *given, **named)
-                await shown.write(_text_of(answer.output))
-            return answer
-
-        async def stream_response(
-            self, system_instructions: Any, input: Any, *given: Any, **named: Any
-        ) -> AsyncIterator[Any]:
-            async with _Shown(session, model, input) as shown:
-                events = model.stream_response(system_instructions, input, *given, **named)
-                async for event in events:
-                    if event.type in _TEXT:
-                        await shown.write(event.delta)
-                    yield event
-
-    return KeepingModel()
-
-
-class _Shown:
-    """One answer in the session of what was shown."""
-
-    def __init__(self, session: StenoSession, model: Any, input: Any) -> None:
-        self._name = PREFIX + session.session_id + SHOWN
-        self._chats = session.chats
-        self._model = str(getattr(model, "model", "") or type(model).__name__)
-        self._said = _last_said(input)
-        self._reply: Reply | None = None
-
-    async def __aenter__(self) -> "_Shown":
-        def begin() -> Reply:
-            chat: Session = self._chats.session(self._name)
-            said = chat.say(self._said)
-            return chat.reply(self._model, to=said, wait=WAIT_S).__enter__()
-
-        self._reply = await in_thread(begin)
-        return self
-
-    async def write(self, piece: str) -> None:
-        reply = self._reply
-        if piece and reply is not None:
-            await in_thread(lambda: reply.write(piece))
-
-    async def __aexit__(self, kind: Any, error: Any, at: Any) -> None:
-        reply = self._reply
-        if reply is not None:
-            await in_thread(lambda: reply.__exit__(kind, error, at))
-
-
-def _last_said(input: Any) -> str:
-    """What an answer is to: the text that came, or the last item."""
-    if isinstance(input, str):
-        return input
-    last = input[-1] if input else ""
-    content = last.get("content") if isinstance(last, dict) else None
-    return content if isinstance(content, str) else json.dumps(last, default=str)
-
-
-def _text_of(output: Any) -> str:
-    parts = (part for item in output for part in getattr(item, "content", None) or ())
-    return "".join(getattr(part, "text", "") or "" for part in parts)
