@@ -183,15 +183,21 @@ class Hub:
         views, woken = self.service().views, 0
         for session in [one for one in self._claimed if one not in self._tasks]:
             await self._put_back(session)
+        looked: set[str] = set()
         while (room := min(self._room(), TAKING_UP_MAX)) > 0:
             found = await views.claim(room, self._full(), anew)
             for listed in found:
                 self._claimed[listed.id] = tenant_of(listed.row)
-            new = [one for one in found if self._looked_at.get(one.id) != one.head]
+            new = [one for one in found if one.id not in looked and self._is_left(one)]
+            looked.update(one.id for one in new)
             woken += await self._take_up_all(new, at_start)
             if len(found) < room or not new:
                 break
         return woken
+
+    def _is_left(self, listed: Listed) -> bool:
+        """Whether it is not run here, and has changed since it was last looked at."""
+        return listed.id not in self._tasks and self._looked_at.get(listed.id) != listed.head
 
     def _room(self) -> int:
         return self._config.sessions_max - len(self._tasks)
@@ -201,14 +207,13 @@ class Hub:
         return [one for one, n in running.items() if n >= self._config.sessions_per_tenant]
 
     async def _take_up_all(self, found: list[Listed], at_start: bool) -> int:
-        together = asyncio.Semaphore(TAKING_UP_MAX)
-
-        async def take_up(listed: Listed) -> bool:
-            async with together:
-                return await self._take_up(listed, at_start)
-
-        idle = [listed for listed in found if listed.id not in self._tasks]
-        return sum(await asyncio.gather(*map(take_up, idle)))
+        """As many together as there is room for; how many run. The rest waits for room."""
+        woken, rest = 0, found
+        while rest and (room := min(self._room(), TAKING_UP_MAX)) > 0:
+            some, rest = rest[:room], rest[room:]
+            woken += sum(await asyncio.gather(*(self._take_up(one, at_start) for one in some)))
+        self._waits = self._waits or bool(rest)
+        return woken
 
     async def _take_up(self, listed: Listed, at_start: bool) -> bool:
         session = listed.id

@@ -1,0 +1,114 @@
+"""What the hub takes up, over a store that names everything unfinished at once."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from steno.compose import Program
+from steno.config import GatewayConfig
+from steno.gateway.hub import TAKING_UP_MAX, Hub
+from steno.journal.listing import ListingRow
+from steno.store.protocol import Listed
+
+SESSIONS = [f"session{i}" for i in range(TAKING_UP_MAX + 8)]
+
+
+class Store:
+    """Sessions with an input that waits; a run of one takes until `ended` is set."""
+
+    def __init__(self) -> None:
+        self.left = dict.fromkeys(SESSIONS, 1)
+        self.listed = self.running = self.most = 0
+        self.ended, self.empty = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, limit: int, full: list[str], anew: bool) -> list[Listed]:
+        self.listed += 1
+        await asyncio.sleep(0)
+        assert self.listed < 100, "it looks again and again"
+        for session in self.left:  # each goes on growing meanwhile
+            self.left[session] += 1
+        return [Listed(one, head, 0, None, ListingRow()) for one, head in self.left.items()]
+
+    async def load(self, session: str) -> Any:
+        input = SimpleNamespace(source="http")
+        state = SimpleNamespace(cut_off=None, pending={1: input}, turn=None)
+        return SimpleNamespace(owner=None, state=state, closing=False)
+
+    async def run_pending(self, session: str, *until: object) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await self.ended.wait()
+        self.running -= 1
+        self.left.pop(session, None)
+        if not self.left:
+            self.empty.set()
+
+    async def put_back(self, session: str, waits_for: str | None = None) -> None:
+        pass
+
+    async def others(self, row: ListingRow) -> list[str]:
+        return []
+
+
+def hub(store: Store, folder: Path, **bounds: int) -> Hub:
+    async def pause(seconds: float) -> None:
+        await asyncio.sleep(0.001)
+
+    async def leave(session: str) -> list[str]:
+        return []
+
+    service = SimpleNamespace(views=store, turns=store, visits=store)
+    program = SimpleNamespace(
+        service=lambda platform, terms: service,
+        pause=pause,
+        leave_session=leave,
+        attended=list,
+    )
+    return Hub(cast(Program, program), GatewayConfig(folder=str(folder), **bounds), folder)
+
+
+def test_sessions_that_run_here_are_not_looked_for_again_and_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = Store()
+        service = hub(store, tmp_path)
+        assert await service.find_work() == len(SESSIONS)
+        listed = store.listed
+        assert await service.find_work(at_start=False) == 0
+        assert store.listed == listed + 1
+        store.ended.set()
+        await service.drain(1)
+        assert not store.left
+
+    asyncio.run(main())
+
+
+def test_no_more_sessions_run_at_once_than_there_is_room_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = Store()
+        service = hub(store, tmp_path, sessions_max=3)
+        assert await service.find_work() == 3
+        tending = asyncio.create_task(service.tend())
+        store.ended.set()
+        await asyncio.wait_for(store.empty.wait(), 10)
+        assert store.most == 3
+        await service.drain(1)
+        await tending
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [TAKING_UP_MAX - 1, TAKING_UP_MAX, len(SESSIONS)])
+def test_everything_that_was_left_is_taken_up_at_a_start(tmp_path: Path, count: int) -> None:
+    async def main() -> None:
+        store = Store()
+        store.left = dict.fromkeys(SESSIONS[:count], 1)
+        service = hub(store, tmp_path)
+        assert await service.find_work() == count
+        store.ended.set()
+        await service.drain(1)
+        assert not store.left
+
+    asyncio.run(main())
