@@ -19,6 +19,7 @@ import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from itertools import chain
 from typing import Any
@@ -27,6 +28,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 from msgspec import Struct
+from multidict import CIMultiDict, istr
 
 from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, Stream, refusal
 from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
@@ -47,12 +49,17 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-FORWARDED = (
-    "Forwarded",
-    "X-Forwarded-For",
-    "X-Forwarded-Host",
-    "X-Forwarded-Proto",
-    "X-Real-IP",
+FORWARDED = tuple(
+    map(
+        istr,
+        (
+            "Forwarded",
+            "X-Forwarded-For",
+            "X-Forwarded-Host",
+            "X-Forwarded-Proto",
+            "X-Real-IP",
+        ),
+    )
 )
 """What a proxy says about where a request comes from."""
 _PARTS = {
@@ -140,6 +147,34 @@ class _Connections(web.Server):
             late.cancel()
 
 
+class _Table:
+    """Finds the route of a path."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._rows: dict[tuple[int, str], list[tuple[re.Pattern[str], Route, str]]] = {}
+        """By how many parts a path has, and its last one; "" if that is a parameter. Under 0, those
+        with a part that takes slashes in."""
+        for route in routes:
+            last = route.path.rpartition("/")[2]
+            key = route.path.count("/"), "" if "{" in last else last
+            row = re.compile(_pattern(route.path)), route, route.name()
+            self._rows.setdefault((0, "") if "{model}" in route.path else key, []).append(row)
+
+    def find(self, method: str, path: str) -> tuple[Route | None, str, dict[str, str], list[str]]:
+        """The route and its name; and which other methods this path has."""
+        others: list[str] = []
+        parts, last = path.count("/"), path.rpartition("/")[2]
+        keys = dict.fromkeys(((parts, last), (parts, ""), (0, "")))
+        for pattern, route, name in chain.from_iterable(self._rows.get(key, ()) for key in keys):
+            found = pattern.fullmatch(path)
+            if found is None:
+                continue
+            if route.method == method:
+                return route, name, found.groupdict(), []
+            others.append(route.method)
+        return None, "", {}, others
+
+
 class _Open(Struct, eq=False):
     """A stream that is open. `busy`: something is being written to it."""
 
@@ -171,11 +206,7 @@ class Server:
         explain: Callable[[Exception], Problem | None] = lambda error: None,
         refusal_page: Callable[[Problem], bytes] = lambda problem: problem.detail.encode(),
     ) -> None:
-        self._routes: dict[int, list[tuple[re.Pattern[str], Route]]] = {}
-        """By how many parts a path has; under 0, those with a part that takes slashes in."""
-        for route in routes:
-            parts = 0 if "{model}" in route.path else route.path.count("/")
-            self._routes.setdefault(parts, []).append((re.compile(_pattern(route.path)), route))
+        self._table = _Table(routes)
         self._state = state
         self._tokens = tokens
         self._bounds = bounds or Bounds()
@@ -273,8 +304,7 @@ class Server:
         self._connections.came(request.protocol)
         try:
             self._check_place(request)
-            route, parameters, others = self._find(request.method, request.path)
-            name = "" if route is None else route.name()
+            route, name, parameters, others = self._table.find(request.method, request.path)
             route, call = await self._let_in(request, route, parameters, others)
             answer = await route.handler(self._state, call)
             response = await self._write(request, answer, call.token)
@@ -285,25 +315,12 @@ class Server:
         self._seen(name, response.status, time.monotonic() - began_s)
         return response
 
-    def _find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
-        """The route; and which other methods this path has."""
-        others: list[str] = []
-        likely = self._routes.get(path.count("/"), ())
-        for pattern, route in chain(likely, self._routes.get(0, ())):
-            found = pattern.fullmatch(path)
-            if found is None:
-                continue
-            if route.method == method:
-                return route, found.groupdict(), []
-            others.append(route.method)
-        return None, {}, others
-
     def _check_place(self, request: web.BaseRequest) -> None:
-        size = sum(len(name) + len(value) for name, value in request.raw_headers)
+        size = sum(map(len, chain.from_iterable(request.raw_headers)))
         if size > self._bounds.header_bytes_max:
             raise Problem(431, "long_header", "The header of the request is too long.")
         hosts = request.headers.getall("Host", [])
-        if len(hosts) != 1 or not self._is_ours(hosts[0], self._scheme(request)):
+        if len(hosts) != 1 or not _answers_to(self._place, hosts[0]):
             raise Problem(421, "wrong_host", "This service does not answer under that name.")
         self._check_forwarded(request)
         if request.method == "OPTIONS":
@@ -320,13 +337,6 @@ class Server:
             return request.headers.get("X-Forwarded-Proto", request.scheme)
         return request.scheme
 
-    def _is_ours(self, host: str, scheme: str) -> bool:
-        name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
-        name = name.strip("[]").lower().rstrip(".")
-        if name in self._place.names or host.lower() in self._place.names:
-            return True
-        return name in ("127.0.0.1", "localhost", "::1") and port == str(self._place.port)
-
     def _is_our_origin(self, origin: str) -> bool:
         try:
             parts = urlsplit(origin)
@@ -334,14 +344,15 @@ class Server:
             return False
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
             return False
-        return self._is_ours(parts.netloc, parts.scheme)
+        return _answers_to(self._place, parts.netloc)
 
     def _check_forwarded(self, request: web.BaseRequest) -> None:
-        said = any(name in request.headers for name in FORWARDED)
-        if said and _peer(request) not in self._place.proxies:
-            raise Problem(
-                403, "unknown_proxy", "A proxy that is not listed under [gateway] proxies."
-            )
+        headers = request.headers
+        for name in FORWARDED:
+            if name in headers and _peer(request) not in self._place.proxies:
+                raise Problem(
+                    403, "unknown_proxy", "A proxy that is not listed under [gateway] proxies."
+                )
 
     async def _let_in(
         self,
@@ -373,8 +384,8 @@ class Server:
             request.method,
             request.path,
             parameters,
-            {name: request.query[name] for name in request.query},
-            {name.lower(): value for name, value in request.headers.items()},
+            request.query if request.query_string else {},
+            request.headers,
             body,
             token,
             by_cookie,
@@ -527,8 +538,17 @@ async def _begun(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def _response(body: bytes, status: int, media_type: str, headers: Any) -> web.Response:
-    kind = {"Content-Type": media_type}
-    return web.Response(body=body, status=status, headers=SAFE_HEADERS | kind | dict(headers))
+    sent = _headers_of(media_type)
+    if headers:
+        sent = CIMultiDict(sent)
+        sent.update(headers)
+    return web.Response(body=body, status=status, headers=sent)
+
+
+@lru_cache(maxsize=64)
+def _headers_of(media_type: str) -> CIMultiDict[str]:
+    """What every answer of this type has. It is copied into each."""
+    return CIMultiDict(SAFE_HEADERS | {"Content-Type": media_type})
 
 
 def _bug(error: Exception) -> Problem:
@@ -543,6 +563,16 @@ def _bug(error: Exception) -> Problem:
 
 def _too_large(route: Route) -> Problem:
     return Problem(413, "too_large", f"The body may have {route.body_bytes_max} bytes at most.")
+
+
+@lru_cache(maxsize=256)
+def _answers_to(place: Place, host: str) -> bool:
+    """Whether a service at this place is meant by this name."""
+    name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    name = name.strip("[]").lower().rstrip(".")
+    if name in place.names or host.lower() in place.names:
+        return True
+    return name in ("127.0.0.1", "localhost", "::1") and port == str(place.port)
 
 
 def _peer(request: web.BaseRequest) -> str:
