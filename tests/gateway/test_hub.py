@@ -53,7 +53,7 @@ class Store:
         return []
 
 
-def hub(store: Store, folder: Path, **bounds: int) -> Hub:
+def hub(store: Store, folder: Path, sessions_max: int = 1_000) -> Hub:
     async def pause(seconds: float) -> None:
         await asyncio.sleep(0.001)
 
@@ -67,7 +67,8 @@ def hub(store: Store, folder: Path, **bounds: int) -> Hub:
         leave_session=leave,
         attended=list,
     )
-    return Hub(cast(Program, program), GatewayConfig(folder=str(folder), **bounds), folder)
+    config = GatewayConfig(folder=str(folder), sessions_max=sessions_max)
+    return Hub(cast(Program, program), config, folder)
 
 
 def test_sessions_that_run_here_are_not_looked_for_again_and_again(tmp_path: Path) -> None:
