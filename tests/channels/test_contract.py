@@ -1,10 +1,13 @@
 """The contract of every channel, on the running program."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from steno.gateway.channels.commands import NAMES
 from tests.channels.contract import GUEST, STRANGER, SUBJECTS, Subject, running
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -87,3 +90,84 @@ def test_a_long_answer_comes_in_parts_that_are_the_stored_text(
     texts = subject.texts()
     assert len(texts) > 1
     assert "\n".join(texts).split() == " ".join(lines).split()
+
+
+def last_word(request: dict[str, Any]) -> Reply:
+    """Answers to the last thing that was asked; a request without one is for a summary."""
+    asked = re.findall(r"q-[a-z]+", str(request["messages"]))
+    last = asked[-1] if asked else "nothing"
+    if last == "q-fails" and not any("again" in str(one) for one in request["messages"]):
+        return Reply(status=400, complaint="bad")
+    return Reply(("Once upon",), then="hang") if last == "q-story" else Reply((f"To {last}.",))
+
+
+class Walk:
+    """Says one thing after the other in a chat, each when the last was answered."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.said: set[str] = set()
+
+    def ask(self, text: str, part: str) -> str:
+        """Say this; the new message that has the part."""
+        before = self._with(part)
+        self._subject.say(text)
+        self.said.add(text.partition(" ")[0])
+        wait_until(
+            lambda: len(self._with(part)) > len(before),
+            f"{part!r} after {text!r}: {self._subject.texts()[-3:]}",
+        )
+        return self._with(part)[-1]
+
+    def _with(self, part: str) -> list[str]:
+        return [one for one in self._subject.texts() if part in one]
+
+
+@pytest.mark.promise(17, 23, 24)
+def test_every_command_is_answered_and_does_what_it_says(
+    subject: Subject, gateway: Gateway, server: ModelServer, world: World
+) -> None:
+    server.choose = last_word
+    walk = Walk(subject)
+    walk.ask("/start", "/compact summarises")
+    walk.ask("/help", "/compact summarises")
+    walk.ask("/undo", "nothing to undo")
+    walk.ask("/retry", "has no turn yet")
+    walk.ask("q-one", "To q-one.")
+    first = re.findall(r"Session (\S+): resting", walk.ask("/status", "resting"))[0]
+    walk.ask("/retry", "there is nothing to retry")
+    walk.ask("/stop", "Nothing is running")
+    walk.ask("/approve", "nothing in session")
+    walk.ask("/deny 3", "Nothing was changed")
+    walk.ask("/jobs", "jobs")
+    assert first in walk.ask("/link", "/link")
+    assert first in walk.ask("/sessions", "▸")
+    walk.ask("/model", "The model is openai-chat:test")
+    walk.ask("/model openai-chat:other", "From the next message on")
+    walk.ask("q-two", "To q-two.")
+    assert server.requests[-1]["model"] == "other"
+    walk.ask("q-fails", "/retry runs it again")
+    server.choose = lambda request: Reply(("Better.",))
+    walk.ask("/retry", "Better.")
+    server.choose = last_word
+    walk.ask("/undo", "is taken back")
+    walk.ask("q-three", "To q-three.")
+    assert "q-fails" not in str(server.requests[-1]["messages"])
+    walk.ask("q-story", "Once upon") if subject.edits else subject.say("q-story")
+    wait_until(lambda: server.in_flight == 1, "the turn to run")
+    walk.ask("/stop", "Stopping.")
+    subject.wait_like("Stopped. What was said is kept.")
+    fork = re.findall(r"copy, (\w+)", walk.ask("/fork", "goes on in a copy"))[0]
+    walk.ask("/compact", "is summarised for the model")
+    walk.ask("q-four", "To q-four.")
+    walk.ask("/new", "A new session begins")
+    walk.ask("q-five", "To q-five.")
+    assert "q-one" not in str(server.requests[-1]["messages"])
+    walk.ask(f"/resume {first}", f"goes on with {first}")
+    walk.ask("/resume nowhere", "no such session")
+    walk.ask("q-six", "To q-six.")
+    assert "q-three" in str(server.requests[-1]["messages"])
+    assert walk.said >= {f"/{name}" for name in NAMES}
+    said = [one["text"] for one in world.messages(first, "user")]
+    assert [one.rpartition("q-")[2] for one in said][-3:] == ["three", "story", "six"]
+    assert [one["text"] for one in world.messages(fork, "assistant")][-1] == "To q-four."
