@@ -3,10 +3,14 @@
 import asyncio
 from typing import Any, cast
 
-from steno.gateway.channels.outbox import Means, Outbox
+import pytest
+from msgspec.structs import replace
+
+from steno.gateway.channels.outbox import Means, Outbox, due
+from steno.journal.debts import OwedDelivery
 from steno.journal.facts import Continues, DeliveryOwed, TurnStarted
 from steno.service.chats import Arrival, Chats
-from tests.world.gateway import CHANNEL, OWNER, Platform, PlatformChannel, start, until_quiet
+from tests.world.gateway import CHANNEL, FAST, OWNER, Platform, PlatformChannel, start, until_quiet
 from tests.world.model import Reply
 from tests.world.world import Process, World, play
 
@@ -93,6 +97,44 @@ def test_a_turn_that_is_due_no_longer_keeps_nothing_waiting() -> None:
         assert len(world.model.requests) == 2
 
     play(test)
+
+
+def test_what_an_answer_costs_does_not_grow_with_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+    advance = Outbox._advance
+
+    async def counted(self: Outbox, session: str, *rest: Any) -> float | None:
+        steps.append(session)
+        return await advance(self, session, *rest)
+
+    monkeypatch.setattr(Outbox, "_advance", counted)
+
+    async def flood(world: World, messages: int) -> float:
+        world.model.choose = lambda request: Reply(("ok",))
+        platform = Platform(replace(FAST, chat_per_s=1.0, burst=1))
+        start(world, platform)
+        steps.clear()
+        for number in range(messages):
+            platform.say(f"q-{number}")
+        await until_quiet(world, 30.0)
+        assert len(platform.texts()) == messages
+        return len(steps) / messages
+
+    few = play(lambda world: flood(world, 5))
+    many = play(lambda world: flood(world, 50))
+    assert many <= 1.5 * few, f"{many:.1f} steps for each of 50, {few:.1f} for each of 5"
+
+
+def test_of_answers_that_wait_for_one_another_the_first_is_looked_after() -> None:
+    untaken = OwedDelivery(1, 60, 0, channel="ch")
+    taken = replace(untaken, taken=9)
+    placed = replace(taken, placed={0: "m"})
+    text = replace(untaken, show="text")
+    assert list(due({1: placed, 2: placed, 3: taken, 4: taken, 5: text})) == [1, 2, 3, 5]
+    assert list(due({1: untaken, 2: taken, 3: text})) == [3]
+    assert list(due({1: untaken, 2: replace(taken, channel="other")})) == [2]
 
 
 def _has_turns(world: World, session: str) -> bool:

@@ -10,6 +10,7 @@ journal each time, so a message can be filled, filled again after a kill, and is
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Literal
 
 from msgspec import Struct
@@ -64,6 +65,7 @@ from steno.store.protocol import (
 )
 
 KEY_CHARS_MAX = 200
+ANSWER_PAGE = 100
 TAKES = ("turn.started", "step.started", "input.withdrawn")
 
 
@@ -373,18 +375,21 @@ class Chats:
         taken = debt.one.taken
         if not taken:
             return Showing("", False)
-        answer = Answer(taken)
         glance = await self.store.glance(debt.session)
-        async for record in read_all(self.store, debt.session, taken - 1, glance.head):
-            answer.apply(record)
+        answer = await self.answer(debt.session, taken, glance.head)
         text = answer.text(glance.drafts)
         return Showing(text, answer.ended is not None, answer.ended, began=True)
 
-    async def answer(self, session: str, taken: Seq) -> "Answer":
-        """What was said to an input that this fact took."""
+    async def answer(self, session: str, taken: Seq, upto: Seq | None = None) -> "Answer":
+        """What was said to an input that this fact took. What came after an answer that is done is
+        not read: it may be a thousand turns."""
         answer = Answer(taken)
-        async for record in read_all(self.store, session, taken - 1):
-            answer.apply(record)
+        facts = read_all(self.store, session, taken - 1, upto, ANSWER_PAGE)
+        async with aclosing(facts):  # type: ignore[type-var]
+            async for record in facts:
+                answer.apply(record)
+                if answer.done():
+                    break
         return answer
 
     async def taken(self, session: str, input: Seq) -> Seq | InputWithdrawn | None:
@@ -484,6 +489,10 @@ class Answer:
             self._texts[record.seq] = ""
         elif isinstance(fact, StepSealed) and fact.step in self._texts:
             self._texts[fact.step] = "".join(map(shown_text, fact.parts))
+
+    def done(self) -> bool:
+        """Whether nothing can be added to it any more."""
+        return self.ended is not None and self.ended.outcome == "done"
 
     def text(self, drafts: Sequence[Draft] = ()) -> str:
         for draft in drafts:

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -145,6 +145,20 @@ def _again_s(attempts: int) -> float:
     return 0.0 if more < 0 else min(2.0**more, WAIT_MAX_S)
 
 
+def due(owed: Mapping[Seq, OwedDelivery]) -> Iterator[Seq]:
+    """What there is to do something about. Answers come in the order of what they answer, so one
+    waits until those before it have a message; one that no turn has begun waits, too."""
+    behind: set[str] = set()
+    for seq, one in sorted(owed.items()):
+        if one.show != "answer":
+            yield seq
+        elif one.channel not in behind:
+            if one.taken:
+                yield seq
+            if not one.placed:
+                behind.add(one.channel)
+
+
 # --- rates ----------------------------------------------------------------------------------------
 
 
@@ -240,7 +254,7 @@ class Outbox:
         self._means = means
         self._chats, self._channel = means.chats, means.channel
         self._limits = means.channel.limits
-        self._pace = Pace(self._limits)
+        self._pace = Pace(self._limits, asyncio.get_running_loop().time)
         self._tasks: dict[tuple[str, Seq], asyncio.Task[None]] = {}
         self._changed: dict[tuple[str, Seq], asyncio.Event] = {}
         self._channels: frozenset[str] = frozenset()
@@ -286,8 +300,7 @@ class Outbox:
             self.wake(session)
 
     async def _look_at(self, session: str) -> None:
-        """Look after what can be shown. An answer that no turn has begun needs nobody yet: of a
-        thousand that wait, one is looked after."""
+        """Look after what can be shown: of a thousand answers, one."""
         self._woken.discard(session)
         try:
             owed = await self._chats.owed(session, self._channels)
@@ -298,9 +311,8 @@ class Outbox:
             return
         if not owed and session not in self._woken:
             self._owing.discard(session)
-        for seq, one in owed.items():
-            if one.taken or one.show != "answer":
-                self._tend_one(session, seq)
+        for seq in due(owed):
+            self._tend_one(session, seq)
 
     def _tend_one(self, session: str, seq: Seq) -> None:
         here = (session, seq)
