@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steno.engine.action import Limits
+    from steno.journal.transcript import Message
     from steno.library import (
         AsyncLibrary,
         AsyncReply,
         AsyncSession,
         Followed,
         Library,
-        Message,
         Reply,
         Session,
         aopen,
@@ -61,6 +61,7 @@ _HOMES = {
     "Answer": ("steno.programs.agent", "Answer"),
     "AsyncAgent": ("steno.programs.agent", "AsyncAgent"),
     "Limits": ("steno.engine.action", "Limits"),
+    "Message": ("steno.journal.transcript", "Message"),
     "TurnFailed": ("steno.programs.agent", "TurnFailed"),
     "tool": ("steno.programs.functions", "tool"),
     "StoreError": ("steno.store.errors", "StoreError"),

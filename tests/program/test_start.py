@@ -20,6 +20,13 @@ UNUSED = (
     "steno.models.http",
     "steno.plugins.hosts",
     "steno.runtimes.codex.driver",
+    "steno.runtimes.compact",
+    "steno.runtimes.tool_calls",
+    "steno.tools.shell",
+    "steno.tools.search",
+    "steno.store.import_session",
+    "steno.store.verify",
+    "json",
     "steno.tools.mcp",
     "steno.transfer",
     "steno.tui",
@@ -27,11 +34,23 @@ UNUSED = (
     "zipfile",
 )
 COMMANDS = (("run", "hello", "--model", "scripted:echo"), ("sessions",), ("--help",))
+MODULES_MAX = {
+    ("-m", "steno", *COMMANDS[0]): 126,
+    ("-m", "steno", *COMMANDS[1]): 90,
+    ("-m", "steno", *COMMANDS[2]): 9,
+    ("-c", "import steno; steno.open"): 52,
+    ("-c", "import steno"): 1,
+}
+"""Modules of steno that a start may load: each is read from the disk while a person waits."""
 
 
 def loaded(world: World, *words: str) -> set[str]:
+    return loaded_by(world, "-m", "steno", *words)
+
+
+def loaded_by(world: World, *words: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "steno", *words],
+        [sys.executable, "-X", "importtime", *words],
         env=world.environment,
         cwd=world.work,
         capture_output=True,
@@ -57,3 +76,12 @@ def test_a_command_loads_nothing_that_it_has_no_use_for(world: World) -> None:
             for name in sorted(modules)
             if any(f"{name}.".startswith(f"{one}.") for one in UNUSED)
         ], words
+
+
+def test_a_start_loads_few_modules(world: World) -> None:
+    loaded(world, *COMMANDS[0])
+    found = {
+        words: sorted(name for name in loaded_by(world, *words) if f"{name}.".startswith("steno."))
+        for words in MODULES_MAX
+    }
+    assert {words: names for words, names in found.items() if len(names) > MODULES_MAX[words]} == {}

@@ -51,3 +51,8 @@ def test_schemas_are_compact_and_say_what_is_decoded(workspace: Workspace) -> No
         assert schema["required"] == [
             field.name for field in fields(ARGUMENTS[name]) if field.required
         ]
+
+
+def test_what_is_offered_is_what_is_loaded(workspace: Workspace) -> None:
+    for tool in builtin(workspace).values():
+        assert (tool.tool.spec, tool.tool.approval) == (tool.spec, tool.approval)

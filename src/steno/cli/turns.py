@@ -4,7 +4,7 @@ ended."""
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from steno.agents import Agents
 from steno.cli.output import NdjsonPrinter, TextPrinter, UntilLost
@@ -12,7 +12,6 @@ from steno.cli.signals import Leaving
 from steno.cli.stdio import Lines, complain, note
 from steno.config import ConfigError
 from steno.frontend import wording
-from steno.frontend.answers import DENY, Answer, read
 from steno.frontend.process import LEFT, TWICE_S
 from steno.journal.facts import (
     ApprovalAsked,
@@ -24,11 +23,12 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Seq
-from steno.runtimes.tool_calls import NOBODY
 from steno.service import Service
-from steno.service.approvals import ALWAYS_DAYS, always
 from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
 from steno.store.protocol import Event
+
+if TYPE_CHECKING:
+    from steno.frontend.answers import Answer
 
 EXIT = {"done": 0, "failed": 1, "interrupted": 130}
 OUTPUT_LOST = FAILED = 1
@@ -93,7 +93,9 @@ async def carry_out(
             elif isinstance(fact, InputWithdrawn):
                 withdrawn = True
             elif isinstance(fact, ToolSettled):
-                unasked |= fact.outcome == NOBODY
+                from steno.runtimes.tool_calls import UNASKED
+
+                unasked |= fact.outcome == UNASKED
             elif isinstance(fact, ApprovalDecided):
                 questions.decided(fact.asked)
     except UnknownSession:
@@ -173,6 +175,8 @@ class Questions:
         await asyncio.gather(*self._open.values(), return_exceptions=True)
 
     async def _ask(self, asked: Seq) -> None:
+        from steno.service.approvals import ALWAYS_DAYS, always
+
         approvals = self._front.service.approvals
         try:
             async with self._one_at_a_time:
@@ -202,9 +206,11 @@ class Questions:
         except StoreError as error:
             complain(f"the decision was not stored: {error}; Ctrl-C stops the turn")
 
-    async def _answered(self, question: str) -> Answer | None:
+    async def _answered(self, question: str) -> "Answer | None":
         """Ask until there is an answer. The end of the input refuses; a terminal that is gone
         leaves the question open."""
+        from steno.frontend.answers import DENY, read
+
         lines = self._front.lines
         while (line := await lines.answer(question)) is not None:
             if (answer := read(line)) is not None:

@@ -17,7 +17,6 @@ and line breaks. A rule that asks or denies meets more: each part of a command, 
 the arguments of any other call. These are rules against accidents, not a wall: a sandbox is one.
 """
 
-import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -111,6 +110,8 @@ class Target(Struct, frozen=True):
 
     @classmethod
     def of(cls, tool: str, arguments: str) -> "Target":
+        import json  # lenient, as what calls are; loaded with the first call
+
         try:
             given = json.loads(arguments)
         except (ValueError, RecursionError):
@@ -173,6 +174,8 @@ def edits_in(tool: str, arguments: str) -> tuple[tuple[str, str], ...]:
     other call."""
     if tool != PATCH:
         return ()
+    import json
+
     changes = json.loads(arguments).get("changes", ())
     return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
 

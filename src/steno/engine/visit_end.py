@@ -1,6 +1,5 @@
 """The end of a visit: what is stored of it, and what plugins are called with."""
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
@@ -75,6 +74,8 @@ def ending(
     ended = SessionEnded(reason, at.last_turn, visit.seq)
     if not plugins:
         return (ended,)
+    import json  # loaded where a plugin is told: most starts do without
+
     arguments = told(visit, reason, at)
     return (
         ended,

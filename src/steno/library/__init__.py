@@ -13,7 +13,6 @@ argument.
 
 from os import PathLike
 
-from steno.journal.transcript import Message
 from steno.library.blocking import Library, Reply, Session
 from steno.library.given import a_path, some_settings
 from steno.library.library import AsyncLibrary
@@ -30,7 +29,6 @@ __all__ = [
     "AsyncSession",
     "Followed",
     "Library",
-    "Message",
     "Reply",
     "Session",
     "WireFormat",

@@ -7,8 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from steno.journal.parts import Seq
-from steno.journal.transcript import Message, Transcript
-from steno.journal.usage import UsageTotal
 from steno.library.given import a_str
 from steno.library.library import AsyncLibrary
 from steno.library.means import SOURCE, Means, asked, keep_clear, path_of, search_of, sleep
@@ -29,6 +27,8 @@ from steno.store.protocol import Admitted, Keeping, Kept, Listed, Store
 
 if TYPE_CHECKING:
     from steno.items import Items
+    from steno.journal.transcript import Message, Transcript
+    from steno.journal.usage import UsageTotal
     from steno.search.keeper import Search
     from steno.search.searching import Found
     from steno.service.redaction_traces import Redaction
@@ -147,19 +147,19 @@ class Session:
     def undo(self) -> Seq:
         return now(self._session.undo())
 
-    def rewind(self, to: Message | Seq) -> Seq:
+    def rewind(self, to: "Message | Seq") -> Seq:
         return now(self._session.rewind(to))
 
     def redo(self, undone: Seq) -> None:
         now(self._session.redo(undone))
 
-    def hide(self, message: Message | Seq, hidden: bool = True) -> bool:
+    def hide(self, message: "Message | Seq", hidden: bool = True) -> bool:
         return now(self._session.hide(message, hidden))
 
-    def redact(self, message: Message | Seq) -> "Redaction":
+    def redact(self, message: "Message | Seq") -> "Redaction":
         return now(self._session.redact(message))
 
-    def fork(self, at: Message | Seq) -> "Session":
+    def fork(self, at: "Message | Seq") -> "Session":
         return Session(now(self._session.fork(at)), self.store)
 
     def delete(self, with_forks: bool = False) -> int:
@@ -171,19 +171,19 @@ class Session:
     def markdown(self) -> str:
         return now(self._session.markdown())
 
-    def usage(self) -> UsageTotal:
+    def usage(self) -> "UsageTotal":
         return now(self._session.usage())
 
-    def messages(self, limit: int | None = None, after: Seq = 0) -> list[Message]:
+    def messages(self, limit: int | None = None, after: Seq = 0) -> "list[Message]":
         return now(self._session.messages(limit, after))
 
     def history(self, format: WireFormat) -> list[Any]:
         return now(self._session.history(format))
 
-    def output(self, message: Message | Seq) -> str:
+    def output(self, message: "Message | Seq") -> str:
         return now(self._session.output(message))
 
-    def transcript(self) -> Transcript:
+    def transcript(self) -> "Transcript":
         return now(self._session.transcript())
 
     say.__doc__ = AsyncSession.say.__doc__
@@ -218,7 +218,7 @@ class Reply:
         return self._reply.text
 
     @property
-    def input(self) -> Message:
+    def input(self) -> "Message":
         """What is answered."""
         return self._reply.input
 

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steno.journal.facts import SessionStarted
 from steno.library.given import a_str, an_int
-from steno.session.load import Sessions
 from steno.store import facade
 from steno.store.protocol import Store
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steno.search.keeper import Search
     from steno.search.searching import Asked
     from steno.service.edits import Edits
+    from steno.session.load import Sessions
 
 
 SOURCE = "library"
@@ -26,8 +27,14 @@ class Means:
 
     def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]]) -> None:
         self.store = store
-        self.sessions = Sessions(store)
         self.pause = pause
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        """Loaded when a session is read: to open a store and to keep items takes none of it."""
+        from steno.session.load import Sessions
+
+        return Sessions(self.store)
 
     async def ensure(self, name: str) -> str:
         name = a_str("name", name)

@@ -2,7 +2,7 @@
 
 import time
 from types import TracebackType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from steno.journal.drafts import Stream
 from steno.journal.facts import (
@@ -17,11 +17,8 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Seq, Text
-from steno.journal.state import State
-from steno.journal.transcript import Message, Transcript
 from steno.library.given import a_str
 from steno.library.means import Means
-from steno.session.writer import Writer
 from steno.store.errors import (
     NotAllowed,
     NotPending,
@@ -33,6 +30,11 @@ from steno.store.errors import (
 
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
+
+if TYPE_CHECKING:
+    from steno.journal.state import State
+    from steno.journal.transcript import Message
+    from steno.session.writer import Writer
 
 
 class AsyncReply:
@@ -58,7 +60,7 @@ class AsyncReply:
         return "".join(self._pieces)
 
     @property
-    def input(self) -> Message:
+    def input(self) -> "Message":
         """What is answered."""
         if self._input is None:
             raise NotAllowed("this reply has not begun")
@@ -110,6 +112,8 @@ class AsyncReply:
         """Begin, if it is our turn. The last time it is, unless another reply is under way."""
         if not last and not await self._is_due():
             return False
+        from steno.session.writer import Writer
+
         try:
             writer = await Writer.open(self._means.sessions, self._session)
         except SessionBusy:
@@ -138,7 +142,9 @@ class AsyncReply:
                 return False
         return True
 
-    async def _begin(self, writer: Writer) -> None:
+    async def _begin(self, writer: "Writer") -> None:
+        from steno.journal.transcript import Message
+
         taken = await self._taken(writer.state)
         [said] = await self._store.read(self._session, taken - 1, 1)
         turn = await writer.append([TurnStarted(Takes(taken)), StepStarted(self._model)])
@@ -146,7 +152,7 @@ class AsyncReply:
         self._stream = Stream(turn + 1, "text")
         self._input = Message(taken, taken, said.at_ms, "user", parts, "complete", turn)
 
-    async def _taken(self, state: State) -> Seq:
+    async def _taken(self, state: "State") -> Seq:
         """The input that is to be answered."""
         if self._to in state.pending:
             return self._to
@@ -158,6 +164,8 @@ class AsyncReply:
 
     async def _refusal(self, input: Seq) -> NotAllowed | NotPending:
         """Why an input cannot be answered."""
+        from steno.journal.transcript import Transcript
+
         transcript = Transcript()
         await self._means.sessions.whole(self._session, transcript)
         said = next((one for one in transcript.messages if one.seq == input), None)
@@ -171,7 +179,7 @@ class AsyncReply:
         return NotPending(f"{of} {how} in turn {turn.seq}; nothing was stored")
 
     async def _end(
-        self, writer: Writer, how: StepEnding, outcome: TurnOutcome, cause: str, detail: str
+        self, writer: "Writer", how: StepEnding, outcome: TurnOutcome, cause: str, detail: str
     ) -> None:
         """Seal what is stored, not what we remember: a Ctrl-C may have struck between the two."""
         step = self._stream.started
@@ -183,7 +191,7 @@ class AsyncReply:
         else:
             await writer.append([StepLost(step, cause, sent="unknown"), ending])
 
-    def _held(self) -> Writer:
+    def _held(self) -> "Writer":
         if self._writer is None:
             raise NotAllowed("this reply is over; begin another one")
         return self._writer

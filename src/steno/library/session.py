@@ -1,6 +1,5 @@
 """A session as a value."""
 
-import json
 from collections.abc import AsyncGenerator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,10 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from steno.journal.facts import InputAdmitted, SessionRenamed
-from steno.journal.history import History
 from steno.journal.parts import File, Image, Seq, Text, to_text
-from steno.journal.transcript import Message, Transcript
-from steno.journal.usage import UsageTotal
 from steno.library.given import a_path, a_str, a_wait, an_input, an_int
 from steno.library.means import SOURCE, Means
 from steno.library.reply import AsyncReply
@@ -20,6 +16,9 @@ from steno.store.errors import NotAllowed
 from steno.store.protocol import Admission, Admitted, Cursor, Event, Piece, Store
 
 if TYPE_CHECKING:
+    from steno.journal.history import History
+    from steno.journal.transcript import Message, Transcript
+    from steno.journal.usage import UsageTotal
     from steno.service.redaction_traces import Redaction
 
 
@@ -110,7 +109,7 @@ class AsyncSession:
         """Take the last turn that is not undone out of the model's view; what to `redo`."""
         return (await self._means.edits().undo(self.id))[1]
 
-    async def rewind(self, to: Message | Seq) -> Seq:
+    async def rewind(self, to: "Message | Seq") -> Seq:
         """Take what follows a message out of the model's view; what to `redo`."""
         return await self._means.edits().rewind(self.id, _seq(to))
 
@@ -118,16 +117,16 @@ class AsyncSession:
         """Take an undo or a rewind back."""
         await self._means.edits().redo(self.id, an_int("undone", undone))
 
-    async def hide(self, message: Message | Seq, hidden: bool = True) -> bool:
+    async def hide(self, message: "Message | Seq", hidden: bool = True) -> bool:
         """Take one message out of the model's view, or put it back. False if it was so before."""
         return await self._means.edits().hide(self.id, _seq(message), hidden)
 
-    async def redact(self, message: Message | Seq) -> "Redaction":
+    async def redact(self, message: "Message | Seq") -> "Redaction":
         """Take the text of a message out of the store for good, in forks too. The answer names
         where else it may stand."""
         return await self._means.edits().redact(self.id, _seq(message))
 
-    async def fork(self, at: Message | Seq) -> "AsyncSession":
+    async def fork(self, at: "Message | Seq") -> "AsyncSession":
         """A session of its own with everything up to the end of a message or of a turn."""
         return AsyncSession(self._means, await self._means.edits().fork(self.id, _seq(at)))
 
@@ -153,13 +152,15 @@ class AsyncSession:
 
     # --- reading
 
-    async def usage(self) -> UsageTotal:
+    async def usage(self) -> "UsageTotal":
         """What its answers have used."""
+        from steno.journal.usage import UsageTotal
+
         total = UsageTotal()
         await self._means.sessions.whole(self.id, total)
         return total
 
-    async def messages(self, limit: int | None = None, after: Seq = 0) -> list[Message]:
+    async def messages(self, limit: int | None = None, after: Seq = 0) -> "list[Message]":
         """Everything said so far, with what is being streamed at this moment: what stands after a
         seq, and of that the last `limit`. Of a long output of a tool the text has the beginning and
         the end; `output` reads all of it."""
@@ -176,7 +177,7 @@ class AsyncSession:
                 message.parts = (Text(_excerpt(text, part, message.seq)), *message.parts)
         return messages
 
-    async def output(self, message: Message | Seq) -> str:
+    async def output(self, message: "Message | Seq") -> str:
         """The whole text of a message, however long it is."""
         seq = _seq(message)
         found = [one for one in (await self.transcript()).messages if one.seq == seq]
@@ -193,13 +194,17 @@ class AsyncSession:
         items, that a request to it has. What still waits is not among it."""
         if format not in _FORMATS:
             raise ValueError(f"format must be one of {', '.join(_FORMATS)}, not {format!r}")
+        from steno.journal.history import History
+
         told = History()
         await self._means.sessions.whole(self.id, told)
         return await _to_wire(self._store, told, format)
 
-    async def transcript(self) -> Transcript:
+    async def transcript(self) -> "Transcript":
         """The view for people. What a dead process left open is shown as the next one will close
         it."""
+        from steno.journal.transcript import Transcript
+
         view = Transcript()
         await self._means.sessions.whole(self.id, view)
         return view
@@ -228,7 +233,9 @@ def cursor_at(after: str | None) -> Cursor:
     return Cursor() if after is None else from_print(a_str("after", after))
 
 
-def _seq(message: Message | Seq) -> Seq:
+def _seq(message: "Message | Seq") -> Seq:
+    from steno.journal.transcript import Message
+
     return message.seq if isinstance(message, Message) else an_int("message", message)
 
 
@@ -243,7 +250,8 @@ def _attachments(attach: Sequence[Attached]) -> tuple[tuple[Image | File, ...], 
     return tuple(one.part for one in read), tuple(one.data for one in read)
 
 
-async def _to_wire(store: Store, told: History, format: str) -> list[Any]:
+async def _to_wire(store: Store, told: "History", format: str) -> list[Any]:
+    import json
     from importlib import import_module
 
     from steno.engine.request import build
@@ -260,7 +268,7 @@ async def _to_wire(store: Store, told: History, format: str) -> list[Any]:
     return messages[:-1] if messages and GO_ON in json.dumps(messages[-1]) else messages
 
 
-def _outputs(message: Message) -> list[File]:
+def _outputs(message: "Message") -> list[File]:
     """The long output of a tool: text that lies in a payload."""
     if message.role != "tool":
         return []

@@ -5,7 +5,6 @@ Text may hold half of a surrogate pair. JSON sent out never does; JSON that come
 read all the same.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -33,6 +32,8 @@ def decode(decoder: msgspec.json.Decoder[T], data: str) -> T:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError) as strict:
         try:
+            import json  # only for what the strict decoder refuses
+
             loose = json.loads(data)
         except ValueError:
             raise msgspec.DecodeError(str(strict)) from strict

@@ -9,12 +9,12 @@ times at which the places they lie in were last changed.
 """
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 GROUP = "steno.plugins"
@@ -41,15 +41,15 @@ def _installed(home: Path) -> dict[str, str]:
     places = _places()
     seen = home / SEEN
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        known = json.loads(seen.read_text(encoding="utf-8"))
+        known = msgspec.json.decode(seen.read_bytes())
         if known["places"] == places:
             return {str(name): str(target) for name, target in known["entries"].items()}
     entries = _entries(list(places))
     with contextlib.suppress(OSError):
         fresh = seen.with_name(f"{SEEN}.{os.getpid()}")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            json.dump({"places": places, "entries": entries}, opened)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(msgspec.json.encode({"places": places, "entries": entries}))
         fresh.replace(seen)
     return entries
 

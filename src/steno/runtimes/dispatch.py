@@ -3,13 +3,16 @@ names."""
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from steno.journal.facts import ContextSet, TurnStarted
-from steno.runtimes.compact import Compaction
 from steno.runtimes.protocol import Driver
 from steno.session.lease import hold, open_turn, refuse_waiting
 from steno.session.live import Enough
 from steno.session.load import Sessions, context_of
+
+if TYPE_CHECKING:
+    from steno.runtimes.compact import Compaction
 
 
 class Dispatch:
@@ -34,7 +37,7 @@ class Dispatch:
                 await open_turn(held, opening)
             await driver.drive(held, enough)
 
-    async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
+    async def compact(self, session: str, leaving: asyncio.Event) -> "Compaction":
         async with hold(self._sessions, session, leaving) as held:
             refuse_waiting(held)
             came = await self._driver_for(context_of(held.state)).compact_held(held)

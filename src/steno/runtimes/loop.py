@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import ceil
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from steno.engine.action import (
     Finish,
     Limits,
     Rest,
+    Room,
     RunTools,
     next_action,
     out_of_time,
@@ -30,10 +31,8 @@ from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, Ste
 from steno.journal.history import Answered, Entry, Said, Settled
 from steno.journal.parts import Content, File, Hash, Image, Reasoning, Seq, Text, outcome_parts
 from steno.models.protocol import Model, ModelError
-from steno.runtimes.compact import Compaction, compact, room
 from steno.runtimes.protocol import WithMemories
 from steno.runtimes.stream import Kind, Streamed, stream_to
-from steno.runtimes.tool_calls import Calls
 from steno.runtimes.toolbox import Excerpts, SessionTools, tools_of
 from steno.session.lease import HeldSession, begin, let_go
 from steno.session.live import Enough
@@ -41,6 +40,9 @@ from steno.session.load import context_of
 from steno.store.errors import NotAllowed, NotPending
 from steno.store.protocol import Store
 from steno.tools.protocol import Tool
+
+if TYPE_CHECKING:
+    from steno.runtimes.compact import Compaction
 
 BACKOFF_S = (0.5, 2.0, 8.0)
 CONTEXT_MOST = 1_000_000
@@ -102,8 +104,10 @@ class Native:
         finally:
             clock.cancel()
 
-    async def compact_held(self, held: HeldSession) -> Compaction:
+    async def compact_held(self, held: HeldSession) -> "Compaction":
         """Have the older part summarised by the model that answers."""
+        from steno.runtimes.compact import compact
+
         agent = self._agent_for(context_of(held.state))
         return await compact(held, agent.model, agent.limits)
 
@@ -127,8 +131,12 @@ class Native:
                 case FallBack(model=model):
                     await _set(held, _as_set(held, own.fallen_to(model).context))
                 case Compact():
+                    from steno.runtimes.compact import compact
+
                     await compact(held, agent.model, agent.limits)
                 case RunTools(calls=calls):
+                    from steno.runtimes.tool_calls import Calls
+
                     await Calls(held, agent.tools, agent.approval, agent.policy).run(calls)
                 case Finish(facts=facts):
                     await held.record(*facts)
@@ -219,10 +227,15 @@ async def _set(held: HeldSession, context: ContextSet) -> None:
 
 
 def _next_action(held: HeldSession, limits: Limits) -> Action:
+    def measured() -> Room:
+        from steno.runtimes.compact import room
+
+        return room(held, limits)
+
     decided_by = limits
     if not limits.context_max and held.history.thinned:
         decided_by = replace(limits, context_max=CONTEXT_MOST)
-    action = next_action(held.state, decided_by, lambda: room(held, limits), held.spent)
+    action = next_action(held.state, decided_by, measured, held.spent)
     turn = held.state.turn
     if not held.overdue or turn is None:
         return action

@@ -10,19 +10,21 @@ works for all.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from steno.journal.facts import ContextSet
-from steno.runtimes.compact import Compaction
 from steno.session.lease import HeldSession
 from steno.session.live import Enough, Runner
+
+if TYPE_CHECKING:
+    from steno.runtimes.compact import Compaction
 
 WithMemories = Callable[[HeldSession, ContextSet], Awaitable[ContextSet]]
 """Adds what a new session is told of earlier ones."""
 
 
 class Runtime(Runner, Protocol):
-    async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
+    async def compact(self, session: str, leaving: asyncio.Event) -> "Compaction":
         """Have the older part of a session at rest summarised, by the model that answers in it."""
         ...
 
@@ -33,4 +35,4 @@ class Driver(Protocol):
         it."""
         ...
 
-    async def compact_held(self, held: HeldSession) -> Compaction: ...
+    async def compact_held(self, held: HeldSession) -> "Compaction": ...

@@ -24,7 +24,7 @@ from steno.session.lease import HeldSession
 from steno.tools.protocol import BadArguments, Checks, Journaled, Prepared, Tool
 
 STOPPED = Refused("not run: the turn was stopped first")
-NOBODY = Refused("not run: it needs approval and there was nobody to ask")
+UNASKED = Refused("not run: it needs approval and there was nobody to ask")
 PLANNING = Refused(
     "not run: the session is in plan mode, which only reads. Say what you would do instead; the "
     "user leaves plan mode to have it done"
@@ -119,7 +119,7 @@ class Calls:
         if (settled := self._without_asking(call, kind)) is not None:
             return settled
         if self._approval == "refuse":
-            return NOBODY
+            return UNASKED
         if not call.asked:
             await self._held.record(ApprovalAsked(call.step, call.call.id, why, leaves))
         return await self._decision(call, kind)

@@ -15,18 +15,19 @@ from steno.journal.history import Settled
 from steno.journal.listing import DELEGATED
 from steno.journal.parts import Hash, Outcome, to_text
 from steno.race import first_of
-from steno.runtimes.delegated import ChildSessions
 from steno.runtimes.protocol import Runtime
 from steno.session.lease import HeldSession
 from steno.session.load import Sessions
 from steno.store.protocol import Store
-from steno.tools.builtin import builtin
-from steno.tools.delegate import Delegate
-from steno.tools.looking.skill import ReadSkill
+from steno.tools.builtin import (
+    DELEGATE_SPEC,
+    READ_OUTPUT_SPEC,
+    SEARCH_SPEC,
+    Offered,
+    builtin,
+)
 from steno.tools.output import KeepingTool, excerpt, excerpted, outputs_of
 from steno.tools.protocol import Tool, Workspace
-from steno.tools.read_output import ReadOutput
-from steno.tools.search import SearchSessions
 from steno.workspace.commands import skills
 
 if TYPE_CHECKING:
@@ -80,14 +81,7 @@ class Toolbox:
 
         chars_max = workspace.output_chars_max + SLACK_CHARS
         theirs = await self._of_servers(workspace, before, keep) if self._settings.servers else {}
-        own: list[Tool] = [ReadOutput(self._store, session, workspace.output_chars_max)]
-        if self._settings.search:
-            own.append(SearchSessions(self._search, self._store, session))
-        if self._settings.delegate and not await self._is_child(session):
-            children = ChildSessions(
-                self._sessions, helpers, "" if before is None else before.own_model
-            )
-            own.append(Delegate(children, session, self._settings.delegate_limit_s))
+        own = await self._knowing(session, workspace, helpers, before)
         if self._settings.jobs:
             from steno.session.jobs import JobBook, JobsForModel  # it loads what knows time zones
             from steno.tools.planning.jobs import ChangeJob, ListJobs
@@ -95,9 +89,42 @@ class Toolbox:
             jobs = JobsForModel(JobBook(self._store), session)
             own += [ListJobs(jobs), ChangeJob(jobs)]
         known = skills(workspace.folder, self._settings.home)
-        own += [ReadSkill(known)] if known else []
+        if known:
+            from steno.tools.looking.skill import ReadSkill
+
+            own.append(ReadSkill(known))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
         return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
+
+    async def _knowing(
+        self, session: str, workspace: Workspace, helpers: Runtime, before: ContextSet | None
+    ) -> list[Tool]:
+        """Those that know the session; loaded with the first call, as what comes with steno is."""
+
+        def read_output() -> Tool:
+            from steno.tools.read_output import ReadOutput
+
+            return ReadOutput(self._store, session, workspace.output_chars_max)
+
+        def search() -> Tool:
+            from steno.tools.search import SearchSessions
+
+            return SearchSessions(self._search, self._store, session)
+
+        def delegate() -> Tool:
+            from steno.runtimes.delegated import ChildSessions
+            from steno.tools.delegate import Delegate
+
+            model = "" if before is None else before.own_model
+            children = ChildSessions(self._sessions, helpers, model)
+            return Delegate(children, session, self._settings.delegate_limit_s)
+
+        tools: list[Tool] = [Offered(READ_OUTPUT_SPEC, "none", read_output)]
+        if self._settings.search:
+            tools.append(Offered(SEARCH_SPEC, "none", search))
+        if self._settings.delegate and not await self._is_child(session):
+            tools.append(Offered(DELEGATE_SPEC, "ask", delegate))
+        return tools
 
     async def _of_servers(
         self, workspace: Workspace, before: ContextSet | None, keep: "Keep"

@@ -8,7 +8,6 @@ A turn that waits for approval has not ended.
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
@@ -234,6 +233,8 @@ class Deliveries:
             "text": text[:TEXT_CHARS_MAX],
             "key": key,
         }
+        import json  # loaded with the first delivery
+
         return json.dumps(told | ({"cut": True} if len(text) > TEXT_CHARS_MAX else {})).encode()
 
     # --- looking

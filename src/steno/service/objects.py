@@ -1,6 +1,5 @@
 """What programs are told, as JSON objects: one vocabulary for `--json`, for ndjson and for HTTP."""
 
-import json
 import time
 from datetime import datetime
 from typing import Any
@@ -127,6 +126,8 @@ def to_json(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
+        import json
+
         return json.dumps(value)
 
 

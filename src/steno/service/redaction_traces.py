@@ -52,7 +52,8 @@ from steno.journal.facts import (
 from steno.journal.parts import GONE, Seq
 from steno.journal.state import State
 from steno.journal.transcript import Message, Transcript
-from steno.tools.delegate import DELEGATE_SPEC, prompt_in
+from steno.tools.builtin import DELEGATE_SPEC
+from steno.tools.delegate import prompt_in
 
 _WORD = re.compile(r"[\w.+/@:=-]{6,}")
 """What is shorter is in half of all texts."""

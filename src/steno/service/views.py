@@ -2,7 +2,6 @@
 memory."""
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
@@ -77,6 +76,8 @@ class Approval(Struct, frozen=True):
 
     def in_a_line(self) -> str:
         """The call, with the reason that came with the question."""
+        import json  # only questions need it; most commands ask none
+
         reason = f" because {json.dumps(self.why, ensure_ascii=False)}" if self.why else ""
         return f"{self.tool} {self.arguments}{reason}"
 

@@ -20,12 +20,12 @@ session are ended before a new one begins:
 
 import asyncio
 import contextlib
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Struct
 
 from steno.engine.visit_end import HOOK, AtEnd, Reason, Visit, at_end, ending, told
@@ -377,9 +377,8 @@ class Visits:
             return True  # deleted since
         if not isinstance(record.fact, HookOwed):
             return True
-        return await self._tell_one(
-            debt.session, debt.seq, plugin, json.loads(record.fact.arguments), patient=True
-        )
+        arguments = msgspec.json.decode(record.fact.arguments)
+        return await self._tell_one(debt.session, debt.seq, plugin, arguments, patient=True)
 
     async def _claim(self, session: str, seq: Seq, attempt: int) -> bool:
         try:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import sha256
 from types import NoneType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from steno.journal.facts import (
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
-from steno.store import import_session, queries, redact_cascade, verbs, verify
+from steno.store import queries, redact_cascade, verbs
 from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
 from steno.store.commit_queue import NOTHING, CommitQueue
 from steno.store.errors import (
@@ -82,6 +82,9 @@ from steno.store.values import (
     expect,
 )
 from steno.store.verbs import RESERVED_SOURCE, Moment
+
+if TYPE_CHECKING:
+    from steno.store.verify import Tell
 
 T = TypeVar("T")
 
@@ -475,9 +478,11 @@ class Core:
     def keys(self, session: str) -> list[Keyed]:
         with self.snapshot() as view:
             n = queries.session(view, session).n
+            from steno.store.import_session import ANYWHERE
+
             anywhere = view.keys(n, verbs.ANYWHERE_SOURCE)
             return view.keys(n, RESERVED_SOURCE + session) + [
-                replace(one, key=import_session.ANYWHERE + one.key) for one in anywhere
+                replace(one, key=ANYWHERE + one.key) for one in anywhere
             ]
 
     # --- payloads
@@ -504,6 +509,8 @@ class Core:
         expect(int, base=base)
         expect(Iterable, carried=carried)
         owner = self.backend.owner
+        from steno.store import import_session  # loaded with the first import
+
         arrival = import_session.Arrival(session, base, self.settings.payload_bytes_max)
         n = self.queue.run(lambda tx: import_session.begin(tx, session, owner, self.moment()))
         try:
@@ -512,7 +519,7 @@ class Core:
             self.queue.run(lambda tx: import_session.finish(tx, n, owner, arrival))
         except BaseException:
             with contextlib.suppress(StoreError):  # the next process sweeps it
-                self.queue.run(partial(import_session.fail, n=n))
+                self._fail_import(n)
                 self._sweep()
             raise
 
@@ -526,6 +533,8 @@ class Core:
             expect(int, seq=record.seq, at_ms=record.at_ms)
         for body in payloads:
             check_payload(body, self.settings.payload_bytes_max)
+        from steno.store import import_session
+
         self.queue.run(
             lambda tx: import_session.extend(tx, session, head, records, payloads), Needs(session)
         )
@@ -595,9 +604,14 @@ class Core:
             return
         self._forget(deleted, lambda at: at.session in deleted)
         for n in abandoned:
-            self.queue.run(partial(import_session.fail, n=n))
+            self._fail_import(n)
         while self.queue.run(verbs.sweep):
             pass
+
+    def _fail_import(self, n: int) -> None:
+        from steno.store import import_session
+
+        self.queue.run(partial(import_session.fail, n=n))
 
     def _is_abandoned(self, one: ImportRow) -> bool:
         if one.owner in ("", self.backend.owner):
@@ -605,7 +619,9 @@ class Core:
         alive = self.backend.alive(one.owner)
         return one.at_ms + _IMPORT_MS_MAX < self.backend.now_ms() if alive is None else not alive
 
-    def verify(self, tell: verify.Tell | None = None) -> Report:
+    def verify(self, tell: "Tell | None" = None) -> Report:
+        from steno.store import verify
+
         self._check_open()
         total = 0 if tell is None else verify.counted(self.backend.sessions())
         return verify.verify(

@@ -17,27 +17,13 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text, ToolCall
+from steno.tools.builtin import DELEGATE_SPEC
 from steno.tools.protocol import BadArguments, Output, Prepared, decode_arguments
 
 PROMPT_CHARS_MAX = 100_000
 AT_ONCE_MAX = 4
 """Helpers of one session that work at the same time; more of them wait for their turn."""
 _STOP_WAIT_S = 5.0
-
-DELEGATE_SPEC = ToolSpec(
-    name="delegate",
-    description=(
-        "Give a task to a helper with a session of its own, and get its last answer. The helper "
-        "knows only the prompt: put everything it needs into it. It has the same tools, except "
-        "this one, and cannot ask for approval."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"prompt":{"type":"string","minLength":1,'
-        '"description":"The whole task, in words that stand by themselves."}'
-        '},"required":["prompt"],"additionalProperties":false}'
-    ),
-)
 
 
 class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from steno.journal.facts import Record, ToolSettled, ToolSpec
 from steno.journal.parts import Hash, Seq, outcome_parts, to_text
 from steno.store.protocol import read_all
+from steno.tools.builtin import READ_OUTPUT_SPEC
 from steno.tools.output import is_output
 from steno.tools.protocol import Prepared, Reading, Unusable, decode_arguments
 
@@ -16,26 +17,6 @@ READ_CHARS_MAX = 20_000
 PREFIX_CHARS_MIN = 8
 FACTS_MAX = 200_000
 _HEX = re.compile(r"[0-9a-f]{8,64}")
-
-READ_OUTPUT_SPEC = ToolSpec(
-    name="read_output",
-    description=(
-        "Read a part of a tool's output in this session that was too long to be shown whole. The "
-        "last line in "
-        "brackets says which characters these are."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"output":{"type":"string",'
-        '"description":"The first characters of its hash, as given where it was left out; '
-        'or the number of the message that it is the outcome of."},'
-        '"offset":{"type":"integer","minimum":0,'
-        '"description":"The first character to read; 0 if absent."},'
-        '"length":{"type":"integer","minimum":1,"description":"How many characters at most."}'
-        '},"required":["output"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class Outputs(Protocol):

@@ -19,6 +19,7 @@ from steno.journal.facts import Record, ToolSpec
 from steno.journal.parts import Seq
 from steno.journal.transcript import Message, Transcript
 from steno.store.errors import UnknownSession
+from steno.tools.builtin import SEARCH_SPEC
 from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
 
 if TYPE_CHECKING:
@@ -33,31 +34,6 @@ HIT_CHARS_MAX = 400
 AROUND_MESSAGES = 3
 AROUND_CHARS_MAX = 8_000
 _PAGE = 1_000
-
-SEARCH_SPEC = ToolSpec(
-    name="search_sessions",
-    description=(
-        "Find what was said in earlier sessions, and in this one, by the user or by you. Words are "
-        'found anywhere, in any case and script, and all have to be there; "in quotes" they stand '
-        "side by side; -word excludes; OR; role:user; before:2026-01-31; after:7d; in:tools also "
-        "looks at what tools gave back. The best of each session comes first. To read around a "
-        "result, give its session and message instead of a query. The last line in brackets says "
-        "what was left out, and the `next` to ask for what follows."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"query":{"type":"string","minLength":1,"description":"The text to look for."},'
-        '"limit":{"type":"integer","minimum":1,"maximum":50,'
-        '"description":"How many messages at most; 20 if absent."},'
-        '"next":{"type":"string","description":"From the last line of an earlier answer to the '
-        'same query."},'
-        '"all":{"type":"boolean","description":"Every match, not the best one of each session."},'
-        '"session":{"type":"string","description":"Read in this session."},'
-        '"message":{"type":"integer","minimum":1,"description":"Read around this message of it."}'
-        '},"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class ReadStore(Protocol):

@@ -26,25 +26,8 @@ from msgspec import Meta, Struct
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Content, Failed, Interrupted, Outcome, Returned, Text
 from steno.tools import groups
+from steno.tools.builtin import SHELL_SPEC
 from steno.tools.protocol import BadArguments, Output, Workspace, decode_arguments
-
-SHELL_SPEC = ToolSpec(
-    name="shell",
-    description=(
-        "Run a command with /bin/sh in the workspace folder and return its output (standard "
-        "output and error). There is no standard input and no terminal. Each call is a fresh "
-        "shell. Processes left in the background are ended when the command ends; start one with "
-        "setsid, its output redirected, to leave it running."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"command":{"type":"string","description":"The command, as text for sh -c."},'
-        '"timeout_s":{"type":"number","exclusiveMinimum":0,'
-        '"description":"End the command after this many seconds. '
-        'It can shorten the default limit, not extend it."}'
-        '},"required":["command"],"additionalProperties":false}'
-    ),
-)
 
 _GATE = f'IFS= read -r {groups.MARK} && export {groups.MARK} && exec /bin/sh -c -- "$1" </dev/null'
 

@@ -21,17 +21,16 @@ from steno.store.sqlite.reader import verified
 
 
 def after_strangers(path: Path, settings: SqliteSettings, locks: Locks) -> None:
-    """Look at every page if a process left a log behind and another program has tidied it up."""
-    if path.exists() and not database.has_log(path) and locks.left_behind():
-        try:
-            locks.hold_open(exclusive=True)
-        except StoreInUse:
-            return  # then a steno tidied it up
-        try:
-            if not _pages_match(path, settings):
-                _write_anew(path, settings)
-        finally:
-            locks.close()
+    """Look at every page: a process left a log behind and another program has tidied it up."""
+    try:
+        locks.hold_open(exclusive=True)
+    except StoreInUse:
+        return  # then a steno tidied it up
+    try:
+        if not _pages_match(path, settings):
+            _write_anew(path, settings)
+    finally:
+        locks.close()
 
 
 def adopt(path: Path, settings: SqliteSettings) -> bool:

@@ -13,7 +13,7 @@ import apsw
 from steno.journal.parts import Seq
 from steno.store.backend import Paused
 from steno.store.protocol import Damage, Left
-from steno.store.sqlite import backup, reader
+from steno.store.sqlite import reader
 from steno.store.sqlite.database import SqliteSettings, translate, translated
 from steno.store.sqlite.location import Owners, Remains, opened
 from steno.store.sqlite.reader import Reader
@@ -148,6 +148,8 @@ class SqliteBackend:
         self.remains.scrub()
 
     def backup(self, to: Path) -> None:
+        from steno.store.sqlite import backup
+
         with self._reader() as lent:
             backup.backup(lent.connection, to)
 

@@ -76,7 +76,7 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
         ).exists():  # else these are of a restore that was cut off: keep them together
             for old in ("", *_LOG_FILES):
                 _beside(path, ".replaced" + old).unlink(missing_ok=True)
-        partial.replace(_beside(path, ".restoring"))
+        partial.replace(database.restoring(path))
         sync_folder(path.parent)
         _finish(path)
     finally:
@@ -85,11 +85,11 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
 
 def finish(path: Path, locks: Locks) -> None:
     """Finish a restore that was cut off after its point of no return."""
-    if not _beside(path, ".restoring").exists():
+    if not database.restoring(path).exists():
         return
     locks.hold_open(exclusive=True)
     try:
-        if _beside(path, ".restoring").exists():
+        if database.restoring(path).exists():
             _finish(path)
     finally:
         locks.close()
@@ -101,7 +101,7 @@ def _finish(path: Path) -> None:
         if here.exists():
             here.replace(_beside(path, ".replaced" + old))
     sync_folder(path.parent)
-    _beside(path, ".restoring").replace(path)
+    database.restoring(path).replace(path)
     sync_folder(path.parent)
 
 

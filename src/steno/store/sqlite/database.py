@@ -209,6 +209,11 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def restoring(path: Path) -> Path:
+    """A complete copy that is about to take the place of the store."""
+    return path.with_name(path.name + ".restoring")
+
+
 def has_log(path: Path) -> bool:
     """Whether there are commits beside the database that may not be in it yet."""
     try:

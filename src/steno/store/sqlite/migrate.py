@@ -19,7 +19,7 @@ from steno.journal.listing import ListingRow
 from steno.store import queries
 from steno.store.backend import marks_of
 from steno.store.rows import columns_of, session_crc
-from steno.store.sqlite import adopt, backup, database
+from steno.store.sqlite import database
 from steno.store.sqlite.database import SqliteSettings, translated
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.reader import Reader
@@ -27,27 +27,26 @@ from steno.store.sqlite.sql import text
 
 
 class Step(Struct, frozen=True):
-    """Leads to `version` from the one before it."""
+    """Leads to `version` from the one before it, by `to_N.sql` if no script is given."""
 
     version: int
-    script: str
+    script: str = ""
 
 
-STEPS: tuple[Step, ...] = (
-    Step(2, text("to_2.sql")),
-    Step(3, text("to_3.sql")),
-    Step(4, text("to_4.sql")),
-    Step(5, text("to_5.sql")),
-    Step(6, text("to_6.sql")),
-    Step(7, text("to_7.sql")),
-)
+STEPS: tuple[Step, ...] = tuple(Step(version) for version in range(2, database.VERSION + 1))
 """In order, without a gap, ending at `database.VERSION`."""
 
 
 def open_path(path: Path, settings: SqliteSettings, locks: Locks) -> None:
     """Make or migrate the file and hold it open."""
-    backup.finish(path, locks)
-    adopt.after_strangers(path, settings, locks)
+    if database.restoring(path).exists():
+        from steno.store.sqlite import backup  # rarely needed, and so loaded here
+
+        backup.finish(path, locks)
+    if path.exists() and not database.has_log(path) and locks.left_behind():
+        from steno.store.sqlite import adopt
+
+        adopt.after_strangers(path, settings, locks)
     locks.hold_open()
     if database.prepare(path, settings, STEPS[-1].version) != (STEPS[-1].version, True):
         locks.close()
@@ -65,7 +64,8 @@ def _migrate(path: Path, settings: SqliteSettings) -> None:
             for step in STEPS:
                 connection.execute("begin exclusive")
                 if connection.pragma("user_version") == step.version - 1:
-                    connection.execute(step.script).fetchall()
+                    script = step.script or text(f"to_{step.version}.sql")
+                    connection.execute(script).fetchall()
                     connection.pragma("user_version", step.version)
                     if step.version >= database.VERSION:
                         _relist(connection)

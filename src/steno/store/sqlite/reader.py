@@ -17,7 +17,6 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
-from steno.store import verify
 from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
@@ -234,6 +233,8 @@ def _json(value: object) -> str:
 
 
 def verified(connection: apsw.Connection) -> Report:
+    from steno.store import verify  # loaded where everything is looked at
+
     reader = Reader(connection)
     return verify.verify(reader.moment, sessions(reader), damage(reader))
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
+from steno.tools.builtin import EDIT_SPEC, WRITE_SPEC
 from steno.tools.files.handles import content, folder_of, locate, put, text_in, there_now
 from steno.tools.protocol import (
     BadArguments,
@@ -25,36 +26,6 @@ from steno.tools.protocol import (
     Unusable,
     Workspace,
     decode_arguments,
-)
-
-WRITE_SPEC = ToolSpec(
-    name="write_file",
-    description=(
-        "Write a text file in the workspace, whole. Replaces what was there and makes missing "
-        "folders."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"path":{"type":"string","description":"Relative to the workspace folder."},'
-        '"content":{"type":"string","description":"All of the new content."}'
-        '},"required":["path","content"],"additionalProperties":false}'
-    ),
-)
-EDIT_SPEC = ToolSpec(
-    name="edit_file",
-    description=(
-        "Replace text in a file of the workspace. The old text must occur exactly once, unless "
-        "all is true."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"path":{"type":"string","description":"Relative to the workspace folder."},'
-        '"old":{"type":"string","minLength":1,'
-        '"description":"The text to replace, exactly as in the file."},'
-        '"new":{"type":"string","description":"What stands there afterwards."},'
-        '"all":{"type":"boolean","description":"Replace every occurrence; false if absent."}'
-        '},"required":["path","old","new"],"additionalProperties":false}'
-    ),
 )
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Image, Interrupted, Outcome, Returned, Text
-from steno.models.conversation import PICTURE_BYTES_MAX, picture_type
+from steno.tools.builtin import READ_SPEC
 from steno.tools.files.handles import content, folder_of, locate, text_in
 from steno.tools.protocol import (
     BadArguments,
@@ -21,24 +21,6 @@ from steno.tools.protocol import (
 )
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"
-
-READ_SPEC = ToolSpec(
-    name="read_file",
-    description=(
-        "Read a file in the workspace: text, or an image (PNG, JPEG, GIF, WebP), which you are "
-        "shown. Long files come in part: the last line in brackets then says which lines these "
-        "are and where to go on."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"path":{"type":"string","description":"Relative to the workspace folder."},'
-        '"offset":{"type":"integer","minimum":1,'
-        '"description":"The first line to read; 1 if absent."},'
-        '"limit":{"type":"integer","minimum":1,"description":"How many lines at most."}'
-        '},"required":["path"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +54,8 @@ class _ReadCall:
     async def run(self, output: Output) -> Outcome:
         if self._stopped:
             return Interrupted()
+        from steno.models.conversation import picture_type  # heavy, and so loaded with the call
+
         path = self._asked.path
         try:
             data = await asyncio.to_thread(self._content)
@@ -101,6 +85,8 @@ class _ReadCall:
 
 
 async def _picture(data: bytes, path: str, output: Journaled) -> Image:
+    from steno.models.conversation import PICTURE_BYTES_MAX, picture_type
+
     media_type = picture_type(data) or ""
     if len(data) > PICTURE_BYTES_MAX:
         raise Unusable(f"{path} is too large: an image may have {PICTURE_BYTES_MAX} bytes")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
+from steno.tools.builtin import FETCH_SPEC
 from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
 
 if TYPE_CHECKING:
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
 BYTES_MAX = 5_000_000
 REDIRECTS_MAX = 5
 TIME_LIMIT_S = 30.0
-
-SPEC = ToolSpec(
-    name="fetch_url",
-    description=(
-        "Fetch a page of the public web by its address and give its text. Addresses of this "
-        "machine and of private networks are refused."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"url":{"type":"string","minLength":1,"description":"With http or https."}'
-        '},"required":["url"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +48,7 @@ def is_public(address: str) -> bool:
 class FetchUrl:
     """`may_reach` says which addresses a connection may go to."""
 
-    spec: ToolSpec = SPEC
+    spec: ToolSpec = FETCH_SPEC
     approval: Literal["none", "ask"] = "ask"
 
     def __init__(self, chars_max: int, may_reach: Callable[[str], bool] = is_public) -> None:

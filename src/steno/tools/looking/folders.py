@@ -18,6 +18,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
+from steno.tools.builtin import FIND_SPEC, LIST_SPEC
 from steno.tools.protocol import (
     BadArguments,
     Prepared,
@@ -29,36 +30,6 @@ from steno.tools.protocol import (
 from steno.workspace.walk import Walk, as_expression
 
 LISTED_MAX = 1_000
-
-LIST_SPEC = ToolSpec(
-    name="list_folder",
-    description=(
-        "List a folder of the workspace: folders first, with a slash, then files with their size."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"path":{"type":"string","description":'
-        '"Relative to the workspace folder; the folder itself if absent."}'
-        '},"required":[],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
-FIND_SPEC = ToolSpec(
-    name="find_files",
-    description=(
-        "Find files of the workspace by a pattern of their path, such as **/*.py or src/**/test_*. "
-        "The file changed last comes first. Ignored files and folders of tools are left out."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"pattern":{"type":"string","minLength":1,"description":'
-        '"* stands for any text without a slash, ** for any folders, ? for one character."},'
-        '"path":{"type":"string","description":'
-        '"The folder to look in; the workspace if absent."}'
-        '},"required":["pattern"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
+from steno.tools.builtin import GREP_SPEC
 from steno.tools.looking.folders import inside
 from steno.tools.protocol import BadArguments, Prepared, Reading, Workspace, decode_arguments
 from steno.workspace.walk import SKIPPED, TIME_LIMIT_S, Walk, as_expression
@@ -24,26 +25,6 @@ MATCHES_MAX = 500
 LINE_CHARS_MAX = 500
 FILE_BYTES_MAX = 5_000_000
 _FOUND = re.compile(r"(.*?):(\d+):(.*)", re.DOTALL)
-
-SPEC = ToolSpec(
-    name="search_files",
-    description=(
-        "Find lines in the files of the workspace by a regular expression. Gives PATH:LINE: TEXT. "
-        "Ignored files and folders of tools are left out."
-    ),
-    schema=(
-        '{"type":"object","properties":{'
-        '"pattern":{"type":"string","minLength":1,"description":"A regular expression."},'
-        '"path":{"type":"string","description":'
-        '"A file or a folder to look in; the workspace if absent."},'
-        '"files":{"type":"string","description":"Only in files like this, such as *.py."},'
-        '"ignore_case":{"type":"boolean","description":"false if absent."},'
-        '"around":{"type":"integer","minimum":0,"maximum":20,'
-        '"description":"Lines of context around each match; 0 if absent."}'
-        '},"required":["pattern"],"additionalProperties":false}'
-    ),
-    repeat="safe",
-)
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +36,7 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SearchFiles:
-    spec: ToolSpec = SPEC
+    spec: ToolSpec = GREP_SPEC
     approval: Literal["none", "ask"] = "none"
 
     def __init__(self, workspace: Workspace) -> None:

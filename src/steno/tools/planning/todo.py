@@ -12,7 +12,7 @@ STEPS_MAX = 50
 TEXT_CHARS_MAX = 500
 Status = Literal["pending", "doing", "done"]
 
-SPEC = ToolSpec(
+TODO_SPEC = ToolSpec(
     name="todo",
     description=(
         "Write down the steps of a longer task and how far each is; the user sees the list. Give "
@@ -40,7 +40,7 @@ class TodoArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Todo:
-    spec: ToolSpec = SPEC
+    spec: ToolSpec = TODO_SPEC
     approval: Literal["none", "ask"] = "none"
 
     async def prepare(self, arguments: str) -> Prepared:
