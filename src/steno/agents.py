@@ -324,7 +324,7 @@ class Agents:
         return self._asked_unasked(row.model)
 
     def _asked_unasked(self, own: str) -> bool:
-        """Whether a model may be asked about a session without a word from anybody."""
+        """Whether a model may be asked about a session without being told to."""
         by = self._distiller_spec(own)
         kind = self._kind(by)
         return kind is None or (kind.able and (kind.unasked or by == self.config.memory.model))
@@ -351,8 +351,8 @@ class Agents:
         return self.config.memory.model or own
 
     def _helper(self, before: ContextSet | None) -> Agent:
-        """Who answers in a session that was delegated to: nobody is there to ask, and its steps are
-        few."""
+        """Who answers in a session that was delegated to: no person is there to ask, and its
+        steps are few."""
         agent = self.agent(before)
         limits = replace(
             agent.limits,

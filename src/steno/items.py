@@ -6,7 +6,7 @@ each change in one commit.
     tail = kept.last(10)
     kept.change([summary], withdraw=[item.seq for item in tail.items], expect=tail.head)
 
-Items wait for nobody. `expect` is the `head` of what you looked at: if others changed the items
+Items wait for no turn. `expect` is the `head` of what you looked at: if others changed the items
 meanwhile, the change is refused with `Stale`, and nothing of it is stored.
 
 Where the session has turns of steno, too, what was said in those is read in the same format, so

@@ -79,7 +79,7 @@ EDITS = frozenset(("write_file", "edit_file"))
 """Tools that change files of the workspace, and can be undone."""
 ALWAYS_ASKED = frozenset(("change_job",))
 """Tools whose every call a person decides about, whatever rule, mode or command allows it: what
-they set up acts later, when nobody looks."""
+they set up acts later, when no one watches."""
 LOOKS = frozenset(("fetch_url",))
 """Tools that only read, and ask all the same: what they read is outside."""
 

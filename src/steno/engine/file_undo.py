@@ -2,7 +2,7 @@
 
 Each change of a file is stored before it is made, with what it replaces. So a file may hold any
 content that was stored of it since, and each of those can be overwritten without a loss; whatever
-else it holds somebody else has put there, and it stays.
+else it holds was put there by others, and it stays.
 
     4 turn.started
     6 file.kept a.py (h1 -> h2)      8 file.kept a.py (h2 -> h3)     9 file.kept b.py (none -> h4)
@@ -36,7 +36,7 @@ class Target(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """`changes` are to be made; the files in `left` hold something that nobody kept."""
+    """`changes` are to be made; the files in `left` hold something that was never kept."""
 
     changes: tuple[FileVersions, ...]
     left: tuple[str, ...] = ()

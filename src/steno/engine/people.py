@@ -3,7 +3,7 @@
     Account     the fold of an account's own journal: people, codes, chats, commands, questions
     Rules       what the configuration says about who may
     may         whether a sender is let through, and with which rank
-    enter       what a code that somebody entered means
+    enter       what a code that was entered means
 
 Ids are the platform's own, which never change, and are compared for equality. A name is for people
 and decides nothing.

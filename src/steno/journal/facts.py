@@ -266,8 +266,8 @@ class ContextSet(ContextFact, frozen=True, tag="context.set"):
     """Holds for every later request until the next one: the whole context, not a difference.
     `recalled` says where each of the memories came from. `instead_of` is the session's own model
     where a fallback answers in its place, for the rest of one turn. `instructions` are those that
-    came with an input. `folder` is where tools work, `guidance` what its files say to whoever works
-    there, and `surroundings` what was found there when this was stored: date, system, git."""
+    came with an input. `folder` is where tools work, `guidance` what its files say to those who
+    work there, and `surroundings` what was found there when this was stored: date, system, git."""
 
     model: str
     system: str = ""
@@ -486,7 +486,7 @@ class FilesPutBack(FileFact, frozen=True, tag="files.put_back"):
 
 
 class FilesSettled(FileFact, frozen=True, tag="files.settled"):
-    """What came of putting files back. Those in `left` had been changed by somebody else, and were
+    """What came of putting files back. Those in `left` had been changed by others, and were
     not touched."""
 
     put_back: Seq

@@ -62,7 +62,7 @@ class Closed(Struct, frozen=True, gc=False, tag="closed"):
 
 
 class Noted(Struct, frozen=True, gc=False, tag="noted"):
-    """Something that nobody said to the model: an input was changed or deleted in its chat, or a
+    """Something that was never said to the model: an input was changed or deleted in its chat, or a
     report was posted there. It is told with the next turn."""
 
     seq: Seq
@@ -560,7 +560,7 @@ class History(Struct):
 
 def _said(seq: Seq, fact: f.InputAdmitted) -> Said:
     """Who spoke is told of what came from a chat, where several may, and of what a job says, which
-    is nobody's speech."""
+    is not speech."""
     author = fact.author or "" if fact.chat or fact.source == JOB else ""
     return Said(seq, fact.parts, author, fact.quoted, fact.awaits)
 

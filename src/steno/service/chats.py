@@ -1,8 +1,8 @@
 """Sessions that people talk to in chats, and the accounts through which they do.
 
 An account has a session of its own, named `account/ID`: its facts say who may talk, which chat
-belongs to which session, and what was asked where. Whoever holds its lease receives and sends as
-that account, so one process does. Nothing is said in it, and lists leave it out.
+belongs to which session, and what was asked where. The process that holds its lease receives and
+sends as that account, so one process does. Nothing is said in it, and lists leave it out.
 
 What must appear in a chat is a delivery of the chat's session. What it shows is read from the
 journal each time, so a message can be filled, filled again after a kill, and is never kept twice.
@@ -425,7 +425,7 @@ class Chats:
         return Showing("", True, decided=decided or "over")
 
     async def decision(self, session: str, asked: Seq) -> str | None:
-        """What was decided about a call, whoever did; None if nothing was."""
+        """What was decided about a call, by any person; None if nothing was."""
         found = await self.store.read(session, asked, 1_000, ("approval.decided",))
         said = (one.fact for one in found)
         return next(

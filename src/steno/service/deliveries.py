@@ -71,7 +71,7 @@ class Delivery(Struct, frozen=True):
 class Sending(Struct, frozen=True):
     """How deliveries go out. `outbox` is made, and what it sends with is loaded by `load`, when
     there is something to deliver and not before. `channels`: some are configured here. `chats` are
-    those that are looked after by whoever holds their account."""
+    those that are looked after by the process that holds their account."""
 
     outbox: "Callable[[Body], Outbox]"
     load: Callable[[], None]

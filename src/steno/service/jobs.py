@@ -3,7 +3,7 @@
 decide    engine/jobs: which times have come, which of them are run, which are skipped
 note      job.due or job.skipped in the job's own journal, under the time: of two processes, or two
           clocks, that decide differently about it, the first has decided
-admit     what is due, under `job:ID:TIME`: once, for ever, whoever does it; a kill between the two
+admit     what is due, under `job:ID:TIME`: once, for ever, by any process; a kill between the two
           is made up for by the next look
 settle    when its turn has ended: post what it said in the chat's session, owe it to the chat,
           wait until that is settled, note job.ended

@@ -49,7 +49,7 @@ RUNS_READ = 5_000
 
 
 class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody wants to run: one of `cron`, `at` and `every`. `to` is CHANNEL:CHAT."""
+    """What is to be run: one of `cron`, `at` and `every`. `to` is CHANNEL:CHAT."""
 
     prompt: str
     cron: str = ""

@@ -324,7 +324,7 @@ def _record(tx: Transaction, id: str, seq: Seq) -> Record:
 def acquire(
     tx: Transaction, id: str, owner: str, token: int | None, expires_ms: int
 ) -> Lease | None:
-    """Take the lease if nobody has it, or if its token is still that of an owner who was found
+    """Take the lease if it is free, or if its token is still that of an owner who was found
     gone; None if another caller was quicker."""
     session = tx.session(id)
     row = session.row

@@ -1,7 +1,7 @@
 """The tool that finds what was said before, in any session of the store, and reads around it.
 
 - It sees what people and the assistant said; with `in:tools` in the query also what tools gave
-  back. Summaries and reasoning are nobody's speech, and a message that a person hid or redacted is
+  back. Summaries and reasoning are not speech, and a message that a person hid or redacted is
   not found.
 - A session sees the others that began where it did: see `search/scope`.
 - An answer is bounded. It says what was left out, and how to ask for what follows.

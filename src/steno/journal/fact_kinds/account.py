@@ -35,7 +35,7 @@ class PersonRemoved(AccountFact, frozen=True, tag="person.removed"):
 
 class CodeGiven(AccountFact, frozen=True, tag="code.given"):
     """A code was made. With `person`, a stranger got it and the owner may enter it; without, the
-    owner made it, and whoever sends it first is let in. The code itself is not stored."""
+    owner made it, and the first person who sends it is let in. The code itself is not stored."""
 
     salt: str
     digest: str
@@ -53,8 +53,8 @@ class CodeMissed(AccountFact, frozen=True, tag="code.missed"):
 
 
 class SenderRefused(AccountFact, frozen=True, tag="sender.refused"):
-    """Somebody who may not was not let through: once an hour for each. Nothing of what they sent is
-    kept."""
+    """A sender without a right to was not let through: once an hour for each. Nothing of
+    what they sent is kept."""
 
     person: str
     chat: str

@@ -76,9 +76,9 @@ class DeliverySettled(DeliveryFact, frozen=True, tag="delivery.settled"):
 
 
 class Posted(OutsideFact, frozen=True, tag="posted"):
-    """Text that goes to a chat although nobody says it: what a command was answered, a notice, a
-    report. `by` is what made it: command, gateway, or job:ID. A model is told of reports of jobs,
-    as what was posted."""
+    """Text that goes to a chat although it is not said by a person or a model: what a command was
+    answered, a notice, a report. `by` is what made it: command, gateway, or job:ID. A model is told
+    of reports of jobs, as what was posted."""
 
     text: str
     by: str

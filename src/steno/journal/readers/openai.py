@@ -1,5 +1,5 @@
 """Items of the Responses API. A message is the user's or the assistant's; a call and its output are
-items of their own, and so is reasoning. What the system or the developer said is nobody's speech.
+items of their own, and so is reasoning. What the system or the developer said is not speech.
 """
 
 from collections.abc import Iterator

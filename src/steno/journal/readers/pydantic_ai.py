@@ -1,5 +1,5 @@
 """Messages of pydantic-ai: a request has parts of the user and results of tools, a response has
-those of the model. What the system said, and what it told the model to mend, is nobody's speech.
+those of the model. What the system said, and what it told the model to mend, is not speech.
 """
 
 from collections.abc import Iterator

@@ -124,7 +124,7 @@ class Checkpointer:
     def _truncate(self) -> bool:
         """One try, without waiting: to wait here would hold up every writer.
 
-        SQLite does not sync the log it has emptied; until somebody does, a power cut brings the old
+        SQLite does not sync the log it has emptied; until that is done, a power cut brings the old
         one back.
         """
         self._writer.set_busy_handler(None)

@@ -270,7 +270,7 @@ def _keep_a_log(connection: apsw.Connection, wait_ms: int) -> None:
 
 
 def make_tables(connection: apsw.Connection) -> None:
-    """Unless somebody has made them."""
+    """Unless they are there."""
     connection.execute("begin immediate")
     if _is_empty(connection):
         connection.execute(SCHEMA).fetchall()

@@ -72,7 +72,7 @@ class Unwritable:
 
     Where there is a log, SQLite reads it with an index in its own memory, or with the one that a
     live process keeps (`readonly_shm`). Where there is none, the file alone is the store
-    (`immutable`): that holds while nobody writes, so others are kept out for as long as it is open.
+    (`immutable`): that holds while none writes, so others are kept out for as long as it is open.
     """
 
     def __init__(

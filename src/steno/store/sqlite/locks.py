@@ -58,7 +58,7 @@ _LEFT = "left@"
 _OWNER = re.compile(r"\w[\w.-]{0,59}")
 _FOLDER_MODE = 0o700
 _OPEN_PATIENCE_S = 1.0
-"""Somebody may be looking at a store that a killed process left; that is over soon."""
+"""Another process may be looking at a store that a killed process left; that is over soon."""
 _PROBES = 2
 _PROBE_PAUSE_S = 0.002
 """A sweep holds a dead owner's file for a moment; a second look tells it from a live owner."""
@@ -84,7 +84,7 @@ class Locks:
             raise _refusal(error, f"cannot make the lock folder {self._folder}") from error
 
     def hold_open(self, exclusive: bool = False) -> None:
-        """Say that the store is in use, or (exclusively) that nobody else may use it."""
+        """Say that the store is in use, or (exclusively) that no other process may use it."""
         handle = self._open("open")
         deadline = time.monotonic() + (0 if exclusive else _OPEN_PATIENCE_S)
         while not (held := _lock(handle, exclusive)) and time.monotonic() < deadline:
@@ -130,7 +130,7 @@ class Locks:
         return True
 
     def left_behind(self) -> bool:
-        """Whether some owner died without closing the store, and nobody has swept up after it."""
+        """Whether some owner died without closing the store, and none has swept up after it."""
         return any(not self.alive(file.name) for file in self._owners())
 
     def _owners(self) -> list[Path]:

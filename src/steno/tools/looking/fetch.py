@@ -100,7 +100,7 @@ class FetchUrl:
         raise Unusable(f"{url} redirects too often")
 
     def _check_host(self, host: str) -> None:
-        """An address that stands in the URL is resolved by nobody."""
+        """An address that stands in the URL is not resolved."""
         import ipaddress
 
         try:

@@ -1,5 +1,5 @@
 """The tools with which a model looks at jobs and asks to change them. A person is asked about each
-change, whatever was allowed before: a job goes on acting when nobody looks."""
+change, whatever was allowed before: a job goes on acting when no one watches."""
 
 from typing import Annotated, Any, Literal, Protocol
 
