@@ -14,7 +14,7 @@ from msgspec import structs
 
 from steno.store.errors import StoreError, StoreTooNew
 from steno.store.sqlite import database, migrate
-from steno.store.sqlite.migrate import Step
+from steno.store.sqlite.migrate import Migration
 from steno.store.sqlite.store import BlockingStore
 from tests.chance import SEED
 from tests.crash.check import SETTINGS, assert_goes_on
@@ -29,13 +29,15 @@ OLD = 1
 NEW = database.VERSION + 2
 STEPS = (
     *migrate.STEPS,
-    Step(
+    Migration(
         NEW - 1,
         "alter table sessions add column colour text; "
         "create table copies (id integer primary key, body text not null) strict; "
         "insert into copies select id, body from facts;",
     ),
-    Step(NEW, "update sessions set colour = 'tea'; create index copies_by_body on copies (body);"),
+    Migration(
+        NEW, "update sessions set colour = 'tea'; create index copies_by_body on copies (body);"
+    ),
 )
 
 

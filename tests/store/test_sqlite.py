@@ -50,7 +50,7 @@ from steno.store.sqlite import database, migrate
 from steno.store.sqlite.backend import SqliteBackend
 from steno.store.sqlite.backup import restore
 from steno.store.sqlite.database import SqliteSettings, StoreInUse, UnsafePlace, checked_pages
-from steno.store.sqlite.migrate import Step
+from steno.store.sqlite.migrate import Migration
 from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.store import BlockingStore, SqliteStore
 from steno.store.transaction import Transaction
@@ -637,9 +637,11 @@ DIES = "create table doomed (x); insert into doomed select id from facts; select
 NOW = database.VERSION
 
 
-def steps(*scripts: str) -> tuple[Step, ...]:
+def steps(*scripts: str) -> tuple[Migration, ...]:
     """The steps of a steno that is newer than this one."""
-    return REAL_STEPS + tuple(Step(i, script) for i, script in enumerate(scripts, start=NOW + 1))
+    return REAL_STEPS + tuple(
+        Migration(i, script) for i, script in enumerate(scripts, start=NOW + 1)
+    )
 
 
 def version(path: Path) -> int:

@@ -329,7 +329,7 @@ def migrate_and_die(path: str, *scripts: str) -> None:
     apsw.connection_hooks.append(lambda connection: connection.create_scalar_function("die", die))  # type: ignore[arg-type]
     newest = migrate.STEPS[-1].version
     migrate.STEPS += tuple(
-        migrate.Step(i, script) for i, script in enumerate(scripts, start=newest + 1)
+        migrate.Migration(i, script) for i, script in enumerate(scripts, start=newest + 1)
     )
     open_and_wait(path)
 

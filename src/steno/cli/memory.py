@@ -20,7 +20,7 @@ from steno.frontend import worker
 from steno.frontend.process import heeding
 from steno.runtimes.distil import Distillation
 from steno.service import Misused, Service
-from steno.service.memory import Kept, item_named, name_of
+from steno.service.memory import KeptMemory, item_named, name_of
 from steno.service.objects import to_json
 from steno.store.errors import SessionBusy, StoreError
 from steno.store.protocol import Listed
@@ -97,7 +97,7 @@ async def _of_session(options: argparse.Namespace, service: Service) -> int:
     return DONE
 
 
-def _list(found: list[Kept]) -> None:
+def _list(found: list[KeptMemory]) -> None:
     for one in found:
         kept = one.remembered
         seqs = ", ".join(f"#{seq}" for seq in kept.item.seqs)
@@ -107,7 +107,7 @@ def _list(found: list[Kept]) -> None:
         )
 
 
-def _item(one: Kept) -> dict[str, object]:
+def _item(one: KeptMemory) -> dict[str, object]:
     kept = one.remembered
     return {
         "name": name_of(kept.at),

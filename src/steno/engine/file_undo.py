@@ -27,7 +27,7 @@ from steno.journal.facts import (
 from steno.journal.parts import Hash, Seq
 
 
-class Target(Struct, frozen=True):
+class UndoTarget(Struct, frozen=True):
     """The content that a file is to have, and those that may be overwritten with it."""
 
     path: str
@@ -35,7 +35,7 @@ class Target(Struct, frozen=True):
     known: frozenset[Hash | None]
 
 
-class Plan(Struct, frozen=True):
+class UndoPlan(Struct, frozen=True):
     """`changes` are to be made; the files in `left` hold something that was never kept."""
 
     changes: tuple[FileVersions, ...]
@@ -60,11 +60,11 @@ class FileHistory(Struct):
         elif isinstance(fact, TurnStarted):
             self.turns.append(record.seq)
 
-    def since(self, seq: Seq) -> tuple[Target, ...]:
+    def since(self, seq: Seq) -> tuple[UndoTarget, ...]:
         """What each file that was changed since held before that."""
         return self._targets([file for at, file in self.changes if at >= seq])
 
-    def before(self, seq: Seq) -> tuple[Target, ...]:
+    def before(self, seq: Seq) -> tuple[UndoTarget, ...]:
         """What each file held before a put-back: to take it back."""
         return self._targets(list(self.put_back[seq].files))
 
@@ -94,16 +94,16 @@ class FileHistory(Struct):
             if first[path] != last[path]
         )
 
-    def _targets(self, files: list[FileVersions]) -> tuple[Target, ...]:
+    def _targets(self, files: list[FileVersions]) -> tuple[UndoTarget, ...]:
         content: dict[str, Hash | None] = {}
         known: dict[str, set[Hash | None]] = {}
         for file in files:
             content.setdefault(file.path, file.before)
             known.setdefault(file.path, set()).update((file.before, file.after))
-        return tuple(Target(path, content[path], frozenset(known[path])) for path in content)
+        return tuple(UndoTarget(path, content[path], frozenset(known[path])) for path in content)
 
 
-def plan(targets: tuple[Target, ...], now: Mapping[str, Hash | None]) -> Plan:
+def plan(targets: tuple[UndoTarget, ...], now: Mapping[str, Hash | None]) -> UndoPlan:
     """What to change, given what the files hold now."""
     changes, left = [], []
     for one in targets:
@@ -111,4 +111,4 @@ def plan(targets: tuple[Target, ...], now: Mapping[str, Hash | None]) -> Plan:
             left.append(one.path)
         elif now[one.path] != one.content:
             changes.append(FileVersions(one.path, now[one.path], one.content))
-    return Plan(tuple(changes), tuple(left))
+    return UndoPlan(tuple(changes), tuple(left))

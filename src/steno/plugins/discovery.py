@@ -21,17 +21,19 @@ GROUP = "steno.plugins"
 SEEN = "plugins.seen"
 
 
-class Found(Struct, frozen=True):
+class FoundPlugin(Struct, frozen=True):
     name: str
     kind: Literal["file", "entry"]
     target: str
 
 
-def find(home: Path) -> tuple[Found, ...]:
+def find(home: Path) -> tuple[FoundPlugin, ...]:
     """By name. A file wins over an installed plugin of its name."""
-    entries = {name: Found(name, "entry", target) for name, target in _installed(home).items()}
+    entries = {
+        name: FoundPlugin(name, "entry", target) for name, target in _installed(home).items()
+    }
     files = {
-        file.stem: Found(file.stem, "file", str(file))
+        file.stem: FoundPlugin(file.stem, "file", str(file))
         for file in sorted((home / "plugins").glob("[!._]*.py"))
     }
     return tuple(found for _, found in sorted((entries | files).items()))

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steno.plugins.discovery import Found
+from steno.plugins.discovery import FoundPlugin
 from steno.plugins.protocol import Told, Untold
 
 BEFORE_S = 1.0
@@ -38,7 +38,7 @@ ANSWER_BYTES_MAX = 1 << 20
 class Hosts:
     """The plugins of this process, each in its own. Belongs to the event loop it was started in."""
 
-    def __init__(self, found: Sequence[Found], log: Path) -> None:
+    def __init__(self, found: Sequence[FoundPlugin], log: Path) -> None:
         self._hosts = {one.name: Host(one, Log(log)) for one in found}
 
     @property
@@ -100,7 +100,7 @@ class Host:
     """One plugin. `hooks` are those that it has: None until it has started, and for ever if it
     could not."""
 
-    def __init__(self, found: Found, log: "Log") -> None:
+    def __init__(self, found: FoundPlugin, log: "Log") -> None:
         self.begun = asyncio.Event()
         self.hooks: frozenset[str] | None = None
         self.silent = False

@@ -111,7 +111,7 @@ class Files:
         return history
 
     async def _put_back(
-        self, held: HeldSession, targets: tuple[file_undo.Target, ...], turn: Seq, taken: Seq
+        self, held: HeldSession, targets: tuple[file_undo.UndoTarget, ...], turn: Seq, taken: Seq
     ) -> PutBack:
         workspace = self._workspace_in(held.state.folder)
         now = {one.path: await self._held(workspace, one.path) for one in targets}

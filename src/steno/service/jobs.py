@@ -40,7 +40,7 @@ from steno.store.errors import KeyReused, UnknownSession
 from steno.store.protocol import Admitted
 
 
-class Target(Struct, frozen=True):
+class JobTarget(Struct, frozen=True):
     """Where what a job says goes: a chat, and the session that is shown there."""
 
     channel: str
@@ -118,7 +118,7 @@ class Jobs:
             return None
         return Standing(taken, answer.ended, answer.text())
 
-    async def post(self, job: Job, due: JobDue, standing: Standing, target: Target) -> None:
+    async def post(self, job: Job, due: JobDue, standing: Standing, target: JobTarget) -> None:
         """Have the chat show what the job said. Said in a session of its own, it becomes a fact of
         the chat's session, as what was posted. In the chat's session it stands already."""
         id = job.set.job
@@ -130,7 +130,7 @@ class Jobs:
         else:
             await self._chats.post(target.session, standing.text, f"job:{id}", owed, key)
 
-    async def delivered(self, job: Job, due: JobDue, target: Target) -> JobOutcome | None:
+    async def delivered(self, job: Job, due: JobDue, target: JobTarget) -> JobOutcome | None:
         """What came of the delivery; None while it is under way."""
         key = key_of(job.set.job, due.at)
         if key not in self._deliveries:
@@ -171,7 +171,7 @@ class Jobs:
     ) -> None:
         await self._add(job.set.job, JobTold(what, cause), f"told:{key}"[:200])
 
-    async def tell(self, target: Target, text: str, key: str) -> None:
+    async def tell(self, target: JobTarget, text: str, key: str) -> None:
         """Have a chat show a notice. No model is told of it."""
         owed = DeliveryOwed(0, target.channel, target.chat, key, target.expires_s, "text")
         await self._chats.post(target.session, text, "gateway", owed, key[:190])

@@ -20,7 +20,7 @@ PAGE = 100
 LOOKED_MAX = 100
 
 
-class Kept(Struct, frozen=True):
+class KeptMemory(Struct, frozen=True):
     """An item, and the session that it comes from."""
 
     remembered: Remembered
@@ -49,10 +49,10 @@ class Memories:
         found = [one for one in await self._store.list(LOOKED_MAX, where="due") if wanted(one.row)]
         return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]
 
-    async def all(self, limit: int) -> list[Kept]:
+    async def all(self, limit: int) -> list[KeptMemory]:
         """What is remembered, the newest first: of the sessions that changed last, until there are
         enough items."""
-        found: list[Kept] = []
+        found: list[KeptMemory] = []
         page = await self._store.list(PAGE, where="remembers")
         while page and len(found) < limit:
             for listed in page:
@@ -60,7 +60,7 @@ class Memories:
             page = await self._store.list(PAGE, before=page[-1].mark, where="remembers")
         return found[:limit]
 
-    async def of(self, session: str) -> list[Kept]:
+    async def of(self, session: str) -> list[KeptMemory]:
         """What a session has to remember."""
         return await self._kept(session, (await self._store.glance(session)).row)
 
@@ -77,9 +77,9 @@ class Memories:
                 return False
         raise NoSuch("memory", name_of(at))
 
-    async def _kept(self, session: str, row: ListingRow) -> list[Kept]:
+    async def _kept(self, session: str, row: ListingRow) -> list[KeptMemory]:
         try:
-            return [Kept(one, row.title) for one in await items_of(self._store, session, row)]
+            return [KeptMemory(one, row.title) for one in await items_of(self._store, session, row)]
         except UnknownSession:
             return []  # deleted since
 

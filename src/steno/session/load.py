@@ -99,7 +99,7 @@ def context_of(state: State) -> ContextSet | None:
     return ContextSet(state.started.model, folder=state.folder)
 
 
-class Begin(Struct, frozen=True):
+class ReadFrom(Struct, frozen=True):
     """Where a runner begins to read: with what a summary carries over its seq, and with what the
     session had spent by then. `made` is the place of the summary."""
 
@@ -119,7 +119,7 @@ class Folds:
     """What the process that runs a session keeps of it in memory: everything, or from the last
     summary on. `last` is the last fact that was taken in."""
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: ReadFrom) -> None:
         self.state = State()
         self.history = History()
         self.spent = _spent_from(begin.spent)
@@ -277,10 +277,10 @@ async def _fold_anew(store: Store, id: str, glance: Glance | None) -> Folds:
     row = (glance or await store.glance(id)).row
     upto = None if glance is None else glance.head
     folds = await _fold_from(store, id, await _last_summary(store, id, row), upto)
-    return folds or await _fold_from(store, id, Begin(), upto) or Folds(Begin())
+    return folds or await _fold_from(store, id, ReadFrom(), upto) or Folds(ReadFrom())
 
 
-async def _fold_from(store: Store, id: str, begin: Begin, upto: Seq | None) -> Folds | None:
+async def _fold_from(store: Store, id: str, begin: ReadFrom, upto: Seq | None) -> Folds | None:
     """None if something brings back what was before the summary."""
     folds, read = Folds(begin), 0
     async for record in _carried(store, id, begin.carries):
@@ -296,15 +296,15 @@ async def _fold_from(store: Store, id: str, begin: Begin, upto: Seq | None) -> F
     return folds
 
 
-async def _last_summary(store: Store, id: str, row: ListingRow) -> Begin:
+async def _last_summary(store: Store, id: str, row: ListingRow) -> ReadFrom:
     """The last summary that can be begun from; the beginning if there is none."""
     if not row.compacted:
-        return Begin()
+        return ReadFrom()
     [record] = await store.read(id, row.compacted - 1, 1)
     fact = record.fact
     if not isinstance(fact, Compacted) or fact.carries is None or fact.spent is None:
-        return Begin()
-    return Begin(record.seq, fact.upto, fact.carries, fact.spent)
+        return ReadFrom()
+    return ReadFrom(record.seq, fact.upto, fact.carries, fact.spent)
 
 
 async def _carried(store: Store, id: str, seqs: Sequence[Seq]) -> AsyncIterator[Record]:
@@ -341,12 +341,12 @@ async def to_carry(store: Store, id: str, upto: Seq) -> tuple[tuple[Seq, ...] | 
     it."""
     before = await _last_summary(store, id, (await store.glance(id)).row)
     carried = await _carried_from(store, id, before, upto) if before.upto <= upto else None
-    carry, spent = carried or await _carried_from(store, id, Begin(), upto) or (Carry(), Spent())
+    carry, spent = carried or await _carried_from(store, id, ReadFrom(), upto) or (Carry(), Spent())
     return carry.seqs(), SpentSoFar(spent.steps, spent.tokens, spent.worked_ms)
 
 
 async def _carried_from(
-    store: Store, id: str, begin: Begin, upto: Seq
+    store: Store, id: str, begin: ReadFrom, upto: Seq
 ) -> tuple[Carry, Spent] | None:
     """None if something brings back what was before the summary."""
     carry, spent = Carry(), _spent_from(begin.spent)

@@ -27,7 +27,7 @@ from steno.gateway.channels.worker import Channels, Worker
 from steno.gateway.hub import Hub
 from steno.journal.facts import JobDue, JobOutcome
 from steno.journal.parts import Seq
-from steno.service.jobs import Jobs, Standing, Target, cut_off, outcome_of
+from steno.service.jobs import Jobs, JobTarget, Standing, cut_off, outcome_of
 from steno.session.errors import Misused
 from steno.session.job_words import missed_text, told_text
 from steno.store.errors import StoreError, UnknownSession
@@ -205,7 +205,7 @@ class Scheduler:
 
     # --- who hears of it
 
-    async def _target(self, job: Job) -> Target | None:
+    async def _target(self, job: Job) -> JobTarget | None:
         if not job.set.channel:
             return None
         for worker in self._channels.workers:
@@ -221,7 +221,7 @@ class Scheduler:
             await chats.catch_up(session, account)
         return account
 
-    async def _owners(self) -> list[Target]:
+    async def _owners(self) -> list[JobTarget]:
         """The direct chats of owners, on every channel."""
         found = []
         for worker in self._channels.workers:
@@ -258,5 +258,5 @@ class Scheduler:
                 await self._jobs.tell(target, text, f"job:{job.set.job}:{key}:{where}")
 
 
-def _target(worker: Worker, chat: str, session: str) -> Target:
-    return Target(worker.health.name, chat, session, worker.config.expires_s)
+def _target(worker: Worker, chat: str, session: str) -> JobTarget:
+    return JobTarget(worker.health.name, chat, session, worker.config.expires_s)

@@ -26,14 +26,16 @@ from steno.store.sqlite.reader import Reader
 from steno.store.sqlite.sql import text
 
 
-class Step(Struct, frozen=True):
+class Migration(Struct, frozen=True):
     """Leads to `version` from the one before it, by `to_N.sql` if no script is given."""
 
     version: int
     script: str = ""
 
 
-STEPS: tuple[Step, ...] = tuple(Step(version) for version in range(2, database.VERSION + 1))
+STEPS: tuple[Migration, ...] = tuple(
+    Migration(version) for version in range(2, database.VERSION + 1)
+)
 """In order, without a gap, ending at `database.VERSION`."""
 
 

@@ -58,8 +58,8 @@ class SearchFiles:
         """In a process of its own, which can be ended: an expression can take for ever. -P: no
         module is looked for in the workspace."""
         root, hidden = str(self._workspace.folder), self._workspace.sandbox.hidden
-        wanted = Search(root, str(where), asked, tuple(map(str, hidden)))
-        found = Found(self._workspace.output_chars_max)
+        wanted = Scan(root, str(where), asked, tuple(map(str, hidden)))
+        found = FoundLines(self._workspace.output_chars_max)
         with subprocess.Popen(  # noqa: S603 - words of ours; what is asked follows --
             command or [sys.executable, "-P", "-m", __name__],
             cwd=os.path.realpath(self._workspace.folder),
@@ -83,7 +83,7 @@ class SearchFiles:
         return found.told()
 
 
-class Found:
+class FoundLines:
     """Lines that were found, as many as there is room for."""
 
     def __init__(self, chars_max: int) -> None:
@@ -148,14 +148,14 @@ def _ripgrep(workspace: Workspace, where: Path, asked: GrepArguments) -> list[st
 # --- without ripgrep, in a process of its own -----------------------------------------------------
 
 
-class Search(Struct, frozen=True):
+class Scan(Struct, frozen=True):
     root: str
     where: str
     asked: GrepArguments
     hidden: tuple[str, ...]
 
 
-def scan(search: Search) -> Iterator[str]:
+def scan(search: Scan) -> Iterator[str]:
     """The lines that match, as ripgrep prints them."""
     asked, root = search.asked, Path(os.path.realpath(search.root))
     wanted = re.compile(asked.pattern, re.IGNORECASE if asked.ignore_case else 0)
@@ -189,5 +189,5 @@ def _lines(file: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    for found_line in scan(msgspec.json.decode(sys.stdin.buffer.read(), type=Search)):
+    for found_line in scan(msgspec.json.decode(sys.stdin.buffer.read(), type=Scan)):
         print(found_line, flush=True)

@@ -38,11 +38,11 @@ CHANGE_SPEC = ToolSpec(
 Text = Annotated[str, Meta(max_length=50_000)]
 
 
-class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class ListJobsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class ChangeArguments(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ChangeJobArguments(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     act: Literal["add", "run", "pause", "resume", "remove"]
     id: Text = ""
     prompt: Text = ""
@@ -72,7 +72,7 @@ class ListJobs:
         self._jobs = jobs
 
     async def prepare(self, arguments: str) -> Prepared:
-        decode_arguments(arguments or "{}", ListArguments)
+        decode_arguments(arguments or "{}", ListJobsArguments)
         return Reading(self._list)
 
     async def _list(self) -> str:
@@ -88,14 +88,14 @@ class ChangeJob:
         self._jobs = jobs
 
     async def prepare(self, arguments: str) -> Prepared:
-        asked = decode_arguments(arguments, ChangeArguments)
+        asked = decode_arguments(arguments, ChangeJobArguments)
         if asked.act == "add" and not asked.prompt:
             raise BadArguments("a job needs a `prompt`")
         if asked.act != "add" and not asked.id:
             raise BadArguments(f"to {asked.act} a job give its `id`; list_jobs has them")
         return Reading(lambda: self._change(asked))
 
-    async def _change(self, asked: ChangeArguments) -> str:
+    async def _change(self, asked: ChangeJobArguments) -> str:
         given = msgspec.to_builtins(asked)
         changed = await self._jobs.change(given.pop("act"), given)
         return msgspec.json.encode(changed).decode()

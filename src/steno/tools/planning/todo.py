@@ -30,13 +30,13 @@ TODO_SPEC = ToolSpec(
 )
 
 
-class Step(Struct, frozen=True, forbid_unknown_fields=True):
+class TodoStep(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=TEXT_CHARS_MAX)]
     status: Status
 
 
 class TodoArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    steps: Annotated[tuple[Step, ...], Meta(max_length=STEPS_MAX)]
+    steps: Annotated[tuple[TodoStep, ...], Meta(max_length=STEPS_MAX)]
 
 
 class Todo:
