@@ -92,3 +92,36 @@ async def test_what_is_committed_during_a_round_is_told_together(
                 await talk.write(word)
             await listener.until("begun " + "".join(words(200)))
             assert handed <= 100
+
+
+async def test_the_look_after_runners_ends_with_the_last_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two wait for the runner of a session; when both have left, no timer is left behind."""
+    monkeypatch.setattr(follow, "ALIVE_S", 0.02)
+    looks = asyncio.Event()
+    look = follow.Followers._look_alive
+
+    def seen(followers: follow.Followers) -> None:
+        looks.set()
+        look(followers)
+
+    monkeypatch.setattr(follow.Followers, "_look_alive", seen)
+    async with await SqliteStore.open(tmp_path / "chats.db") as store:
+        talk = await begin(store)
+        runner = await store.running(talk.session)
+        waits = [asyncio.create_task(store.runner_changes(talk.session, runner)) for _ in range(2)]
+        await looks.wait()
+        await _ended(waits.pop())
+        looks.clear()
+        await looks.wait()  # one still waits
+        await _ended(waits.pop())
+        looks.clear()
+        await asyncio.sleep(0.1)
+        assert not looks.is_set()
+
+
+async def _ended(task: "asyncio.Task[str | None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
