@@ -38,7 +38,7 @@ SPEECH: frozenset[Role] = frozenset(("user", "assistant", "title"))
 """What is searched unless more is asked for."""
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, gc=False):
     """`address` is the message that it is part of. With `payload`, the text lies there."""
 
     role: Role

@@ -48,7 +48,7 @@ class Searched(Protocol):
     def list(self, limit: int = 50, before: int | None = None) -> list[Listed]: ...
 
 
-class Told(Struct, frozen=True):
+class Told(Struct, frozen=True, gc=False):
     """A fact at its place in the feed; `imported` if it was told with a whole session."""
 
     mark: FeedMark

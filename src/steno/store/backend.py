@@ -172,7 +172,7 @@ class ImportRow(Struct, frozen=True):
     owner: str
 
 
-class ChangeRow(Struct, frozen=True):
+class ChangeRow(Struct, frozen=True, gc=False):
     """A change at its place in the order of all changes: a fact, or what was noted.
 
     `session` is None where no session is told of it: for the facts of one that arrives or was

@@ -211,7 +211,7 @@ grow: through deletion, restart, restore and migration none is given twice. 0 is
 first."""
 
 
-class FactAdded(Struct, frozen=True):
+class FactAdded(Struct, frozen=True, gc=False):
     """A session has a new fact. To hide, to rewind and to take either back are facts, too."""
 
     mark: FeedMark
