@@ -191,3 +191,9 @@ def test_the_page_sends_hits_as_they_come(monkeypatch: pytest.MonkeyPatch) -> No
     assert "/?q=text&amp;from=7.1.0" in last
     assert last.rstrip().endswith("</html>")
     assert shelves.FOUND_HERE not in first + second + last
+
+
+def test_an_index_that_is_not_whole_is_told_of_only_where_that_took_time() -> None:
+    found = Found(matches=1, sessions=1, indexed=0.4)
+    assert "40%" in command._closing(replace(found, took_ms=2_000.0), 1)
+    assert "index" not in command._closing(replace(found, took_ms=5.0), 1)

@@ -20,6 +20,8 @@ from steno.service.searches import Wanted, found_object
 DONE, FAILED = 0, 1
 _FILL_S = 0.3
 """How long the index is filled after an answer, where nothing else fills it."""
+_SLOW_MS = 300.0
+"""A search that took longer is told of an index that is not whole."""
 _SPEAKERS = {"user": "you", "call": "tool call", "distillate": "kept", "item": "kept item"}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -119,7 +121,7 @@ def _closing(found: Found, shown: int) -> str:
         said.append(f"{left.damaged} damaged messages could not be read: steno verify")
     if left.unscanned:
         said.append("time was over before everything was read")
-    if found.indexed < 0.9:
+    if found.indexed < 0.9 and found.took_ms > _SLOW_MS:
         said.append(f"index {found.indexed:.0%} built: steno search --build makes this faster")
     said += found.notes
     if found.next is not None:
