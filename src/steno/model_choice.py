@@ -52,13 +52,14 @@ class Wanted(Struct, frozen=True):
 
 class Beginning(Struct, frozen=True):
     """What a chat begins with: a session, or a new one with this model; the model that was asked
-    for, until a session has it; a prompt; and what runs without asking."""
+    for, until a session has it; a prompt; what runs without asking; and which message is shown."""
 
     model: str
     session: str | None = None
     wanted: Wanted | None = None
     prompt: str = ""
     mode: Mode | None = None
+    at: int | None = None
 
 
 def runtime_of(spec: str) -> Runner:

@@ -141,10 +141,11 @@ async def chatting(
     shade: Shade = "dark",
     setup: Setup | None = None,
     terms: Terms = ASKING,
+    at: int | None = None,
 ) -> AsyncIterator[Person]:
     own = replace(terms, model=None, runtime=None)
     async with (setup or setup_of(world)).open() as program:
-        beginning = program.agents(terms).beginning(session)
+        beginning = replace(program.agents(terms).beginning(session), at=at)
         chat = Chat(program.service("chat", own), program.agents(own), beginning, shade)
         async with chat.run_test(size=size, notifications=True) as pilot:
             yield Person(chat, pilot)

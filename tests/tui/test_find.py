@@ -1,5 +1,7 @@
 """Finding in the chat: sessions by what was said in them, and messages of the one that is shown."""
 
+import json
+
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with
@@ -37,3 +39,15 @@ def test_a_message_of_the_session_is_found_and_shown(world: World, server: Model
         await person.sees("with the needle in it")
 
     chat_with(world, talk, id)
+
+
+def test_a_chat_is_opened_at_the_message_that_was_found(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("\n\n".join(f"line {i}" for i in range(60)),))]
+    id = said(world, "first words", "with the needle in it", "and at last")
+    [hit] = json.loads(world.steno("search", "needle", "--json"))["hits"]
+    assert hit["open"] == f"steno --resume {id} --at {hit['seq']}"
+
+    async def talk(person: Person) -> None:
+        await person.sees("with the needle in it")
+
+    chat_with(world, talk, id, at=hit["seq"])

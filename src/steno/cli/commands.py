@@ -127,6 +127,8 @@ def _settle_seq(options: argparse.Namespace) -> None:
     name = {"hide": "seq", "redact": "seq", "fork": "at", "rewind": "to"}.get(options.verb or "")
     if options.resume is not None and options.latest:
         raise Misused("--continue and --resume name two sessions; leave one out")
+    if options.first_shown is not None and options.resume is None:
+        raise Misused("--at names a message of a session; say which one with --resume")
     if name is None:
         return
     by_place, by_option = options.at_seq, getattr(options, name)
@@ -463,7 +465,12 @@ async def _chat(
     session = await chat.session_of(options, service)
     if session is not None and options.here:
         await mind_folder(options, service, session)
-    beginning = replace(asked.beginning(session), prompt=options.prompt or "", mode=options.mode)
+    beginning = replace(
+        asked.beginning(session),
+        prompt=options.prompt or "",
+        mode=options.mode,
+        at=options.first_shown,
+    )
     last = await run_full_screen(service, wiring, beginning)
     if not service.ephemeral:
         with contextlib.suppress(stdio.OutputLost):  # the window may have been closed

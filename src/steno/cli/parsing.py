@@ -9,7 +9,9 @@ from steno.cli.keeping.words import Parser, add_around, count, number
 EXPIRES_S_MAX = 10 * 366 * 86_400
 LIMIT_MAX = 100_000
 MODES = ("ask", "edits", "plan", "everything")
-_WITH_VALUE = frozenset(("--resume", "--model", "--runtime", "--allow", "--mode", "--prompt"))
+_WITH_VALUE = frozenset(
+    ("--resume", "--at", "--model", "--runtime", "--allow", "--mode", "--prompt")
+)
 
 Verbs = argparse._SubParsersAction  # the only name argparse has for it
 
@@ -39,6 +41,13 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
         dest="verb", metavar="COMMAND", parser_class=cast("type[argparse.ArgumentParser]", verb)
     )
     root.add_argument("--resume", metavar="ID", help="go on with this session")
+    root.add_argument(
+        "--at",
+        dest="first_shown",
+        type=number,
+        metavar="SEQ",
+        help="with --resume: show this message at first",
+    )
     root.add_argument(
         "--continue",
         dest="latest",

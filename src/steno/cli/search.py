@@ -73,8 +73,8 @@ def _key(hit: Hit, wanted: Wanted) -> tuple[str, int]:
 
 
 def _open(hit: Hit) -> int:
-    """Become the chat of a session."""
-    words = [sys.executable, "-m", "steno", "--resume", hit.session]
+    """Become the chat of a session, at the message that was found."""
+    words = [sys.executable, "-m", "steno", "--resume", hit.session, "--at", str(hit.seq)]
     os.execv(sys.executable, words)  # noqa: S606 - our own program
 
 
@@ -82,7 +82,7 @@ def _object(found: Found) -> dict[str, Any]:
     """The answer as JSON, with the command that opens each hit."""
     told = found_object(found)
     for hit in told["hits"]:
-        hit["open"] = f"steno --resume {hit['session']}"
+        hit["open"] = f"steno --resume {hit['session']} --at {hit['seq']}"
     return told
 
 

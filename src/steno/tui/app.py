@@ -143,6 +143,7 @@ class Chat(App[int]):
         self._place = self._where()
         self._text_at_stop = ""
         self._session = beginning.session
+        self._at = beginning.at
         self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
@@ -188,6 +189,8 @@ class Chat(App[int]):
                 self.do(self.acts.open(self._session))  # it asks
             else:
                 await self._done(self.acts.open(self._session))
+                if self._at is not None:
+                    self.call_after_refresh(self.reveal, self._at)
         else:
             self.welcome()
         if self._prompt:
