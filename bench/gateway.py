@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,14 +60,21 @@ def run(plan: Plan) -> list[Result]:
 class Service:
     """The running program, and a token for it."""
 
-    def __init__(self, home: Path, url: str = "", model: str = "openai-chat:bench") -> None:
+    def __init__(
+        self,
+        home: Path,
+        url: str = "",
+        model: str = "openai-chat:bench",
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("STENO_")}
-        self._environment = kept | {
+        self.environment = kept | {
             "STENO_HOME": str(home),
             "STENO_MODEL": model,
             "STENO_MEMORY_DISTILL": "off",
             "OPENAI_BASE_URL": url,
             "OPENAI_API_KEY": "bench",
+            **(more or {}),
         }
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
@@ -83,7 +90,7 @@ class Service:
         before_s = time.perf_counter()
         self.process = subprocess.Popen(
             [*words, "--port-file", str(port_file)],
-            env=self._environment,
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=(self._home / "log").open("ab"),
         )
