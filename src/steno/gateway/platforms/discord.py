@@ -81,9 +81,6 @@ class Discord(Quiet):
         self._http: aiohttp.ClientSession | None = None
         self.limits = setup.limits(LIMITS)
 
-    def __repr__(self) -> str:
-        return f"Discord({self._user})"
-
     @property
     def account(self) -> str:
         return f"discord:{self._user}"

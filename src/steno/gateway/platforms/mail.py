@@ -110,9 +110,6 @@ class Mail(Quiet):
         self._box: _Mailbox | None = None
         self.limits = setup.limits(LIMITS)
 
-    def __repr__(self) -> str:
-        return f"Mail({self._address})"
-
     @property
     def account(self) -> str:
         return f"email:{self._address}"

@@ -114,9 +114,6 @@ class Matrix(Quiet):
         self._joins: dict[str, int] = {}
         self.limits = setup.limits(LIMITS)
 
-    def __repr__(self) -> str:
-        return f"Matrix({self._user})"
-
     @property
     def account(self) -> str:
         return f"matrix:{self._user}"

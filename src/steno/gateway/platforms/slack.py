@@ -88,9 +88,6 @@ class Slack(Quiet):
         self._http: aiohttp.ClientSession | None = None
         self.limits = setup.limits(LIMITS)
 
-    def __repr__(self) -> str:
-        return f"Slack({self._team})"
-
     @property
     def account(self) -> str:
         return f"slack:{self._team}/{self._user}"

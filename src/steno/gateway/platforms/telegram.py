@@ -76,9 +76,6 @@ class Telegram:
         }
         self.limits = replace(LIMITS, **rates)
 
-    def __repr__(self) -> str:
-        return "Telegram()"
-
     @property
     def account(self) -> str:
         return f"telegram:{self._bot}"

@@ -91,9 +91,6 @@ class Xmpp(Quiet):
         self._archive_ids: dict[tuple[str, str], str] = {}
         self.limits = setup.limits(LIMITS)
 
-    def __repr__(self) -> str:
-        return f"Xmpp({self._jid})"
-
     @property
     def account(self) -> str:
         return f"xmpp:{self._jid}"
