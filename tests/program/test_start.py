@@ -35,7 +35,7 @@ UNUSED = (
 )
 COMMANDS = (("run", "hello", "--model", "scripted:echo"), ("sessions",), ("--help",))
 MODULES_MAX = {
-    ("-m", "steno", *COMMANDS[0]): 126,
+    ("-m", "steno", *COMMANDS[0]): 127,
     ("-m", "steno", *COMMANDS[1]): 90,
     ("-m", "steno", *COMMANDS[2]): 9,
     ("-c", "import steno; steno.open"): 52,

@@ -24,8 +24,10 @@ with a tag or a field that an earlier steno cannot read."""
 
 MARK = "\ufdd0"
 _MARK_BYTES = MARK.encode()
-_UNSAFE = re.compile(f"[\ud800-\udfff\0{MARK}]")
-_ESCAPED = re.compile(f"{MARK}([0-9a-f]{{4}})")
+_UNSAFE = f"[\ud800-\udfff\0{MARK}]"
+_ESCAPED = f"{MARK}([0-9a-f]{{4}})"
+"""Patterns as text: `re` compiles them with their first use, and most starts need neither. So wide
+a set takes as long as two modules take to load."""
 
 
 class DecodeError(ValueError):
@@ -48,15 +50,15 @@ TAGS: frozenset[str] = frozenset(kind.__struct_config__.tag for kind in get_args
 def escape(text: str) -> str:
     """Text that any UTF-8 column can hold: lone surrogates, NUL and the mark itself are spelled
     out."""
-    if _UNSAFE.search(text) is None:
+    if text.isascii() and "\0" not in text:
         return text
-    return _UNSAFE.sub(lambda found: f"{MARK}{ord(found[0]):04x}", text)
+    return re.sub(_UNSAFE, lambda found: f"{MARK}{ord(found[0]):04x}", text)
 
 
 def unescape(text: str) -> str:
     if MARK not in text:
         return text
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
 def encode(value: msgspec.Struct) -> bytes:

@@ -44,7 +44,7 @@ from steno.models.specs import ModelSettings
 from steno.models.wire import each_text
 
 ECHO_CHARS = 8
-_UNSAFE = re.compile(f"[\ud800-\udfff{MARK}]")
+_UNSAFE = f"[\ud800-\udfff{MARK}]"
 
 
 class ScriptedCall(Struct, forbid_unknown_fields=True):
@@ -135,7 +135,11 @@ def _encode(request: Request) -> bytes:
         body = MARK.encode()
     if MARK.encode() not in body:
         return body
-    return msgspec.json.encode(each_text(request, lambda text: _UNSAFE.sub(_escaped, text)))
+    return msgspec.json.encode(each_text(request, _safe))
+
+
+def _safe(text: str) -> str:
+    return text if text.isascii() else re.sub(_UNSAFE, _escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from steno.journal.facts import ToolSpec
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 _NO_PARAMETERS = msgspec.Raw(b'{"type":"object","properties":{}}')
 
 
@@ -42,7 +42,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: str) -> T:
 
 def cleaned(text: str) -> str:
     """Text that UTF-8 can hold. Half of a surrogate pair says nothing that a model could use."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else re.sub(_SURROGATE, "\ufffd", text)
 
 
 def json_object(text: str) -> str:

@@ -21,11 +21,10 @@ MISSING = (
     '(Debian: apt install bubblewrap), or set sandbox = "none"'
 )
 _BLOCK_BYTES = 512
-_SECRET_NAME = re.compile(
+_HIDDEN = (
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(_|$)"
     r"|_(PASS|PWD|PAT|DSN)$"
-    r"|^(AWS|AZURE|OPENAI|ANTHROPIC)_",
-    re.IGNORECASE,
+    r"|^(AWS|AZURE|OPENAI|ANTHROPIC)_"
 )
 
 
@@ -43,7 +42,7 @@ class Scrub(Struct, frozen=True):
     def _hides(self, name: str) -> bool:
         if name in self.kept:
             return False
-        return name in self.secret or _SECRET_NAME.search(name) is not None
+        return name in self.secret or re.search(_HIDDEN, name, re.IGNORECASE) is not None
 
 
 class Bounds(Struct, frozen=True):
