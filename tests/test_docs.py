@@ -193,7 +193,12 @@ def blocks(page: Path, language: str) -> list[str]:
         "docs/reference/settings.md",
         *(
             f"docs/how-to/{page}.md"
-            for page in ("use-the-library", "handle-store-errors", "back-up-and-restore")
+            for page in (
+                "use-the-agent",
+                "use-the-library",
+                "handle-store-errors",
+                "back-up-and-restore",
+            )
         ),
     ],
 )

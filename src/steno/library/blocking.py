@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from steno.journal.parts import Seq
 from steno.library.given import a_str
 from steno.library.library import AsyncLibrary
-from steno.library.means import SOURCE, Means, asked, keep_clear, path_of, search_of, sleep
+from steno.library.means import SOURCE, Means, asked, at_once, keep_clear, path_of, search_of, sleep
 from steno.library.reply import AsyncReply
 from steno.library.session import (
     AsyncSession,
@@ -39,7 +39,7 @@ class Library:
 
     def __init__(self, store: facade.BlockingStore) -> None:
         self.store = store
-        self._means = Means(cast(Store, facade.AtOnce(store)), sleep)
+        self._means = Means(cast(Store, facade.AtOnce(store)), sleep, at_once)
         self._search: Search | None = None
         keep_clear(store, path_of(store))
 

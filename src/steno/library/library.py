@@ -28,7 +28,7 @@ class AsyncLibrary:
         self._search: Search | None = None
 
     async def _open(self) -> "AsyncLibrary":
-        from asyncio import sleep
+        from asyncio import sleep, to_thread
 
         if str(self._path) == MEMORY:
             from steno.store.memory import MemoryStore, Place
@@ -38,7 +38,7 @@ class AsyncLibrary:
             from steno.store.sqlite.store import SqliteStore
 
             self.store = await SqliteStore.open(self._path, self._settings)
-        self._means = Means(self.store, sleep)
+        self._means = Means(self.store, sleep, to_thread)
         keep_clear(self.store.blocking, path_of(self.store))
         return self
 

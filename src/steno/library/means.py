@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from steno.journal.facts import SessionStarted
 from steno.library.given import a_str, an_int
@@ -18,16 +18,26 @@ if TYPE_CHECKING:
     from steno.session.load import Sessions
 
 
+T = TypeVar("T")
+
 SOURCE = "library"
 MEMORY = ":memory:"
 
 
-class Means:
-    """What every session of a library uses: the store, its sessions, and a way to wait."""
+class Aside(Protocol):
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
 
-    def __init__(self, store: Store, pause: Callable[[float], Awaitable[None]]) -> None:
+
+class Means:
+    """What every session of a library uses: the store, its sessions, a way to wait, and one to work
+    without keeping an event loop from others."""
+
+    def __init__(
+        self, store: Store, pause: Callable[[float], Awaitable[None]], aside: Aside
+    ) -> None:
         self.store = store
         self.pause = pause
+        self.aside = aside
 
     @cached_property
     def sessions(self) -> "Sessions":
@@ -51,6 +61,10 @@ class Means:
         from steno.session.writer import held_briefly
 
         return Edits(self.sessions, None, SOURCE, held_briefly)
+
+
+async def at_once(work: Callable[[], T], /) -> T:
+    return work()
 
 
 async def sleep(seconds: float) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from steno.journal.facts import InputAdmitted, SessionRenamed
@@ -52,9 +53,9 @@ class AsyncSession:
     @classmethod
     def over(cls, store: Store, id: str) -> "AsyncSession":
         """A session of a store that is open already."""
-        from asyncio import sleep
+        from asyncio import sleep, to_thread
 
-        return cls(Means(store, sleep), id)
+        return cls(Means(store, sleep, to_thread), id)
 
     async def say(
         self,
@@ -198,7 +199,7 @@ class AsyncSession:
 
         told = History()
         await self._means.sessions.whole(self.id, told)
-        return await _to_wire(self._store, told, format)
+        return await _to_wire(self._means, told, format)
 
     async def transcript(self) -> "Transcript":
         """The view for people. What a dead process left open is shown as the next one will close
@@ -250,7 +251,7 @@ def _attachments(attach: Sequence[Attached]) -> tuple[tuple[Image | File, ...], 
     return tuple(one.part for one in read), tuple(one.data for one in read)
 
 
-async def _to_wire(store: Store, told: "History", format: str) -> list[Any]:
+async def _to_wire(means: Means, told: "History", format: str) -> list[Any]:
     import json
     from importlib import import_module
 
@@ -260,12 +261,18 @@ async def _to_wire(store: Store, told: "History", format: str) -> list[Any]:
     from steno.runtimes.loop import payloads_told
 
     request = build(told)
-    payloads = {hash: await store.get(hash) for hash in sorted(payloads_told(request.entries))}
+    hashes = sorted(payloads_told(request.entries))
+    payloads = {hash: await means.store.get(hash) for hash in hashes}
     wire = import_module(f"steno.models.{format.replace('-', '_')}")
-    body = json.loads(wire.format("", "", ModelTuning(max_tokens=1)).to_wire(request, payloads))
-    messages: list[Any] = body[_FORMATS[format]]
-    # A request ends with the user's words; that note is no part of the session.
-    return messages[:-1] if messages and GO_ON in json.dumps(messages[-1]) else messages
+
+    def worded() -> list[Any]:
+        format_ = wire.format("", "", ModelTuning(max_tokens=1))
+        body = msgspec.json.decode(format_.to_wire(request, payloads))
+        messages: list[Any] = body[_FORMATS[format]]
+        # A request ends with the user's words; that note is no part of the session.
+        return messages[:-1] if messages and GO_ON in json.dumps(messages[-1]) else messages
+
+    return await means.aside(worded)
 
 
 def _outputs(message: "Message") -> list[File]:

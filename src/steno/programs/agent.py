@@ -6,7 +6,8 @@
 
 It is the loop that `steno` itself runs: what was shown is stored first, a kill loses nothing of it,
 and `resume` goes on. Whatever one process began, another one can watch, decide about, stop or
-take up, and so can the `steno` command.
+take up, and so can the `steno` command. It runs under asyncio, and under trio with
+`steno-agent[trio]`.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +40,7 @@ from steno.journal.facts import (
     TurnStarted,
 )
 from steno.journal.parts import Seq, Text, text_of
+from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
 from steno.library import SOURCE, AsyncSession
 from steno.models.protocol import Model
@@ -59,6 +61,9 @@ from steno.store.sqlite.store import SqliteStore
 from steno.tools.output import KeepingTool
 from steno.tools.protocol import Tool
 from steno.tools.read_output import ReadOutput
+
+if TYPE_CHECKING:
+    from steno.programs.elsewhere import AgentElsewhere
 
 T = TypeVar("T")
 
@@ -131,8 +136,11 @@ class AsyncAgent:
         self._models: Models | None = None
         self._leaving = asyncio.Event()
         self._running: set[asyncio.Future[None]] = set()
+        self._elsewhere: AgentElsewhere | None = None
 
     async def __aenter__(self) -> "AsyncAgent":
+        if not _on_asyncio():
+            return await self._opened_elsewhere()
         where = place()
         config = await asyncio.to_thread(load, where)
         self.model = self.model or config.model.default
@@ -146,6 +154,17 @@ class AsyncAgent:
         self.approvals = Approvals(self.store, Views(self._sessions))
         return self
 
+    async def _opened_elsewhere(self) -> "AsyncAgent":
+        """One with the same verbs, for the event loop that there is."""
+        from steno.programs.elsewhere import AgentElsewhere, Here
+
+        here = Here()
+        self._tools = {name: here.tool(tool) for name, tool in self._tools.items()}
+        if callable(self._approve):
+            self._approve = here.function(self._approve)
+        self._elsewhere = AgentElsewhere(self)
+        return cast(AsyncAgent, await self._elsewhere.open())
+
     async def _opened(self) -> AsyncStore:
         address = str(self._at)
         if address == MEMORY:
@@ -155,7 +174,7 @@ class AsyncAgent:
         return await SqliteStore.open(Path(self._at), self._settings)
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await (self.close() if self._elsewhere is None else self._elsewhere.close())
 
     async def close(self) -> None:
         """Turns that run here end as interrupted, in order; `resume` takes them up."""
@@ -201,6 +220,10 @@ class AsyncAgent:
         if isinstance(session, str):
             return AsyncSession.over(self.store, await self._bound(session))
         return AsyncSession.over(self.store, session.id)
+
+    async def messages(self, session: Any) -> list[Message]:
+        """Everything said in a session so far."""
+        return await (await self.session(session)).messages()
 
     async def _bound(self, name: str) -> str:
         found = await self.store.find(name)
@@ -459,6 +482,14 @@ class AsyncTurn:
                 self._waits = self._agent.leaves()
                 self._leave_if_idle()
                 await self._agent.decide_by(one)
+
+
+def _on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def checked(answer: Answer, output: Any) -> Answer:

@@ -3,8 +3,7 @@
     agent = steno.Agent("chats.db", model="openai-chat:gpt-5.6-terra")
     print(agent.run("alice", "What is a journal?").text)
 
-The loop runs in a thread of its own; there is no second implementation. A program on trio calls
-these verbs in a thread: `await trio.to_thread.run_sync(agent.run, "alice", "…")`.
+The loop runs in a thread of its own; there is no second implementation.
 """
 
 import asyncio
@@ -125,11 +124,7 @@ class Agent:
 
     def messages(self, session: Any) -> list[Message]:
         """Everything said in a session so far."""
-
-        async def read() -> list[Message]:
-            return await (await self._agent.session(session)).messages()
-
-        return self._call(read())
+        return self._call(self._agent.messages(session))
 
     def next_of(self, events: AsyncIterator[T]) -> T | None:
         """The next of an iterator of the loop; None at its end."""

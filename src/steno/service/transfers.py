@@ -8,10 +8,13 @@ from msgspec import Struct
 from steno.journal.parts import Seq
 from steno.service.views import Views
 from steno.store.errors import UnknownSession
-from steno.store.protocol import Store
+from steno.store.protocol import Store, give_way
 from steno.transfer.export import export
 from steno.transfer.incoming import Incoming, facts_since, permitting_nothing
 from steno.transfer.markdown import to_markdown
+
+PIECES_AT_ONCE = 50
+"""Of a text for people, before others have a turn."""
 
 
 class Brought(Struct, frozen=True):
@@ -37,8 +40,11 @@ class Transfers:
     ) -> AsyncIterator[bytes]:
         """The bytes of a file for people. `clean` takes out what should not be shared."""
         _, shown = await self._views.shown(session)
-        for piece in to_markdown(session, shown.transcript, shown.turns.undone()):
+        pieces = to_markdown(session, shown.transcript, shown.turns.undone())
+        for at, piece in enumerate(pieces):
             yield clean(piece).encode("utf-8", "backslashreplace")
+            if at % PIECES_AT_ONCE == 0:
+                await give_way()
 
     async def bring(self, file: BinaryIO, trust: bool) -> Brought:
         """Store the session of a file, whole or not at all. Without `trust`, one that lets calls
