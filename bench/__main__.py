@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bench import (
+    adapters,
     append,
     channels,
     codex,
@@ -33,6 +34,7 @@ from bench import (
     processes,
     scale,
     search,
+    stalls,
     stream,
     tui_open,
     tui_stream,
@@ -70,6 +72,8 @@ BENCHMARKS: dict[str, Callable[[Plan], list[Result]]] = {
     channels.NAME: channels.run,
     page.NAME: page.run,
     search.NAME: search.run,
+    adapters.NAME: adapters.run,
+    stalls.NAME: stalls.run,
 }
 
 

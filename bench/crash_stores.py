@@ -103,5 +103,37 @@ class LangGraph:
         return list(self._graph.get_state(self._thread).values.get("texts", []))
 
 
+class GoogleADK:
+    """The SQLite sessions of Google's ADK: a text is an event, and a call takes one."""
+
+    title = "Google ADK SqliteSessionService"
+    version = _version("google-adk")
+
+    def __init__(self, folder: Path) -> None:
+        service: Any = import_module("google.adk.sessions.sqlite_session_service")
+        self._event: Any = import_module("google.adk.events.event").Event
+        self._types: Any = import_module("google.genai.types")
+        self._service = service.SqliteSessionService(str(folder / "sessions.db"))
+        self._place = {"app_name": SESSION, "user_id": "alice", "session_id": SESSION}
+
+    async def _session(self) -> Any:
+        found = await self._service.get_session(**self._place)
+        return found or await self._service.create_session(**self._place)
+
+    async def _append(self, values: Sequence[str]) -> None:
+        session = await self._session()
+        for value in values:
+            content = self._types.Content(role="user", parts=[self._types.Part(text=value)])
+            event = self._event(author="user", content=content)
+            await self._service.append_event(session, event)
+
+    def append(self, values: Sequence[str], key: object = None, expect: object = None) -> None:
+        asyncio.run(self._append(values))
+
+    def read(self) -> list[str]:
+        events = asyncio.run(self._session()).events
+        return [str(event.content.parts[0].text) for event in events]
+
+
 class _Texts(TypedDict):
     texts: Annotated[list[str], add]

@@ -1,8 +1,9 @@
 """The adapters as stores for crashkit: a class for each."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -17,6 +18,34 @@ class OpenAIAgents:
 
     def read(self) -> list[str]:
         return [item["content"] for item in asyncio.run(self._session.get_items())]
+
+
+class OpenAIShown(OpenAIAgents):
+    """What a model of the SDK streams, before the SDK has it."""
+
+    offers = frozenset(("stream",))
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._loop = asyncio.new_event_loop()
+        self._pieces: list[str] = []
+        self._shown: Any = None
+
+    async def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        while True:
+            yield SimpleNamespace(type="response.output_text.delta", delta=self._pieces.pop())
+
+    def write(self, piece: str) -> None:
+        if self._shown is None:
+            from steno.adapters.openai_agents import keeping
+
+            self._shown = keeping(self, self._session).stream_response(None, "go on")
+        self._pieces.append(piece)
+        self._loop.run_until_complete(anext(self._shown))
+
+    def shown(self) -> str:
+        said = self._session.chats.session("openai:alice#shown").messages()
+        return "".join(one.text for one in said if one.role == "assistant")
 
 
 class ClaudeAgent:

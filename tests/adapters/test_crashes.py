@@ -13,8 +13,13 @@ CASES = [
     for check in CHECKS
     if check != "shown_text" and store in OFFERED.get(check, STORES)
 ]
-QUICK = [("ClaudeAgent", "kill_batch"), ("OpenAIAgents", "damaged_bytes")]
-"""Those whose processes start quickly: they need no framework."""
+CASES.append(("OpenAIShown", "shown_text"))
+QUICK = [
+    ("ClaudeAgent", "kill_batch", 5),
+    ("OpenAIAgents", "kill_single", 5),
+    ("OpenAIAgents", "damaged_bytes", 2),
+]
+"""Those whose processes start quickly, often: they need no framework."""
 
 
 def _passes(store: str, check: str, rounds: int) -> None:
@@ -25,9 +30,9 @@ def _passes(store: str, check: str, rounds: int) -> None:
 @pytest.mark.promise(76)
 @pytest.mark.promise(2)
 @pytest.mark.promise(50)
-@pytest.mark.parametrize(("store", "check"), QUICK)
-def test_an_adapter_keeps_what_it_acknowledged(store: str, check: str) -> None:
-    _passes(store, check, 2)
+@pytest.mark.parametrize(("store", "check", "rounds"), QUICK)
+def test_an_adapter_keeps_what_it_acknowledged(store: str, check: str, rounds: int) -> None:
+    _passes(store, check, rounds)
 
 
 @pytest.mark.torture
