@@ -31,7 +31,8 @@ from steno.store.protocol import Keeping, Kept, Store, give_way, read_all
 T = TypeVar("T")
 
 PAGE = 200
-"""Facts that are read at once, from the end of a session on."""
+"""Facts that are read at once at most, from the end of a session on. To begin with as many as were
+asked for: most often all of them count."""
 KINDS = ("item.kept", "items.withdrawn")
 
 
@@ -177,8 +178,10 @@ class AsyncItems:
         self, session: str, upto: Seq, after: Seq, n: int | None, withdrawn: Runs
     ) -> list[Item]:
         found: list[Item] = []
+        facts = PAGE if n is None else min(max(n, 0) + 1, PAGE)
         while upto > after and (n is None or len(found) <= n):
-            below = max(upto - PAGE, after)
+            below = max(upto - facts, after)
+            facts = min(2 * facts, PAGE)
             page = await self._store.read(session, below, upto - below, KINDS)
             within = [record for record in page if record.seq <= upto]
             found += _live(reversed(within), withdrawn, self._format)

@@ -23,7 +23,9 @@ class Saying(Model):  # type: ignore[misc,unused-ignore]
         self.answer = answer
         self.asked: list[Any] = []
 
-    async def get_response(self, system: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:
+    async def get_response(
+        self, system_instructions: Any, input: Any, *_: Any, **__: Any
+    ) -> ModelResponse:
         self.asked = list(input)
         text = ResponseOutputText(text=self.answer, type="output_text", annotations=[])
         said = ResponseOutputMessage(
