@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from steno import config as configuration
 from steno.compose import Setup
+from steno.journal.facts import Mode
 from steno.model_choice import Terms
 from steno.service import Service
 from steno.tui.app import Chat
@@ -142,10 +143,11 @@ async def chatting(
     setup: Setup | None = None,
     terms: Terms = ASKING,
     at: int | None = None,
+    mode: Mode | None = None,
 ) -> AsyncIterator[Person]:
     own = replace(terms, model=None, runtime=None)
     async with (setup or setup_of(world)).open() as program:
-        beginning = replace(program.agents(terms).beginning(session), at=at)
+        beginning = replace(program.agents(terms).beginning(session), at=at, mode=mode)
         chat = Chat(program.service("chat", own), program.agents(own), beginning, shade)
         async with chat.run_test(size=size, notifications=True) as pilot:
             yield Person(chat, pilot)

@@ -49,6 +49,24 @@ def test_shift_tab_goes_through_the_modes_and_the_session_keeps_it(
     assert (world.work / "a.py").read_text() == OLD.replace("1", "2")
 
 
+def test_the_mode_of_the_start_does_not_come_back_after_it_was_changed(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(("First.",)), Reply(("Second.",))]
+
+    async def talk(person: Person) -> None:
+        await person.say("one")
+        await person.sees("First.")
+        await person.rests()
+        await person.press("shift+tab")
+        await person.until(lambda: person.status().startswith(" ask"), "the mode that asks")
+        await person.say("two")
+        await person.sees("Second.")
+        assert (await person.service.views.state(person.session)).mode == "ask"
+
+    chat_with(world, talk, mode="everything")
+
+
 def test_a_question_shows_a_real_diff_and_so_does_the_card_afterwards(
     world: World, server: ModelServer
 ) -> None:

@@ -323,8 +323,9 @@ class Acts:
                 ContextSet(chat.watched.row.model or chat.model)
             )  # refused before anything is stored
             begins = chat.watched.id is None
-            rights = chat.mode if begins and chat.mode != "ask" else None
-            await chat.watched.say(text, mode, chat.model, along, rights or chat.take_mode())
+            wanted = chat.take_mode()
+            rights = chat.mode if begins and chat.mode != "ask" else wanted
+            await chat.watched.say(text, mode, chat.model, along, rights)
         except BaseException:
             chat.attached = attached
             chat.query_one(Composer).put_back(text)
@@ -406,15 +407,22 @@ class Acts:
             chat.tell("the call was already decided elsewhere; that stands", "warn")
 
     async def next_mode(self) -> None:
-        watched = self._chat.watched
-        now = self._chat.mode if watched.id is None else watched.folded.state.mode
-        await self.set_mode(MODE_ORDER[(MODE_ORDER.index(now) + 1) % len(MODE_ORDER)])
+        """Of keys that come fast, each goes on from what the one before it stored, which may not be
+        on the screen yet."""
+        chat = self._chat
+        async with self._in_order:
+            session = chat.watched.id
+            now = chat.mode
+            if session is not None:
+                now = (await chat.service.views.state(session)).mode
+            await self.set_mode(MODE_ORDER[(MODE_ORDER.index(now) + 1) % len(MODE_ORDER)])
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODE_ORDER:
             raise Misused(f"usage: /mode {'|'.join(MODE_ORDER)}")
         chosen = MODE_ORDER[MODE_ORDER.index(mode)]
         self._chat.mode = chosen
+        self._chat.take_mode()  # what the chat was started with is over
         if self._chat.watched.id is not None:
             await self._chat.service.edits.set_mode(self._chat.watched.id, chosen)
 
