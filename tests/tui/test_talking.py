@@ -3,6 +3,7 @@ screen."""
 
 import asyncio
 import json
+import re
 from contextlib import closing
 
 import apsw
@@ -515,3 +516,25 @@ def test_what_nobody_foresaw_is_said_too(world: World, server: ModelServer) -> N
 
     chat_with(world, talk)
     assert [message["state"] for message in world.messages(world.only_session())] == ["pending"]
+
+
+def test_the_status_line_says_when_a_lost_request_is_tried_again(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(status=429, retry_after="60")]
+
+    async def talk(person: Person) -> None:
+        await person.say("go")
+        await person.until(
+            lambda: (
+                re.search(r"retrying in (60|59) s, attempt 2 of 4", person.status()) is not None
+            ),
+            "when it is tried again",
+        )
+        await person.until(
+            lambda: re.search(r"retrying in 5[0-8] s", person.status()) is not None, "the count"
+        )
+        await person.press("escape")
+        await person.sees("stopped")
+
+    chat_with(world, talk)

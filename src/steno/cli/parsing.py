@@ -479,7 +479,7 @@ def _add_gateway(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     page.add_argument("--no-browser", action="store_true", help="print the link, open nothing")
     pair = acts.add_parser("pair", help="let a person in who got a code, or make an invitation")
     pair.add_argument("code", nargs="?", help="what the person was told")
-    pair.add_argument("--invite", metavar="CHANNEL", help="make a code that lets somebody in")
+    pair.add_argument("--invite", metavar="CHANNEL", help="make a code that lets a person in")
     pair.add_argument("--owner", action="store_true", help="who may also decide, link and pair")
     unpair = acts.add_parser("unpair", help="let a person in no longer")
     unpair.add_argument("person", help="the platform's id, as people lists it")

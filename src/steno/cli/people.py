@@ -57,7 +57,9 @@ async def _invite(options: argparse.Namespace, setup: Setup, chats: Chats) -> in
 async def _unpair(chats: Chats, person: str) -> int:
     removed = await chats.unpair(person, BY)
     if not removed:
-        raise Misused(f"nobody with the id {person!r} is paired; steno gateway people lists them")
+        raise Misused(
+            f"no person with the id {person!r} is paired; steno gateway people lists them"
+        )
     show(f"{person} is let in no longer by {', '.join(removed)}.")
     return DONE
 
@@ -108,5 +110,5 @@ async def _list(chats: Chats, as_json: bool) -> int:
     for row in told["refused"]:
         show(f"{row['account']:<24} {row['person']:<16} refused {row['name']} ({row['why']})")
     if not any(told.values()):
-        show("Nobody is paired, and nobody asked.")
+        show("No person is paired, and none has asked.")
     return DONE

@@ -50,7 +50,7 @@ class Acts:
         self.beside = Beside(chat)
         self._in_order = asyncio.Lock()
         """What is said, and another session to say it in, come one after the other, however fast
-        somebody types."""
+        a person types."""
 
     async def command(self, name: str, typed: str) -> None:
         chat, rest = self._chat, typed.strip()
@@ -187,8 +187,8 @@ class Acts:
             self._chat.welcome()
 
     async def _look_away(self) -> None:
-        """A turn that runs here goes on only while its session is shown, so that nobody stops one
-        without seeing it."""
+        """A turn that runs here goes on only while its session is shown, so that a
+        person does not stop one without seeing it."""
         chat = self._chat
         if chat.watched.runs_here():
             raise Misused("a turn runs here; stop it with Ctrl-C, or wait for it")
@@ -250,7 +250,9 @@ class Acts:
                 async for found in answers:
                     yield [Row(str(hit.seq), hit.text, "", (hit.role,)) for hit in found.hits]
 
-        done = await self._chat.ask(Finder("Find in this session", (), {}, search=said))
+        done = await self._chat.ask(
+            Finder("Find in this session", (), {}, search=said, enter="go there")
+        )
         if done is not None and done[1].isdigit():
             await self._chat.reveal(int(done[1]))
 
@@ -332,7 +334,7 @@ class Acts:
             raise
 
     async def _use_wanted(self) -> None:
-        """Who the chat was started with answers from the first input on. While somebody runs the
+        """Who the chat was started with answers from the first input on. While a process runs the
         session, the model that it has goes on."""
         chat = self._chat
         model = None if chat.wanted is None else chat.wanted.instead_of(chat.watched.row.model)

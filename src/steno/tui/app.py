@@ -26,7 +26,7 @@ from steno.frontend.costs import Prices
 from steno.frontend.first_frame import WELCOME
 from steno.frontend.wording import EPHEMERAL, IDLE
 from steno.frontend.worker import start_if_due
-from steno.journal.facts import Mode
+from steno.journal.facts import Mode, StepLost
 from steno.journal.parts import Seq
 from steno.model_choice import Beginning
 from steno.service import Misused, Service
@@ -156,6 +156,8 @@ class Chat(App[int]):
         self._rested: tuple[str | None, int] = (None, 0)
         """The session, and how many of its turns were over when it last rested."""
         self._busy_since_s: float | None = None
+        self._lost: tuple[StepLost | None, float] = (None, 0.0)
+        """The last request that got no answer, and since when that is known here."""
         self._hint = ""
         self._loading = False
         self._stopping: asyncio.Task[None] | None = None
@@ -328,6 +330,7 @@ class Chat(App[int]):
             watched.elsewhere(),
             watched.driving,
             self.compacting is not None,
+            self._trying(),
             watched.streams(),
         )
         if watched.deleted:
@@ -368,6 +371,13 @@ class Chat(App[int]):
         title.badge = "ephemeral: nothing is kept" if self.service.ephemeral else ""
         title.refresh()
 
+    def _trying(self) -> status_line.Trying:
+        turn, now_s = self.watched.folded.state.turn, time.monotonic()
+        lost = None if turn is None else turn.last_lost
+        if lost is not self._lost[0]:
+            self._lost = (lost, now_s)
+        return status_line.Trying(self.wiring.config.limits.attempts_max, now_s - self._lost[1])
+
     def _takes(self, model: str) -> int:
         try:
             return self.prices.context_max(model)
@@ -400,7 +410,7 @@ class Chat(App[int]):
             return
         self.query_one(Scroll).tick()
         if self.query_one(Status).busy:
-            self.query_one(Status).refresh()
+            self._paint_state()
         self._look_whether_idle(time.monotonic(), self.query_one(Composer).text)
 
     def _look_whether_idle(self, now_s: float, typed: str) -> None:
@@ -529,7 +539,7 @@ class Chat(App[int]):
             self._stopping = self.do(self._stop())
 
     def _suspend(self) -> None:
-        """Whoever runs a turn must be there to renew its lease."""
+        """The process that runs a turn must be there to renew its lease."""
         if self.watched.runs_here():
             self.tell("a turn runs here: stop it with Esc, or wait for it", "warn")
         else:

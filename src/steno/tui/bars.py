@@ -303,7 +303,7 @@ class Status(Bar):
         sign = "●" if self.busy else "○"
         clock = ""
         if self.busy and self.since_s is not None:
-            clock = f" {wording.duration(int((time.monotonic() - self.since_s) * 1000))}"
+            clock = f" · {wording.duration(int((time.monotonic() - self.since_s) * 1000))}"
         tones: dict[Mode, str] = {
             "ask": colours.soft,
             "edits": colours.good,
@@ -335,7 +335,7 @@ class Status(Bar):
         ):
             rest = "".join(f" · {part}" for part in parts if part)
             model = _shortened(self.model, max(room - len(rest) - 1, MODEL_LEN_MIN))
-            if len(model) + len(rest) < room:
+            if len(model) + len(rest) < room - 1:
                 return model + rest
         return ""
 

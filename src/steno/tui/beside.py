@@ -148,7 +148,7 @@ class Beside:
                     found.setdefault(text)
         texts = list(found)[:SAID_MAX]
         rows = [Row(str(i), one_line(text, 200), text.lower()) for i, text in enumerate(texts)]
-        done = await chat.ask(Finder("What you said", rows, {}))
+        done = await chat.ask(Finder("What you said", rows, {}, enter="say it again"))
         if done is not None:
             chat.query_one(Composer).replace_text(texts[int(done[1])])
 
@@ -156,11 +156,14 @@ class Beside:
         chat = self._chat
         rows = [
             Row(
-                one.name, f"/{one.name} {one.takes}".rstrip(), f"{one.name} {one.does}", (one.does,)
+                one.name,
+                f"/{one.name} {one.takes}".rstrip(),
+                f"{one.name} {one.does}",
+                says=one.does,
             )
             for one in chat.offers.all()
         ]
-        done = await chat.ask(Finder("Commands", rows, {}))
+        done = await chat.ask(Finder("Commands", rows, {}, enter="choose"))
         if done is None:
             return
         one = next(one for one in chat.offers.all() if one.name == done[1])

@@ -54,7 +54,7 @@ def meant_path(typed: str) -> Path:
 def _from_home(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # the home of nobody whom this machine knows
+    except RuntimeError:  # this machine does not know that person
         return path
 
 

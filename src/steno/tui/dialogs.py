@@ -81,6 +81,8 @@ class Row(Struct, frozen=True):
     name: str
     words: str
     beside: tuple[str, ...] = ()
+    says: str = ""
+    """What it is, after the name, as far as there is room."""
 
     def has(self, word: str) -> bool:
         return word in self.words or (len(word) >= ID_CHARS_MIN and self.id.startswith(word))
@@ -97,9 +99,15 @@ def columns(rows: Sequence[Row], width: int) -> list[Text]:
     while beside and width - sum(beside) < NAME_CELLS_MIN:
         beside.pop(0)
     room = max(width - sum(beside), 0)
+    names = max((cell_len(row.name) for row in rows if row.says), default=0) + 2
     found = []
     for row in rows:
-        line = Text(set_cell_size(one_line(row.name, room), room), no_wrap=True)
+        name = one_line(row.name, room)
+        if row.says:
+            name = f"{name:<{names}}{one_line(row.says, max(room - names, 0))}"
+        line = Text(set_cell_size(name, room), no_wrap=True)
+        if row.says:
+            line.stylize("dim", names)
         for cell, wide in zip(row.beside[len(row.beside) - len(beside) :], beside, strict=True):
             line.append(" " * (wide - cell_len(cell)) + cell, "dim")
         found.append(line)

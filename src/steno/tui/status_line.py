@@ -1,13 +1,14 @@
 """What goes on in a session, for the lines around it: in few words."""
 
 import time
+from math import ceil
 
 from msgspec import Struct
 
 from steno.agents import Agents
 from steno.frontend.answers import Answer
 from steno.journal.listing import ListingRow
-from steno.journal.state import State
+from steno.journal.state import OpenTurn, State
 from steno.service.attachments import Attachment
 from steno.tui.blocks import Tone
 from steno.tui.to_blocks import Folded
@@ -40,8 +41,20 @@ class Doing(Struct, frozen=True):
 DELETED = Doing("deleted")
 
 
+class Trying(Struct, frozen=True):
+    """How requests that get no answer are tried again, and for how long the last one is lost."""
+
+    attempts_max: int
+    lost_for_s: float = 0.0
+
+
 def state(
-    state: State, elsewhere: str | None, driving: bool, compacting: bool, streams: bool = True
+    state: State,
+    elsewhere: str | None,
+    driving: bool,
+    compacting: bool,
+    trying: Trying,
+    streams: bool = True,
 ) -> Doing:
     """`streams`: some of the answer is there."""
     if compacting:
@@ -61,13 +74,19 @@ def state(
     running = [call.call.name for call in turn.calls.values() if call.started is not None]
     if running:
         word = f"running {', '.join(sorted(set(running)))}"
-    elif turn.step is None and turn.lost and turn.last_lost is not None:
-        wait = turn.last_lost.wait_ms
-        after = f" in {wait // 1000} s" if wait else ""
-        word = f"retrying{after} (attempt {turn.lost + 1})"
+    elif streams and not (turn.step is None and turn.lost):
+        word = "answering"
     else:
-        word = "answering" if streams else "waiting for the first byte"
+        attempt = f", attempt {turn.lost + 1} of {trying.attempts_max}" if turn.lost else ""
+        word = f"{_waiting(turn, trying)}{attempt}"
     return Doing(word + where, True, "Esc stops")
+
+
+def _waiting(turn: OpenTurn, trying: Trying) -> str:
+    if turn.step is not None or turn.last_lost is None:
+        return "waiting for the first byte"
+    wait_s = (turn.last_lost.wait_ms or 0) / 1000 - trying.lost_for_s
+    return f"retrying in {ceil(wait_s)} s" if wait_s > 0 else "retrying"
 
 
 def meaning(answer: Answer | None) -> str:

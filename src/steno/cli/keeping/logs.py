@@ -1,4 +1,4 @@
-"""What is done, for whoever looks for a mistake: on stderr with --verbose, and as JSON, one object
+"""What is done, for people who look for a mistake: on stderr with --verbose, and as JSON, an object
 a line, in the file that STENO_LOG_FILE names. No prompt, no answer and no key is ever logged."""
 
 import json

@@ -54,7 +54,7 @@ def bar(part: float, columns: int) -> str:
 
 class Progress:
     """One line on a terminal's stderr, rewritten; nothing for what is quick, and nothing where
-    nobody looks."""
+    no person looks."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing
