@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import to_builtins
 
-from steno.cli.keeping.tables import markdown
+from steno.cli.keeping.tables import body, head, markdown
 from steno.cli.stdio import OutputLost, fresh_line, note, show
 from steno.frontend import wording
 from steno.journal.facts import (
@@ -326,13 +326,14 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, ho
         mark += " (hidden)" if message.hidden else ""
         mark += " (undone)" if message.turn in undone else ""
         mark += f" ({model})" if (model := shown.asked.get(message.seq, own)) != own else ""
-        show(f"\n#{message.seq} {message.role}{mark}")
+        show("")
+        head(f"#{message.seq} {message.role}{mark}")
         for part in message.attachments:
             show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
         if message.role == "assistant":
             markdown(message.text, home)
         else:
-            show(message.text)
+            body(message.text)
         for call in message.tool_calls:
             show(f"  → {call.name} {call.arguments}")
     for turn in seen.turns[-1:]:

@@ -25,6 +25,20 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[i
         show(line)
 
 
+def head(text: str) -> None:
+    """What stands over a part of what is shown: bold for people."""
+    if sys.stdout.isatty():
+        show_painted(f"\x1b[1m{sanitize(text)}\x1b[m")
+    else:
+        show(text)
+
+
+def body(text: str) -> None:
+    """Text as it is; for people without the empty lines at its end."""
+    if not sys.stdout.isatty() or (text := text.rstrip("\n")):
+        show(text)
+
+
 def lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
 ) -> list[str]:
@@ -119,7 +133,7 @@ def waiting(doing: str) -> Iterator[Callable[[], None]]:
 def markdown(text: str, home: Path) -> None:
     """Show Markdown as it is meant on a terminal, and as it is elsewhere."""
     if not sys.stdout.isatty() or not text.strip():
-        show(text)
+        body(text)
         return
     from rich.console import Console
     from rich.segment import Segment, Segments
