@@ -479,11 +479,8 @@ class Acts:
             prompt = next(
                 (one.text for one in reversed(chat.watched.blocks()) if isinstance(one, Said)), ""
             )
-            _, at = await chat.service.edits.undo(session)
-            chat.tell(
-                "undone: the model is not told the last turn any more. /redo takes that back "
-                f"({at})"
-            )
+            await chat.service.edits.undo(session)
+            chat.tell("undone: the model is not told the last turn any more. /redo takes that back")
             if not chat.query_one(Composer).text:
                 chat.query_one(Composer).replace_text(prompt)
 
