@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -34,6 +34,7 @@ from steno.store.errors import (
     StoreUnopenable,
 )
 from steno.store.postgres.database import PostgresSettings, StoreUnreachable, address
+from steno.store.postgres.lone import Lone
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, Admitted, Piece, StoreRestored
 from steno.store.sqlite.store import SqliteStore
@@ -83,6 +84,17 @@ class Losing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
+    @property
+    def pgconn(self) -> Any:
+        """What is asked for to send the commit of one session."""
+        if self._when == "before":
+            raise self._lost()
+        return self._connection.pgconn
+
+    def wait(self, sent: Any) -> NoReturn:
+        self._connection.wait(sent)
+        raise self._lost()
+
     def execute(self, query: bytes, *rest: Any, **named: Any) -> Any:
         commits = query == b"commit" or (b"commit_batch" in query and not self.in_transaction())
         if not commits:
@@ -91,8 +103,11 @@ class Losing:
             self._connection.execute(query, *rest, **named)
             if self._pipelined():
                 self._connection._pipeline.sync()
+        raise self._lost()
+
+    def _lost(self) -> psycopg.Error:
         self._connection.close()
-        raise psycopg.OperationalError("the connection was lost")
+        return psycopg.OperationalError("the connection was lost")
 
     def _pipelined(self) -> bool:
         return self._connection._pipeline is not None
@@ -103,7 +118,9 @@ class Losing:
 
 def lose_next(store: BlockingPostgresStore, when: str) -> None:
     writer = store.backend.writer()
-    writer._connection = Losing(writer.connection, when)  # type: ignore[assignment]
+    losing: Any = Losing(writer.connection, when)
+    writer._lone = Lone(writer.connection, store.backend.where.schema)
+    writer._connection = writer._lone.connection = losing
 
 
 def begin(store: BlockingPostgresStore) -> tuple[Any, int]:
@@ -265,7 +282,7 @@ def test_what_streams_goes_out_in_one_statement(
     sent = spied(store, monkeypatch)
     store.draft(lease, Stream(step, "text"), "lo")
     store.append(lease, [StepSealed(step, (Text("Hello"),))], step)
-    assert [b"commit_batch" in one for one in sent] == [True, True], "no look, no seal apart"
+    assert sent == [b"commit_one", b"commit_one"], "no look, no seal apart"
 
 
 def test_a_session_that_others_wrote_to_is_looked_at_again(
@@ -288,7 +305,14 @@ def spied(store: BlockingPostgresStore, monkeypatch: pytest.MonkeyPatch) -> list
         sent.append(query)
         return real(query, *rest, **named)
 
+    alone = Lone.commit
+
+    def commit(lone: Lone, *rest: Any) -> None:
+        sent.append(b"commit_one")
+        alone(lone, *rest)
+
     monkeypatch.setattr(connection, "execute", execute)
+    monkeypatch.setattr(Lone, "commit", commit)
     return sent
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import ExecStatus
 
 from steno.journal.facts import InputAdmitted, SessionStarted, StepStarted, Takes, TurnStarted
 from steno.journal.parts import Text
 from steno.store.errors import StoreLocked
 from steno.store.postgres.database import PostgresSettings, address
+from steno.store.postgres.lone import FORMATS, TYPES, Change, arguments, call
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, tenant_of
 from tests import postgres
@@ -150,6 +152,23 @@ def test_a_session_that_was_let_go_of_without_a_release_is_found_again(
     assert claimed(store) == ["a/1"]
 
 
+@pytest.mark.promise(72)
+def test_what_was_claimed_without_our_knowing_is_found_again(
+    stores: list[BlockingPostgresStore],
+) -> None:
+    """The answer to a claim was lost, or what it named could not be read then."""
+    one, other = stores[:2]
+    say(one, "a/1")
+    say(one, "b/1")
+    assert len(one.backend.claim(1, (), False)) == 1
+    [lost] = {"a/1", "b/1"} - set(claimed(other))
+    assert claimed(one) == [lost]
+    assert claimed(one) == [], "it is known to be in hand"
+    [session] = [str(one.find(lost))]
+    one.put_back(session)
+    assert claimed(other) == [lost]
+
+
 def test_what_is_deleted_is_no_work(url: str, stores: list[BlockingPostgresStore]) -> None:
     store = stores[0]
     store.delete(say(store, "a/1"))
@@ -207,19 +226,37 @@ def multiply(url: str, sessions: int, ready: int) -> None:
 def pages(store: BlockingPostgresStore, name: str, values: Any) -> int:
     """Pages that a statement looks at, as its connections plan it."""
     row: Any = None
-    with closing(store.backend.connector.connect(reads=name != "commit")) as connection:
-        statement = (
-            store.backend.writer()._call
-            if name == "commit"
-            else store.backend.connector.statements[name]
-        )
+    with closing(store.backend.connector.connect(reads=True)) as connection:
+        statement = store.backend.connector.statements[name]
         for _ in range(2):  # the second time, what belongs to the connection is known
             with connection.transaction(force_rollback=True):
                 row = connection.execute(
                     b"explain (analyze, buffers, format json) " + statement, values
                 ).fetchone()
-    [plan] = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return hit_or_read(row[0])
+
+
+def hit_or_read(explained: Any) -> int:
+    [plan] = explained if isinstance(explained, list) else json.loads(explained)
     return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
+
+
+def pages_of_append(store: BlockingPostgresStore, session: str) -> int:
+    writer = store.backend.writer()
+    n = writer._ids[session]
+    writer.add(n, [(3, 0, b'{"type":"turn.started"}')])
+    change = Change(n, writer._known[n], writer._states()[n], writer._batch, ())
+    asked = b"explain (analyze, buffers, format json) " + call(store.backend.where.schema)
+    explained = b""
+    with closing(store.backend.connector.connect()) as connection:
+        for k in (writer._k + 1, writer._k + 2):
+            with connection.transaction(force_rollback=True):
+                sent = arguments(store.owner, k, change)
+                answer = connection.pgconn.exec_params(asked, sent, TYPES, FORMATS)
+                assert answer.status == ExecStatus.TUPLES_OK, answer.error_message
+                explained = answer.get_value(0, 0) or b""
+    writer.rollback()
+    return hit_or_read(explained.decode())
 
 
 def looked_at(sessions: int) -> dict[str, int]:
@@ -230,16 +267,10 @@ def looked_at(sessions: int) -> dict[str, int]:
         multiply(url, sessions, ready=10)
         asked = {"me": store.owner, "anew": False, "full": [], "limit": 10}
         lease = store.acquire(first)
-        writer = store.backend.writer()
-        n = writer._ids[first]
-        writer.add(n, [(3, 0, b'{"type":"turn.started"}')])
-        writer._k += 1
-        arguments = writer._arguments(writer._states(), fenced=True)
-        writer.rollback()
         found = {
             "claim": pages(store, "claim", asked),
             "list": pages(store, "changed_before", (1 << 60, 50)),
-            "append": pages(store, "commit", arguments),
+            "append": pages_of_append(store, first),
         }
         assert len(store.backend.claim(10, (), False)) == 10
         store.abandon(lease)
@@ -295,6 +326,7 @@ def shape(url: str) -> list[tuple[Any, ...]]:
 def older(url: str) -> None:
     for statement in (
         "drop table @work",
+        "drop function @commit_one",
         "drop sequence @served",
         "alter table @store drop column secret",
         "update @store set version = 1",

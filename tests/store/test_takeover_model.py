@@ -178,8 +178,12 @@ def unfenced(world: "Takeover") -> Iterator[None]:
     def arguments(writer: PostgresWriter, states: Any, fenced: bool) -> list[Any]:
         return [*real(writer, states, fenced)[:2], False, *real(writer, states, fenced)[3:]]
 
+    def at_once(writer: PostgresWriter, states: Any) -> None:
+        writer.connection.execute(writer._call, arguments(writer, states, True))
+
     statements = world.workers[0].store.backend.connector.statements
     with (
+        patch.object(PostgresWriter, "_send_at_once", at_once),
         patch.object(PostgresWriter, "_arguments", arguments),
         patch.dict(statements, fence=b"select 1 where %s::text is not null"),
     ):

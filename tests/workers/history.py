@@ -57,6 +57,8 @@ class Client:
         self.workers, self.answer = workers, answer
         self.history = History(session)
         self.over = threading.Event()
+        self._said_all = threading.Event()
+        """Nothing more is on its way to a worker, either."""
         self.refusals: list[tuple[int, str]] = []
         self.met: deque[str] = deque(maxlen=20)
         """What its reader came upon of late, with the time."""
@@ -99,8 +101,9 @@ class Client:
         while not self.over.is_set():
             n += 1
             if not self._say(f"input {n} of {self.history.session}", f"key-{n}"):
-                return
+                break
             self._until(lambda: len(self.history.ends) >= len(self.history.said))
+        self._said_all.set()
 
     def _say(self, text: str, key: str) -> bool:
         """The same key until it is accepted: whatever became of an earlier try, it is one input."""
@@ -128,7 +131,7 @@ class Client:
     # --- reading
 
     def _done(self) -> bool:
-        return self.over.is_set() and len(self.history.ends) >= len(self.history.said)
+        return self._said_all.is_set() and len(self.history.ends) >= len(self.history.said)
 
     def _read_all(self) -> None:
         until = time.monotonic() + 20 * PATIENCE_S

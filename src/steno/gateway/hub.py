@@ -250,8 +250,15 @@ class Hub:
         return None
 
     async def _put_back(self, session: str, waits_for: str | None = None) -> None:
-        if self._claimed.pop(session, None) is not None:
+        """If the store cannot be written, it is still in our hands: the next look does it."""
+        tenant = self._claimed.pop(session, None)
+        if tenant is None:
+            return
+        try:
             await self.service().views.put_back(session, waits_for)
+        except StoreError:
+            self._claimed.setdefault(session, tenant)
+            raise
 
     async def tend(self) -> None:
         """Beside everything else: run what another gateway accepted and left, or what found no room

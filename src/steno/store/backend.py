@@ -458,9 +458,9 @@ class Backend(Protocol):
         """See `Store.claim`: ids. None where there is no queue, and the rows of sessions say it."""
         ...
 
-    def held(self) -> list[tuple[str, int]]:
-        """Sessions in the queue whose leases are this owner's by what is stored, with their tokens.
-        It may not know of one: the answer to its acquire was lost."""
+    def held(self) -> list[tuple[str, int | None]]:
+        """Sessions that are in this owner's hands by what is stored, each with the token of its
+        lease, if this owner has that, too. It may not know of one: the answer was lost."""
         ...
 
     def put_back(self, session: str, waits_for: str | None) -> None:

@@ -127,6 +127,8 @@ class Core:
         """What takes removed text out of copies that others keep beside the journal. Called before
         a removal is acknowledged."""
         self._leases: set[tuple[str, int]] = set()
+        self._claimed: set[str] = set()
+        """What was handed out of the ready queue and is neither run nor put back yet."""
         self._closed = False
         self._pid = os.getpid()
         backend.start(self.queue.paused)
@@ -247,7 +249,7 @@ class Core:
         if claimed is None:
             return self._unfinished()
         held = self.backend.held() if anew else []
-        dropped = [id for id, token in held if not self.holds(id, token)]
+        dropped = [id for id, token in held if not self._knows(id, token)]
         found = []
         with self.snapshot() as view:
             for id in dict.fromkeys((*dropped, *claimed)):
@@ -258,7 +260,12 @@ class Core:
                     continue
                 except JournalCorrupt as error:  # no reason not to run the others
                     warn("session %r is not run: %s", id, error)
+        self._claimed.update(dropped, claimed)
         return found
+
+    def _knows(self, session: str, token: int | None) -> bool:
+        """Whether what is in our hands by what is stored is so by what is known here."""
+        return session in self._claimed if token is None else self.holds(session, token)
 
     def _unfinished(self) -> list[Listed]:
         found: list[Listed] = []
@@ -272,6 +279,7 @@ class Core:
         expect((str, NoneType), waits_for=waits_for)
         self._check_open()
         self.backend.put_back(session, waits_for)
+        self._claimed.discard(session)
 
     def acquire(self, session: str) -> Lease:
         """Take the lease of a session that is free, expired, or whose owner is dead."""
@@ -316,7 +324,11 @@ class Core:
             expect(int, turn=left.turn)
             expect(str, cause=left.cause)
             self.backend.leave(lease.session, left)
+        self._let_go(lease)
+
+    def _let_go(self, lease: Lease) -> None:
         self._leases.discard((lease.session, lease.token))
+        self._claimed.discard(lease.session)
 
     def holds(self, session: str, token: int) -> bool:
         """Whether this open store has that lease: then no other adds to the session's streams."""
@@ -355,7 +367,7 @@ class Core:
 
         def after(answer: Release) -> None:
             if answer.released:
-                self._leases.discard((lease.session, lease.token))
+                self._let_go(lease)
 
         return Queued(
             lambda tx: verbs.release(tx, lease, head), after=after, needs=Needs(lease.session)

@@ -159,9 +159,9 @@ class PostgresBackend:
             found = view.at_once("claim", asked).fetchall()
         return [codec.unescape(id) for id, *_ in found]
 
-    def held(self) -> list[tuple[str, int]]:
+    def held(self) -> list[tuple[str, int | None]]:
         with self.snapshot() as view:
-            found = view.at_once("held", (self.owner, self.owner)).fetchall()
+            found = view.at_once("held", (self.owner,)).fetchall()
         return [(codec.unescape(id), token) for id, token in found]
 
     def put_back(self, session: str, waits_for: str | None) -> None:

@@ -91,3 +91,80 @@ begin
     end if;
 end
 $$;
+
+-- The same for a batch that changes one session, without a join, and with plans that the connection pins. Its places are taken
+-- once the transaction has a number, so whoever sees a later one can tell that this one has not ended. What stands in
+-- `heads` is compared where it is changed: a row version the less for an old snapshot to keep.
+create function @commit_one(
+    me text, batch bigint,
+    it bigint, head_was bigint, token_was bigint, stamp_was bigint,
+    head_is bigint, token_is bigint, stamp_is bigint, owner_is text,
+    f_at_ms bigint[], f_crc bigint[], f_body text[],
+    d_started bigint[], d_kind text[], d_start bigint[], d_crc bigint[], d_text text[],
+    u_started bigint[],
+    s_listing text, s_listed bigint, s_crc bigint, s_owes bigint, s_memory bigint, s_tenant text,
+    k_source text[], k_key text[], k_seq bigint[], k_count bigint[]
+) returns void language plpgsql
+as $$
+declare
+    last bigint := 0;
+    places bigint[];
+    upto bigint;
+    above bigint;
+begin
+    insert into @batches (owner, k, burnt)
+    select o.owner, batch, false from @owners o where o.owner = me and not o.dead for key share;
+    if not found then
+        raise exception 'buried' using errcode = 'STF01';
+    end if;
+    for i in 1 .. cardinality(f_crc) loop
+        last := nextval('@places');
+        places[i] := last;
+    end loop;
+    if last > 0 or s_listing is not null then
+        update @heads h
+        set head = head_is, token = token_is, stamp = stamp_is, owner = owner_is, place = greatest(h.place, last)
+        where h.n = it and h.head = head_was and h.token = token_was and h.stamp = stamp_was
+        returning h.place into last;
+    else
+        perform 1 from @heads h
+        where h.n = it and h.head = head_was and h.token = token_was and h.stamp = stamp_was for update;
+    end if;
+    if not found then
+        raise exception 'stale' using errcode = 'STS01';
+    end if;
+    for i in 1 .. cardinality(k_seq) loop
+        insert into @keys (source, key, session, seq, count) values (k_source[i], k_key[i], it, k_seq[i], k_count[i]);
+    end loop;
+    for i in 1 .. cardinality(f_crc) loop
+        insert into @facts (session, seq, place, at_ms, crc, body)
+        values (it, head_was + i, places[i], f_at_ms[i], f_crc[i], f_body[i]);
+    end loop;
+    for i in 1 .. cardinality(d_start) loop
+        insert into @drafts (session, started, kind, start, crc, text)
+        values (it, d_started[i], d_kind[i], d_start[i], d_crc[i], d_text[i]);
+    end loop;
+    for i in 1 .. cardinality(u_started) loop
+        delete from @drafts d where d.session = it and d.started = u_started[i];
+    end loop;
+    if s_listing is null then
+        return;
+    end if;
+    update @sessions s
+    set listing = s_listing, listed = s_listed, crc = s_crc, owes = s_owes, memory = s_memory, touched = last
+    where s.n = it;
+    if owner_is is null and s_owes not in (2, 3) then
+        delete from @work k where k.n = it;
+        return;
+    end if;
+    select last_value into upto from @served;
+    if owner_is is null then
+        select o.rank into above from @work o
+        where o.tenant = s_tenant and o.owner is null and o.rank > upto order by o.rank desc limit 1;
+    end if;
+    insert into @work as k (n, tenant, rank, owner) values (it, s_tenant, coalesce(above, upto) + 1, owner_is)
+    on conflict (n) do update
+    set owner = excluded.owner, rank = case when excluded.owner is null then excluded.rank else k.rank end
+    where case when excluded.owner is null then k.owner in ('', me) else k.owner is distinct from excluded.owner end;
+end
+$$;

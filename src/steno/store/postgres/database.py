@@ -34,7 +34,7 @@ from steno.store.errors import (
 )
 from steno.store.protocol import Settings
 
-VERSION = 2
+VERSION = 3
 OLDEST_SERVER = 150_000
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -44,8 +44,8 @@ _PINNED = (
     "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off "
     "-c enable_mergejoin=off -c jit=off"
 )
-"""For reading: what is found by an index stays found by it, whatever a table's statistics say. A
-plan that is not wanted costs so much on paper that the server would compile it."""
+"""What is found by an index stays found by it, whatever a table's statistics say. A plan that is
+not wanted costs so much on paper that the server would compile it."""
 
 _NOTICES_A_DEAD_LINK = {
     "connect_timeout": "5",
@@ -184,7 +184,7 @@ class Connector:
         if not settings.pooled:
             level = settings.synchronous_commit or _SYNCHRONOUS[settings.durability]
             waits = f"-c lock_timeout={settings.lock_wait_ms}"
-            writes = f"-c jit=off -c synchronous_commit={level} {waits}"
+            writes = f"{_PINNED} -c synchronous_commit={level} {waits}"
             options["options"] = _PINNED if reads else writes
         with translated("cannot reach the database"):
             return psycopg.connect(

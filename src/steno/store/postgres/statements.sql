@@ -394,8 +394,8 @@ with alive as materialized (
 select s.id, (select count(*) from noted) from taken t join @sessions s on s.n = t.n order by t.rank
 
 -- name: held
-select s.id, h.token from @work w join @heads h on h.n = w.n join @sessions s on s.n = w.n
-where w.owner = %s and h.owner = %s limit 10000
+select s.id, case when h.owner = w.owner then h.token end
+from @work w join @heads h on h.n = w.n join @sessions s on s.n = w.n where w.owner = %s limit 10000
 
 -- name: put_back
 update @work w set owner = %s, rank = (select last_value from @served) + 1

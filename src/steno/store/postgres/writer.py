@@ -7,7 +7,7 @@ new, and if it is not, that is found when it is written. Everything else takes t
 verbs of a batch are known to need is locked and fetched with the beginning, all that they write
 goes out with the commit.
 
-    trusted   the verbs run on what is remembered     commit_batch(...)
+    trusted   the verbs run on what is remembered     commit_one(...) or commit_batch(...)
     looking   begin · fence · lock · fetch            the verbs run     write · commit
 
 Each batch has a number, and stores it. If the answer to a commit is lost, its number is burnt by
@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import psycopg
-from msgspec import Struct
 
 from steno.journal import codec
 from steno.journal.drafts import Stream
@@ -40,16 +39,16 @@ from steno.store.backend import (
 )
 from steno.store.errors import OutcomeUnknown, StoreError, warn
 from steno.store.postgres.arrays import Ints, Texts
+from steno.store.postgres.batch import Batch, State, columns, saved_row
 from steno.store.postgres.database import Connected, is_conflict, is_lost, translate, translated
+from steno.store.postgres.lone import Change, Lone
 from steno.store.postgres.owners import Owners
 from steno.store.postgres.reader import CHUNK, Reader, Stamped, Values, to_row
-from steno.store.protocol import Piece, tenant_of
+from steno.store.protocol import Piece
 from steno.store.rows import (
     change_crc,
-    columns_of,
     draft_crc,
     fact_crc,
-    session_crc,
     to_drafts,
     to_records,
 )
@@ -66,34 +65,6 @@ _TEXT_MAX = 64 << 20
 _COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 36) + b")"
 
 
-class _State(Struct):
-    """What is stored of a session in `heads`."""
-
-    head: Seq
-    token: int
-    owner: str | None
-    stamp: int
-
-
-class _Batch:
-    """What the verbs of a batch add, until it is written."""
-
-    def __init__(self) -> None:
-        self.facts: list[tuple[int, Seq, int, int, str]] = []
-        self.drafts: dict[tuple[int, Stream], tuple[int, list[str]]] = {}
-        self.undrafts: list[tuple[int, Seq]] = []
-        self.rows: dict[int, Saved] = {}
-        self.touched: dict[int, None] = {}
-        """The sessions that it changes."""
-
-    def __bool__(self) -> bool:
-        return bool(self.touched)
-
-    def take_draft(self, n: int, started: Seq) -> None:
-        for key in [key for key in self.drafts if key[0] == n and key[1].started == started]:
-            del self.drafts[key]
-
-
 class PostgresWriter(Reader):
     """See `Writer` for what the verbs mean."""
 
@@ -105,11 +76,12 @@ class PostgresWriter(Reader):
         self.statements = self._connector.statements
         self._call = _COMMIT.replace(b"{schema}", self._connector.where.schema.encode())
         self._connection: Connected | None = None
+        self._lone: Lone | None = None
         self._k = 0
         self._trusts = False
         self.begun = False
-        self._batch = _Batch()
-        self._known: dict[int, _State] = {}
+        self._batch = Batch()
+        self._known: dict[int, State] = {}
         self._recent: dict[int, dict[Seq, tuple[int, bytes]]] = {}
         self._texts: dict[int, dict[Stream, list[str]]] = {}
         self._text_chars = 0
@@ -227,7 +199,7 @@ class PostgresWriter(Reader):
                 row.owner = None
             row.touched = 0
             self._sessions[row.id] = row
-            self._known[row.n] = _State(row.head, row.token, row.owner, row.stamp)
+            self._known[row.n] = State(row.head, row.token, row.owner, row.stamp)
             self._ids[row.id], self._id_of[row.n] = row.n, row.id
             self._texts[row.n] = {}
             row.stamp = 0
@@ -268,7 +240,7 @@ class PostgresWriter(Reader):
         self._owners.doubt = False
         try:
             if alone:
-                self.connection.execute(self._call, self._arguments(states, fenced=True))
+                self._send_at_once(states)
             else:
                 self._write_and_commit(states)
         except psycopg.Error as error:
@@ -278,7 +250,18 @@ class PostgresWriter(Reader):
                 self._settle(None)
         self._stored(states)
 
-    def _write_and_commit(self, states: Mapping[int, _State]) -> None:
+    def _send_at_once(self, states: Mapping[int, State]) -> None:
+        if self._connector.settings.pooled or len(states) > 1:
+            self.connection.execute(self._call, self._arguments(states, fenced=True))
+            return
+        connection = self.connection
+        if self._lone is None or self._lone.connection is not connection:
+            self._lone = Lone(connection, self._connector.where.schema)
+        [(n, now)] = states.items()
+        change = Change(n, self._known[n], now, self._batch, self._assumed_keys())
+        self._lone.commit(self._owners.owner, self._k, change)
+
+    def _write_and_commit(self, states: Mapping[int, State]) -> None:
         with self.connection.pipeline():
             taken = self._write_named()
             if self._batch:
@@ -326,9 +309,9 @@ class PostgresWriter(Reader):
             raise TryAgain(f"the connection was lost: {error}") from error
         self.begun = False
 
-    def _stored(self, states: Mapping[int, _State]) -> None:
+    def _stored(self, states: Mapping[int, State]) -> None:
         self._known.update(states)
-        self._batch = _Batch()
+        self._batch = Batch()
 
     def _lose(self, error: psycopg.Error | None) -> None:
         """Let a connection go of which it is not known how it stands."""
@@ -338,7 +321,7 @@ class PostgresWriter(Reader):
             self.begun = False
 
     def rollback(self) -> None:
-        self._batch = _Batch()
+        self._batch = Batch()
         self._forget_sessions()
         self._forget_fetched()
         if self._connection is not None and self.begun:
@@ -382,14 +365,14 @@ class PostgresWriter(Reader):
 
     # --- what the batch does, as arguments
 
-    def _states(self) -> dict[int, _State]:
+    def _states(self) -> dict[int, State]:
         """Each session that it changes, as it will be."""
-        states: dict[int, _State] = {}
+        states: dict[int, State] = {}
         for n in self._batch.touched:
             was = self._known.get(n)
             if was is None:
                 raise TryAgain("a session was forgotten")
-            states[n] = _State(was.head, was.token, was.owner, was.stamp)
+            states[n] = State(was.head, was.token, was.owner, was.stamp)
         for n, seq, *_ in self._batch.facts:
             states[n].head = seq
         for n, saved in self._batch.rows.items():
@@ -398,15 +381,10 @@ class PostgresWriter(Reader):
             state.stamp += 1
         return states
 
-    def _arguments(self, states: Mapping[int, _State], fenced: bool) -> list[Any]:
+    def _arguments(self, states: Mapping[int, State], fenced: bool) -> list[Any]:
         batch = self._batch
         were = [self._known[n] for n in states]
-        pieces = []
-        for (n, stream), (start, texts) in batch.drafts.items():
-            text = codec.escape("".join(texts))
-            crc = draft_crc(n, stream, start, text.encode())
-            pieces.append((n, stream.started, stream.kind, start, crc, text))
-        rows = [_saved_row(saved) for saved in batch.rows.values()]
+        rows = [saved_row(saved) for saved in batch.rows.values()]
         return [
             self._owners.owner,
             self._k,
@@ -419,11 +397,11 @@ class PostgresWriter(Reader):
             Ints.of([state.token for state in states.values()]),
             Texts.of([state.owner for state in states.values()]),
             Ints.of([state.stamp for state in states.values()]),
-            *_columns(batch.facts, "nnnnt"),
-            *_columns(pieces, "nntnnt"),
-            *_columns(batch.undrafts, "nn"),
-            *_columns(rows, "ntnnnnt"),
-            *_columns(self._assumed_keys() if fenced else (), "ttnnn"),
+            *columns(batch.facts, "nnnnt"),
+            *columns(batch.pieces(), "nntnnt"),
+            *columns(batch.undrafts, "nn"),
+            *columns(rows, "ntnnnnt"),
+            *columns(self._assumed_keys() if fenced else (), "ttnnn"),
         ]
 
     def _assumed_keys(self) -> list[tuple[str, str, int, Seq, int]]:
@@ -550,7 +528,7 @@ class PostgresWriter(Reader):
             self._run("insert_head", (row.n, row.head, place))
 
     def _made(self, row: SessionRow) -> SessionRow:
-        self._known[row.n] = _State(row.head, 0, None, 0)
+        self._known[row.n] = State(row.head, 0, None, 0)
         self._ids[row.id], self._id_of[row.n] = row.n, row.id
         self._texts.setdefault(row.n, {})
         if row.name is not None:
@@ -580,7 +558,7 @@ class PostgresWriter(Reader):
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
         if n not in self._known:
             rows = [(n, s, at, fact_crc(n, s, at, body), body.decode()) for s, at, body in facts]
-            self.run("insert_facts", *_columns(rows, "nnnnt"))
+            self.run("insert_facts", *columns(rows, "nnnnt"))
             return
         recent = self._recent.setdefault(n, {})
         for seq, at_ms, body in facts:
@@ -722,29 +700,6 @@ class PostgresWriter(Reader):
 
 
 _FIELDS = SessionRow.__struct_fields__
-
-
-def _saved_row(saved: Saved) -> tuple[Any, ...]:
-    row = saved.row
-    plain = SessionRow(row.n, row.id, row.name, row.parent, row.base, 0, None, 0, 0, row.listed,
-                       row.list_row, row.marks, row.head)  # fmt: skip
-    owes, memory = columns_of(row.marks)
-    tenant = codec.escape(tenant_of(saved.listing))
-    return row.n, row.list_row.decode(), row.listed, session_crc(plain), owes, memory, tenant
-
-
-_NONE: dict[str, Ints | Texts] = {"n": Ints.of(()), "t": Texts.of(())}
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], kinds: str) -> list[Ints | Texts]:
-    """Rows as arrays, one a column: `n` of numbers, `t` of texts."""
-    if not rows:
-        return [_NONE[kind] for kind in kinds]
-    columns = zip(*rows, strict=True)
-    return [
-        Ints.of(column) if kind == "n" else Texts.of(column)
-        for kind, column in zip(kinds, columns, strict=True)
-    ]
 
 
 def _texts(*values: object) -> bool:

@@ -127,7 +127,7 @@ class SqliteBackend:
     def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
         return None
 
-    def held(self) -> list[tuple[str, int]]:
+    def held(self) -> list[tuple[str, int | None]]:
         return []
 
     def put_back(self, session: str, waits_for: str | None) -> None:
