@@ -43,7 +43,7 @@ class Batch:
 
     def pieces(self) -> list[tuple[int, Seq, str, int, int, str]]:
         """The text that was added, as rows of `drafts`."""
-        rows = []
+        rows: list[tuple[int, Seq, str, int, int, str]] = []
         for (n, stream), (start, texts) in self.drafts.items():
             text = codec.escape("".join(texts))
             crc = draft_crc(n, stream, start, text.encode())

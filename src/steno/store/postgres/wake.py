@@ -13,6 +13,7 @@ import contextlib
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from hmac import compare_digest
@@ -34,6 +35,8 @@ LOOK_S = 1.0
 _PAYLOAD_MAX = 7_900
 """Bytes; the server takes 8,000."""
 _AGAIN_S = 0.25
+_GATHER_S = 0.001
+"""What is committed within it is told together: the first of them was told at once."""
 
 
 class Wake:
@@ -88,6 +91,7 @@ class Wake:
                 if self._offers:
                     self._offers = False
                     connection.execute(notify, (self._connector.work_channel, me))
+                self._closed.wait(_GATHER_S)
             except (psycopg.Error, StoreError):
                 if connection is not None:
                     connection.close()
@@ -171,12 +175,15 @@ class Wake:
                 for channel in (self._connector.channel, self._connector.work_channel):
                     connection.execute(f"listen {channel}".encode())
             self._tell()  # of what came before
+            looked_s = time.monotonic()
             while not self._closed.is_set():
+                left_s = max(looked_s + LOOK_S - time.monotonic(), 0.0)
                 ready, _, _ = select.select(
-                    [connection.fileno(), self._bell.fileno()], [], [], LOOK_S
+                    [connection.fileno(), self._bell.fileno()], [], [], left_s
                 )
                 heard = list(connection.notifies(timeout=0)) if connection.fileno() in ready else []
-                if not ready:
+                if time.monotonic() >= looked_s + LOOK_S:  # however much is heard meanwhile
+                    looked_s = time.monotonic()
                     self._tell()
                 for one in heard:
                     if one.channel == self._connector.channel:
