@@ -11,6 +11,7 @@ from steno.compose import Program
 from steno.config import GatewayConfig
 from steno.gateway.hub import TAKING_UP_MAX, Hub
 from steno.journal.listing import ListingRow
+from steno.store.errors import StoreUnwritable
 from steno.store.protocol import Listed
 
 SESSIONS = [f"session{i}" for i in range(TAKING_UP_MAX + 8)]
@@ -23,6 +24,9 @@ class Store:
         self.left = dict.fromkeys(SESSIONS, 1)
         self.listed = self.running = self.most = 0
         self.ended, self.empty = asyncio.Event(), asyncio.Event()
+        self.away = False
+        """Whether nothing can be written."""
+        self.put: list[str] = []
 
     async def claim(self, limit: int, full: list[str], anew: bool) -> list[Listed]:
         self.listed += 1
@@ -47,7 +51,9 @@ class Store:
             self.empty.set()
 
     async def put_back(self, session: str, waits_for: str | None = None) -> None:
-        pass
+        if self.away:
+            raise StoreUnwritable("the database is away")
+        self.put.append(session)
 
     async def others(self, row: ListingRow) -> list[str]:
         return []
@@ -111,5 +117,26 @@ def test_everything_that_was_left_is_taken_up_at_a_start(tmp_path: Path, count: 
         store.ended.set()
         await service.drain(1)
         assert not store.left
+
+    asyncio.run(main())
+
+
+@pytest.mark.promise(72)
+def test_what_could_not_be_put_back_is_put_back_with_a_later_look(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = Store()
+        store.left = dict.fromkeys(SESSIONS[:2], 1)
+        service = hub(store, tmp_path)
+        assert await service.find_work() == 2
+        store.away = True
+        store.ended.set()
+        await asyncio.wait_for(store.empty.wait(), 10)
+        with pytest.raises(StoreUnwritable):
+            await service.find_work(at_start=False)
+        assert store.put == []
+        store.away = False
+        await service.find_work(at_start=False)
+        assert sorted(store.put) == SESSIONS[:2]
+        await service.drain(1)
 
     asyncio.run(main())

@@ -1,10 +1,12 @@
 -- Everything that a batch writes to sessions that are there, in one round trip: the fence, the comparison of what the writer
--- remembered, facts, pieces, seals and rows. It is refused whole. What is read by key or by index is read so whatever the
--- tables' statistics say: `drafts` is empty when it is analysed and full a moment later.
+-- remembered, facts, pieces, seals and rows. It is refused whole. `lasts` says which of the facts is a session's last. What
+-- is read by key or by index is read so whatever the tables' statistics say: `drafts` is empty when it is analysed and full a
+-- moment later.
 create function @commit_batch(
     me text, batch bigint, fenced boolean,
     ns bigint[], heads_were bigint[], tokens_were bigint[], stamps_were bigint[],
     heads_are bigint[], tokens_are bigint[], owners_are text[], stamps_are bigint[],
+    lasts bigint[],
     f_session bigint[], f_seq bigint[], f_at_ms bigint[], f_crc bigint[], f_body text[],
     d_session bigint[], d_started bigint[], d_kind text[], d_start bigint[], d_crc bigint[], d_text text[],
     u_session bigint[], u_started bigint[],
@@ -18,6 +20,7 @@ as $$
 declare
     same bigint;
     upto bigint;
+    places bigint[];
 begin
     if fenced then
         perform 1 from owners where owner = me and not dead for key share;
@@ -33,10 +36,11 @@ begin
             raise exception 'stale' using errcode = 'STS01';
         end if;
     else
-        perform 1 from heads h where h.n = any (ns) order by h.n for update;
-        select count(*) into same
-        from unnest(ns, heads_were, tokens_were, stamps_were) as w (n, head, token, stamp)
-            join heads h on h.n = w.n and h.head = w.head and h.token = w.token and h.stamp = w.stamp;
+        select count(*) into same from (
+            select 1 from unnest(ns, heads_were, tokens_were, stamps_were) as w (n, head, token, stamp)
+                join heads h on h.n = w.n and h.head = w.head and h.token = w.token and h.stamp = w.stamp
+            order by h.n for update of h
+        ) as locked;
         if same <> cardinality(ns) then
             raise exception 'stale' using errcode = 'STS01';
         end if;
@@ -46,13 +50,15 @@ begin
         select * from unnest(k_source, k_key, k_session, k_seq, k_count);
     end if;
     if cardinality(f_seq) > 0 then
+        for i in 1 .. cardinality(f_seq) loop
+            places[i] := nextval('places');
+        end loop;
         insert into facts (session, seq, place, at_ms, crc, body)
-        select f.session, f.seq, nextval('places'), f.at_ms, f.crc, f.body
-        from unnest(f_session, f_seq, f_at_ms, f_crc, f_body) as f (session, seq, at_ms, crc, body);
+        select * from unnest(f_session, f_seq, places, f_at_ms, f_crc, f_body);
         update heads h
         set head = w.head, token = w.token, owner = w.owner, stamp = w.stamp,
-            place = greatest(h.place, (select f.place from facts f where f.session = h.n and f.seq = w.head))
-        from unnest(ns, heads_are, tokens_are, owners_are, stamps_are) as w (n, head, token, owner, stamp)
+            place = greatest(h.place, places[w.last])
+        from unnest(ns, heads_are, tokens_are, owners_are, stamps_are, lasts) as w (n, head, token, owner, stamp, last)
         where h.n = w.n and (h.head, h.token, h.stamp) is distinct from (w.head, w.token, w.stamp);
     elsif cardinality(s_n) > 0 then
         update heads h set token = w.token, owner = w.owner, stamp = w.stamp

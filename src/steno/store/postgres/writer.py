@@ -62,7 +62,7 @@ _RECENT_MAX = 64
 """Facts of a session that are kept in memory: what opened a stream is among them."""
 _TEXT_MAX = 64 << 20
 """Characters of streams that are kept in memory, to be compared with what seals them."""
-_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 36) + b")"
+_COMMIT = b"select {schema}.commit_batch(" + b", ".join([b"%s"] * 37) + b")"
 
 
 class PostgresWriter(Reader):
@@ -385,6 +385,7 @@ class PostgresWriter(Reader):
         batch = self._batch
         were = [self._known[n] for n in states]
         rows = [saved_row(saved) for saved in batch.rows.values()]
+        lasts = {n: at for at, (n, *_) in enumerate(batch.facts, 1)}
         return [
             self._owners.owner,
             self._k,
@@ -397,6 +398,7 @@ class PostgresWriter(Reader):
             Ints.of([state.token for state in states.values()]),
             Texts.of([state.owner for state in states.values()]),
             Ints.of([state.stamp for state in states.values()]),
+            Ints.of([lasts.get(n, 0) for n in states]),
             *columns(batch.facts, "nnnnt"),
             *columns(batch.pieces(), "nntnnt"),
             *columns(batch.undrafts, "nn"),
