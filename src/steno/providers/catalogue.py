@@ -61,7 +61,7 @@ class NotAnswered(Exception):
 
 
 class Table:
-    """What is known of models by their names, whoever serves them."""
+    """What is known of models by their names, by any server."""
 
     def __init__(self, rows: Mapping[str, About]) -> None:
         self._rows = rows

@@ -1,6 +1,6 @@
 """What AGENTS.md and CLAUDE.md say, from the home and from the top of the tree down to the folder.
 
-A file that somebody else could have put there is not read: in a folder that others can write to,
+A file that others could have put there is not read: in a folder that others can write to,
 it would be their word and not the owner's.
 """
 

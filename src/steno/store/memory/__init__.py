@@ -509,7 +509,7 @@ class MemoryBackend:
         return []
 
     def put_back(self, session: str, waits_for: str | None) -> None:
-        """Nothing was put into anybody's hands."""
+        """Nothing was handed to any worker."""
 
     def leave(self, session: str, left: Left | None) -> None:
         with self.place.lock:

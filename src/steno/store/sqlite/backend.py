@@ -131,7 +131,7 @@ class SqliteBackend:
         return []
 
     def put_back(self, session: str, waits_for: str | None) -> None:
-        """Nothing was put into anybody's hands."""
+        """Nothing was handed to any worker."""
 
     def leave(self, session: str, left: Left | None) -> None:
         self.locks.leave(session, "" if left is None else f"{left.turn}@{left.cause}")
