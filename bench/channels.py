@@ -138,7 +138,8 @@ async def _answers(home: Path, seconds: int) -> list[Result]:
             await asyncio.sleep(max(began_s + number / 100 - time.monotonic(), 0.0))
             loop.waiting.put_nowait(_message(number))
         store = hub.service().chats.store
-        waits_ms, owed = [], 0
+        waits_ms: list[float] = []
+        owed = 0
         for _ in range(60):
             await asyncio.sleep(1.0)
             waits_ms, owed = await _waits(store, loop)
@@ -155,7 +156,8 @@ async def _answers(home: Path, seconds: int) -> list[Result]:
 
 async def _waits(store: Store, loop: Loop) -> tuple[list[float], int]:
     """How long each answer took to its chat, and how many are owed or were."""
-    waits_ms, owed = [], 0
+    waits_ms: list[float] = []
+    owed = 0
     for listed in await store.list(1_000):
         ends: list[int] = []
         debts: dict[int, str] = {}
@@ -243,7 +245,7 @@ async def _fill(home: Path, chats: int) -> None:
 
 
 def _until_receiving(service: Service, channels: int) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s, told = time.monotonic() + 60, []
     asked = Request(
         f"http://127.0.0.1:{service.port}/api/channels",
         headers={"Authorization": f"Bearer {service.tokens[0]}"},
