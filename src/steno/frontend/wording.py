@@ -220,7 +220,11 @@ def _after_refusal(error: Refusal) -> str:
             return f"steno show {session} has what was said"
         case "several_asked":
             return "say which"
+        case "not_owed" | "not_failed" | "being_sent":
+            return "steno deliveries lists them"
         case "undone" | "nothing_cut_off" | "no_turn" | "nothing_asked" | "not_asked":
+            return ""
+        case "nothing_to_send":
             return ""
         case unreachable:
             assert_never(unreachable)

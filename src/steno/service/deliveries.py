@@ -24,14 +24,16 @@ from steno.journal.facts import (
     DeliveryRefused,
     DeliverySettled,
     Record,
+    taken_by,
 )
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.transcript import Transcript
 from steno.journal.turns import Turns
+from steno.session.errors import Refusal
 from steno.session.load import Sessions, tail
-from steno.store.errors import JournalCorrupt, StoreError, UnknownSession
-from steno.store.protocol import Glance, Listed
+from steno.store.errors import JournalCorrupt, KeyReused, StoreError, UnknownSession
+from steno.store.protocol import Glance, Listed, read_all
 
 if TYPE_CHECKING:
     from steno.delivery.outbox import Body, DeliveryDebt, Outbox
@@ -46,6 +48,7 @@ STAY_S = 60.0
 LOOK_AGAIN_S = 30.0
 SENDING_MAX = 8
 PAGE = 100
+TAKING = ("turn.started", "step.started")
 TEXT_CHARS_MAX = 1_000_000
 
 State = Literal["owed", "sending", "delivered", "refused", "unknown", "expired", "withdrawn"]
@@ -87,6 +90,7 @@ class Deliveries:
         self._store = sessions.store
         self._at_once = asyncio.Semaphore(SENDING_MAX)
         self._busy: set[asyncio.Task[float | None]] = set()
+        self._asked: set[asyncio.Task[None]] = set()
 
     # --- while we are here
 
@@ -139,6 +143,70 @@ class Deliveries:
             async with asyncio.timeout(within_s):
                 return await self._each(sessions)
         return None
+
+    # --- what a person decides
+
+    async def give_up(self, session: str, seq: Seq) -> None:
+        """What is owed is not tried any more. `Refusal` if it is settled or being sent."""
+        one = (await self._store.glance(session)).row.deliveries.open.get(seq)
+        if one is None:
+            raise Refusal("not_owed", session, seq)
+        if one.by and await self._store.alive(one.by):
+            raise Refusal("being_sent", session, seq)
+        settled = DeliverySettled(seq, DeliveryExpired("given up"))
+        try:
+            await self._store.add(session, [settled], key=f"settled:{seq}")
+        except KeyReused:
+            raise Refusal("not_owed", session, seq) from None
+
+    async def again(self, session: str, seq: Seq) -> None:
+        """Owe what failed once more: the same text under the same key, by which a receiver knows it
+        if it arrived after all. However often this is asked for, it is owed once."""
+        row = (await self._store.glance(session)).row
+        settled = dict(row.deliveries.settled).get(seq)
+        if settled is None:
+            raise Refusal("not_failed", session, seq)
+        [owed] = await self._store.read(session, seq - 1, 1)
+        [how] = await self._store.read(session, settled - 1, 1)
+        fact, came = owed.fact, how.fact
+        if (
+            not isinstance(fact, DeliveryOwed)
+            or not isinstance(came, DeliverySettled)
+            or isinstance(came.outcome, Delivered)
+        ):
+            raise Refusal("not_failed", session, seq)
+        if fact.show == "answer":
+            taken = await self._taken(session, fact.target)
+            if not taken or not await self._ended(session, taken):
+                raise Refusal("nothing_to_send", session, seq)
+            fact = replace(fact, target=taken, show="text")
+        with contextlib.suppress(KeyReused):  # it was asked for before
+            await self._store.add(session, [fact], key=f"again:{seq}")
+        if fact.channel not in self._sending.chats:
+            task = asyncio.create_task(self._try_now(session))
+            self._asked.add(task)
+            task.add_done_callback(self._asked.discard)
+
+    async def _try_now(self, session: str) -> None:
+        with contextlib.suppress(StoreError):  # the next look does it
+            await self._each([session])
+
+    async def _taken(self, session: str, input: Seq) -> Seq:
+        """The last fact that took an input; 0 if none did."""
+        taken, after = 0, input
+        while page := await self._store.read(session, after, PAGE, TAKING):
+            taken = next((one.seq for one in reversed(page) if input in taken_by(one.fact)), taken)
+            after = page[-1].seq
+        return taken
+
+    async def _ended(self, session: str, taken: Seq) -> Seq:
+        """The turn that ended with what was said to an input which this fact took; 0 if none."""
+        from steno.service.chats import Answer
+
+        answer = Answer(taken)
+        async for record in read_all(self._store, session, taken - 1):
+            answer.apply(record)
+        return 0 if answer.ended is None else answer.ended.turn
 
     async def _tend(self, but: str) -> None:
         while True:
@@ -200,6 +268,8 @@ class Deliveries:
     ) -> "DeliveryDebt":
         from steno.delivery.outbox import DeliveryDebt
 
+        if one.show == "text" and not one.turn:
+            one = replace(one, taken=one.input, turn=await self._ended(session, one.input))
         turn = one.turn or await self._cut_off(session, glance, one)
         if turn and not one.turn:
             one = replace(

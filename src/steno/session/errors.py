@@ -45,6 +45,10 @@ Why = Literal[
     "nothing_asked",
     "several_asked",
     "not_asked",
+    "not_owed",
+    "being_sent",
+    "not_failed",
+    "nothing_to_send",
 ]
 
 _SAID: dict[Why, str] = {
@@ -76,6 +80,18 @@ _SAID: dict[Why, str] = {
     "several_asked": "several calls of session {session!r} wait: {there}; nothing was changed",
     "not_asked": (
         "nothing waits at {seq} in session {session!r}, but {there}; nothing was changed"
+    ),
+    "not_owed": ("delivery {seq} of session {session!r} is not owed any more; nothing was changed"),
+    "being_sent": (
+        "delivery {seq} of session {session!r} is being sent at this moment; nothing was changed"
+    ),
+    "not_failed": (
+        "delivery {seq} of session {session!r} is none of the last that failed; only those can be "
+        "tried again"
+    ),
+    "nothing_to_send": (
+        "nothing was said to the input of delivery {seq} of session {session!r}; there is nothing "
+        "to send. Say it again instead"
     ),
 }
 

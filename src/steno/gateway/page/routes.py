@@ -219,8 +219,21 @@ async def approvals(pages: Pages, call: Call) -> Answer:
 
 async def deliveries(pages: Pages, call: Call) -> Answer:
     found = await pages.hub.service().deliveries.listed(shelves.DELIVERIES_MAX)
-    body = shelves.deliveries(found, pages.channels(), _now_ms())
+    body = shelves.deliveries(found, pages.channels(), _now_ms(), call.token.allows("write"))
     return await _shelf(pages, call, "deliveries", "Deliveries", body)
+
+
+async def change_delivery(pages: Pages, call: Call) -> Answer:
+    deliveries = pages.hub.service().deliveries
+    id, seq = call.parameters["id"], int(call.parameters["seq"])
+    match call.parameters["act"]:
+        case "again":
+            await deliveries.again(id, seq)
+        case "give-up":
+            await deliveries.give_up(id, seq)
+        case _:
+            raise Problem(404, "no_route", "There is nothing at this path.")
+    return _to(call, "/deliveries")
 
 
 async def jobs(pages: Pages, call: Call) -> Answer:
@@ -511,6 +524,7 @@ ROUTES = (
     ),
     _look("/approvals", "The page of calls that wait for approval", approvals),
     _look("/deliveries", "The page of deliveries", deliveries),
+    _do("/deliveries/{id}/{seq}/{act}", "Try a delivery again, or give it up", change_delivery),
     _look("/usage", "The page of usage by day", used),
     _look("/jobs", "The page of jobs", jobs),
     _do("/jobs/{job}/{act}", "Run, pause or resume a job", change_job, "admin"),

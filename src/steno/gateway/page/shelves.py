@@ -24,6 +24,13 @@ JOBS_MAX = 100
 RUNS_SHOWN = 5
 PROMPT_CHARS = 300
 _TONES = {"delivered": "good", "refused": "bad", "expired": "bad"}
+_AGAIN = ("again", "Try again")
+_DELIVERY_ACTS = {
+    "owed": ("give-up", "Give up"),
+    "refused": _AGAIN,
+    "unknown": _AGAIN,
+    "expired": _AGAIN,
+}
 
 
 def approvals(
@@ -58,7 +65,9 @@ def _asked(one: Approval, title: str, now_ms: int, may_decide: bool) -> Html:
     )
 
 
-def deliveries(found: list[Delivery], accounts: list[ChannelHealth], now_ms: int) -> Html:
+def deliveries(
+    found: list[Delivery], accounts: list[ChannelHealth], now_ms: int, may_change: bool
+) -> Html:
     """Each account and each channel in a line, then each delivery."""
     channels = dict.fromkeys(one.channel for one in found)
     health = many(
@@ -67,10 +76,11 @@ def deliveries(found: list[Delivery], accounts: list[ChannelHealth], now_ms: int
             *(_health(name, [one for one in found if one.channel == name]) for name in channels),
         ]
     )
-    rows = many(_delivery(one, now_ms) for one in found)
+    rows = many(_delivery(one, now_ms, may_change) for one in found)
     table = html(
         '<div class="wide"><table><thead><tr><th scope="col">State</th><th scope="col">To</th>'
-        '<th scope="col">Session</th><th scope="col">Tries</th><th scope="col">Last</th></tr>'
+        '<th scope="col">Session</th><th scope="col">Tries</th><th scope="col">Last</th>'
+        '<th scope="col"><span class="unseen">What to do</span></th></tr>'
         "</thead><tbody>{rows}</tbody></table></div>",
         rows=rows,
     )
@@ -242,12 +252,14 @@ def _health(channel: str, found: list[Delivery]) -> Html:
     )
 
 
-def _delivery(one: Delivery, now_ms: int) -> Html:
+def _delivery(one: Delivery, now_ms: int, may_change: bool) -> Html:
+    act = _DELIVERY_ACTS.get(one.state) if may_change else None
     return html(
         '<tr data-key="{key}"><td><span class="mark {tone}">{state}</span>{cause}</td>'
         '<td>{channel} {address}</td><td><a href="/s/{id}">{id}</a></td><td>{tries}</td>'
-        '<td><time datetime="{stamp}">{ago}</time></td></tr>',
+        '<td><time datetime="{stamp}">{ago}</time></td><td>{act}</td></tr>',
         key=f"{one.session}.{one.seq}",
+        act="" if act is None else _delivery_act(one, *act),
         tone=_TONES.get(one.state, ""),
         state=one.state,
         cause=when(one.cause, html(' <small class="soft">{why}</small>', why=one.cause)),
@@ -257,6 +269,19 @@ def _delivery(one: Delivery, now_ms: int) -> Html:
         tries="" if one.tries is None else one.tries,
         stamp=stamp(one.at_ms),
         ago=ago(one.at_ms, now_ms),
+    )
+
+
+def _delivery_act(one: Delivery, act: str, word: str) -> Html:
+    return html(
+        '<form method="post" action="/deliveries/{session}/{seq}/{act}">'
+        '<button aria-label="{word}: {channel} {address}">{word}</button></form>',
+        session=one.session,
+        seq=one.seq,
+        act=act,
+        word=word,
+        channel=one.channel,
+        address=one.address,
     )
 
 
