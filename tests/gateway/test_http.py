@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +12,8 @@ from tests.gateway.client import Gateway, eventually, text_of, wait_until
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 
+DRAIN_S = 20.0
+"""What running turns get when the service stops."""
 ANSWER = "".join(chr(0x3B1 + i % 20) if i % 3 else "🙂é\n"[i % 4 % 3] for i in range(300))
 
 
@@ -163,6 +166,35 @@ def test_an_approval_survives_a_kill_and_is_decided_once_with_a_reason(
     )
     (outcome,) = world.messages(session, "tool")
     assert "not today" in outcome["text"]
+
+
+@pytest.mark.promise(37, 46)
+def test_a_turn_that_waits_for_a_person_holds_up_no_stop_and_its_question_stays(
+    gateway: Gateway, server: ModelServer, world: World
+) -> None:
+    """It would wait for longer than any stop may take."""
+    call = ("shell", '{"command": "echo ran"}')
+    server.replies = [Reply(("I will.",), tools=(call,)), Reply(("understood",))]
+    session = gateway.make()
+    gateway.say(session, "run it")
+
+    def waiting() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = gateway.ask("GET", "/api/approvals").json()["approvals"]
+        return found
+
+    wait_until(lambda: len(waiting()) == 1, "the question")
+    began_s = time.monotonic()
+    gateway.stop()
+    assert time.monotonic() - began_s < DRAIN_S / 2
+    (turn,) = world.show(session)["turns"]
+    assert turn["outcome"] is None
+    gateway.start()
+    (asked,) = waiting()
+    path = f"/api/approvals/{session}/{asked['seq']}"
+    assert gateway.ask("POST", path, {"decision": "deny"}).status == 200
+    wait_until(
+        lambda: world.messages(session, "assistant")[-1]["text"] == "understood", "an answer"
+    )
 
 
 @pytest.mark.promise(61)

@@ -30,6 +30,8 @@ LOOK_AGAIN_S = 1.0
 """How often the hub looks for what another gateway has left."""
 IDLE_S = 900.0
 """After so long without a turn the gateway leaves a session: plugins are told that it ended."""
+LOOK_WAITING_S = 0.25
+"""While the service stops, how often the hub looks which turns only wait for a person."""
 END_S = 5.0
 """For turns that are ended in order when the service stops."""
 TAKING_UP_MAX = 32
@@ -59,6 +61,8 @@ class Hub:
         self._config = config
         self._home = home
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._letting_go: dict[str, asyncio.Event] = {}
+        """Of each session that runs, what has its turn let go of."""
         self._woken: set[str] = set()
         self._openings: dict[str, TurnStarted] = {}
         self._looked_at: dict[str, int] = {}
@@ -114,6 +118,7 @@ class Hub:
 
     def _done(self, session: str) -> None:
         task = self._tasks.pop(session)
+        self._letting_go.pop(session, None)
         self._rested_s[session] = time.monotonic()
         if session in self._claimed and session not in self._woken:
             self.later(self._given_back(session))
@@ -131,6 +136,7 @@ class Hub:
             self._woken.discard(session)
             service = self.service(session)
             opening = self._openings.pop(session, None)
+            self._letting_go[session] = asyncio.Event()
             try:
                 opening = opening or await self.prepare(session)
                 await self._turns(service, session, opening)
@@ -149,14 +155,15 @@ class Hub:
     async def _turns(self, service: Service, session: str, opening: TurnStarted | None) -> None:
         """Run what waits; first the turn to begin with, if it is still due. If it is not, because
         it began meanwhile, say, what waits is run all the same."""
+        go = self._letting_go[session]
         if opening is not None:
             try:
-                await service.turns.run_again(session, opening, self.leaving, self.draining)
+                await service.turns.run_again(session, opening, go, self.draining)
             except Refusal as refused:
                 _log.info("session %s: %s", session, refused)
             else:
                 return
-        await service.turns.run_pending(session, self.leaving, self.draining)
+        await service.turns.run_pending(session, go, self.draining)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
         """Do something that whoever asked for it does not wait for."""
@@ -302,20 +309,33 @@ class Hub:
 
     async def drain(self, drain_s: float) -> None:
         """Begin no turn any more; give those that run some time, then end them in order. Sessions
-        that rest are left at once, so that another gateway can run what comes for them."""
+        that rest are left at once, so that another gateway can run what comes for them; and so are
+        turns that only wait for a person: their question stays."""
         self.draining.set()
         idle = [one for one in self.program.attended() if one not in self._tasks]
         leaving = [asyncio.create_task(self._leave(one)) for one in idle]
         running = set(self._tasks.values())
         deadline_s = time.monotonic() + drain_s
         while running and (left_s := deadline_s - time.monotonic()) > 0:
-            await asyncio.wait(running, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            await self._let_go_of_waiting()
+            wait_s = min(left_s, LOOK_WAITING_S)
+            await asyncio.wait(running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             for session in [one for one in self._rested_s if one not in self._tasks]:
                 await self._leave(session)
             running = set(self._tasks.values())
         self.leaving.set()
+        for go in self._letting_go.values():
+            go.set()
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=END_S)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *leaving, return_exceptions=True)
+
+    async def _let_go_of_waiting(self) -> None:
+        service = self.service()
+        for session, go in list(self._letting_go.items()):
+            with contextlib.suppress(StoreError):
+                asks = (await service.views.glance(session)).row.asked
+                if asks and not go.is_set() and await service.turns.only_waits(session):
+                    go.set()

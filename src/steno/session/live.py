@@ -268,6 +268,13 @@ class Live:
         """Run a turn that continues or retries, and then what is pending."""
         await self._runner.run(session, _until(last), leaving, opening)
 
+    async def only_waits(self, session: str) -> bool:
+        """Whether nothing goes on in the open turn but waiting for a person."""
+        turn = (await self._sessions.load(session)).state.turn
+        if turn is None or turn.step is not None or not waits_for_approval(turn):
+            return False
+        return all(one.asked and one.decision is None for one in turn.calls.values())
+
     async def is_answered(self, admitted: Admitted) -> bool:
         """Whether a turn took an input, and none is open."""
         turns = Turns()
