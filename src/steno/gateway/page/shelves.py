@@ -78,7 +78,8 @@ def deliveries(
     )
     rows = many(_delivery(one, now_ms, may_change) for one in found)
     table = html(
-        '<div class="wide"><table><thead><tr><th scope="col">State</th><th scope="col">To</th>'
+        '<div class="wide"><table class="deliveries"><thead><tr><th scope="col">State</th>'
+        '<th scope="col">To</th>'
         '<th scope="col">Session</th><th scope="col">Tries</th><th scope="col">Last</th>'
         '<th scope="col"><span class="unseen">What to do</span></th></tr>'
         "</thead><tbody>{rows}</tbody></table></div>",
