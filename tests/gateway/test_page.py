@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateway.browser import Desk, answers, desk_at, live_text, needs_chromium, say, wait_for
+from tests.gateway.client import text_of
+from tests.gateway.test_http import ANSWER
 from tests.program.model_server import Reply
 from tests.program.world import wait_until
 
@@ -28,6 +30,23 @@ LOSE_ANSWERS = """() => {
     throw new TypeError("the answer was lost");
   };
 }"""
+
+
+REST_OF = """
+async (places) => {
+  const rests = []
+  for (const place of places) {
+    rests.push(await new Promise((done) => {
+      const source = new EventSource(`/api/sessions/${place}`)
+      let rest = ""
+      source.addEventListener("text", (event) => { rest += JSON.parse(event.data).text })
+      source.addEventListener("turn_ended", () => { source.close(); done(rest) })
+    }))
+  }
+  return rests
+}
+"""
+"""What a browser is told of an answer from each place on."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +85,30 @@ def test_what_is_said_is_answered_live_and_a_reload_in_mid_answer_loses_nothing(
     assert [one["role"] for one in stored] == ["user", "assistant"] * 2
     assert answers(page) == [one["text"] for one in stored if one["role"] == "assistant"]
     assert page.locator(".said .typed").all_inner_texts() == ["Say hello", "Again"]
+
+
+@pytest.mark.promise(62)
+@pytest.mark.parametrize("step", [1, 37])
+@pytest.mark.suite("37")
+def test_an_event_source_resumes_at_every_code_point_after_a_kill(desk: Desk, step: int) -> None:
+    pieces = tuple(ANSWER[i : i + 7] for i in range(0, len(ANSWER), 7))
+    desk.script(Reply(pieces, then="hang"))
+    session = desk.gateway.make(title="points")
+    desk.gateway.say(session, "tell me")
+    seen = []
+    for event in desk.gateway.events(session):
+        seen.append(event)
+        if text_of(seen) == ANSWER:
+            break
+    desk.gateway.kill()
+    desk.gateway.start()
+    started = next(one.data["seq"] for one in seen if one.name == "text")
+    offsets = list(range(0, len(ANSWER) + 1, step))
+    places = [f"{session}/events?after={started - 1}~{started}t{offset}" for offset in offsets]
+    rests = desk.tab().evaluate(REST_OF, places)
+    assert [ANSWER[:at] + rest for at, rest in zip(offsets, rests, strict=True)] == [
+        ANSWER for _ in offsets
+    ]
 
 
 @pytest.mark.promise(62)
