@@ -2,6 +2,7 @@
 a decision."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ def write(
 def asks_once(request: dict[str, Any]) -> Reply:
     """Asks for a call when something was said, and ends when that is settled."""
     return Reply(tools=CALL) if request["messages"][-1]["role"] == "user" else Reply(("done",))
+
+
+def asked_by(subject: Subject, text: str) -> None:
+    """Say something, and wait for the question that it leads to. A kill may have left an earlier
+    question standing."""
+    before = _questions(subject)
+    subject.say(text)
+    wait_until(lambda: bool(_questions(subject) - before), f"a question after {text!r}")
+
+
+def _questions(subject: Subject) -> set[str]:
+    return set(re.findall(r"/approve (\d+)", "\n".join(subject.texts())))
 
 
 def runs(world: World) -> int:
@@ -117,8 +130,7 @@ def test_a_call_waits_for_the_owner_through_a_restart_and_runs_once(
     subject.configure(world)
     gateway = Gateway(world, tmp_path)
     try:
-        subject.say("first")
-        subject.wait_like("May I run shell?")
+        asked_by(subject, "first")
         gateway.kill()
         gateway.start()
         subject.press("Allow")
@@ -126,12 +138,10 @@ def test_a_call_waits_for_the_owner_through_a_restart_and_runs_once(
         assert runs(world) == 1
         subject.say("/approve")
         subject.wait_like("nothing in session")
-        subject.say("second")
-        subject.wait_like("May I run shell?")
+        asked_by(subject, "second")
         subject.say("/stop")
         subject.wait_like("This question is over")
-        subject.say("third")
-        subject.wait_like("May I run shell?")
+        asked_by(subject, "third")
         subject.say("/approve always")
         subject.wait_like("so are calls like it in this session for 30 days")
         wait_until(lambda: subject.texts().count("done") == 2, "the third answer")
