@@ -285,6 +285,17 @@ def test_what_streams_goes_out_in_one_statement(
     assert sent == [b"commit_one", b"commit_one"], "no look, no seal apart"
 
 
+def test_what_the_driver_made_the_server_forget_is_prepared_again(
+    store: BlockingPostgresStore,
+) -> None:
+    """After a rollback the driver drops every statement of its connection, ours too."""
+    lease, step = begin(store)
+    store.draft(lease, Stream(step, "text"), "Hel")
+    store.backend.writer().connection.execute(b"deallocate all")
+    store.draft(lease, Stream(step, "text"), "lo")
+    assert store.append(lease, [StepSealed(step, (Text("Hello"),))], step).last == step + 1
+
+
 def test_a_session_that_others_wrote_to_is_looked_at_again(
     url: str, store: BlockingPostgresStore
 ) -> None:

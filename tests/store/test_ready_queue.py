@@ -3,6 +3,7 @@ tenant, and finding it costs the same however many sessions there are."""
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -167,6 +168,33 @@ def test_what_was_claimed_without_our_knowing_is_found_again(
     [session] = [str(one.find(lost))]
     one.put_back(session)
     assert claimed(other) == [lost]
+
+
+@pytest.mark.promise(72)
+def test_an_input_stored_together_with_a_removal_is_work(
+    url: str, stores: list[BlockingPostgresStore]
+) -> None:
+    """A removal sends what the verbs before it added, to change it: their rows are due all the
+    same."""
+    one, other = stores[:2]
+    busy, told = say(one, "a/1"), say(one, "b/1")
+    assert sorted(claimed(one)) == ["a/1", "b/1"]
+    for session in (busy, told):
+        one.release(one.acquire(session), one.glance(session).head)
+    added = [
+        threading.Thread(target=say, args=(other, "a/1", "again")),
+        threading.Thread(target=other.redact, args=(told, 2)),
+    ]
+    with other.core.queue.paused():
+        for waiting, thread in enumerate(added, 1):
+            thread.start()
+            while len(other.core.queue._queue) < waiting:
+                time.sleep(0.001)
+    for thread in added:
+        thread.join()
+    behind = "select s.id from @sessions s join @heads h on h.n = s.n where s.listed < h.head"
+    assert sql(url, behind) == []
+    assert "a/1" in claimed(other)
 
 
 def test_what_is_deleted_is_no_work(url: str, stores: list[BlockingPostgresStore]) -> None:

@@ -50,11 +50,22 @@ class Lone:
     def __init__(self, connection: Connected, schema: str) -> None:
         self.connection = connection
         self._name = f"steno_{next(_names)}".encode()
-        connection.pgconn.send_prepare(self._name, call(schema), TYPES)
-        self._finish()
+        self._call = call(schema)
+        self._prepare()
 
     def commit(self, me: str, k: int, change: Change) -> None:
         sent = arguments(me, k, change)
+        try:
+            self._run(sent)
+        except errors.InvalidSqlStatementName:  # after a rollback the driver drops every statement
+            self._prepare()
+            self._run(sent)
+
+    def _prepare(self) -> None:
+        self.connection.pgconn.send_prepare(self._name, self._call, TYPES)
+        self._finish()
+
+    def _run(self, sent: list[bytes | None]) -> None:
         self.connection.pgconn.send_query_prepared(self._name, sent, FORMATS, Format.BINARY)
         self._finish()
 

@@ -100,6 +100,8 @@ class PostgresWriter(Reader):
         self._assumable: set[tuple[str, str]] = set()
         self._assumed: set[tuple[str, str]] = set()
         """Keys that are taken for new without a look: who asked for one must also put it."""
+        self._unsaved: set[int] = set()
+        """Sessions to which this transaction added facts after their rows, sent or not."""
         self._put: set[Hash] = set()
         self._owned: dict[tuple[Hash, int], int] = {}
 
@@ -544,6 +546,7 @@ class PostgresWriter(Reader):
             row.list_row, row.listed = codec.encode(one.listing), row.head
             row.marks = marks_of(one.listing)
             row.expires_ms = row.touched = 0  # a lease has no term here; places are the server's
+            self._unsaved.discard(row.n)
             self._batch.rows[row.n] = one
             self._batch.touched[row.n] = None
 
@@ -551,9 +554,8 @@ class PostgresWriter(Reader):
         """Rows are saved when the lease changes; what is added without one has its row saved at
         once."""
         held, names = self._owners.owner, self._id_of
-        changed = {n for n, *_ in self._batch.facts}
-        free = [n for n in changed if self._known[n].owner != held and n in names]
-        return [Behind(n, names[n], 0) for n in free if n not in self._batch.rows]
+        free = [n for n in self._unsaved if n in names and self._known[n].owner != held]
+        return [Behind(n, names[n], 0) for n in free]
 
     # --- facts and drafts
 
@@ -570,6 +572,7 @@ class PostgresWriter(Reader):
         while len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]
         self._batch.touched[n] = None
+        self._unsaved.add(n)
 
     def note(self, n: int, kind: Noted, seq: Seq) -> None:
         self._write_out()
