@@ -435,7 +435,8 @@ def test_jobs_and_people_have_a_page_and_a_job_is_run_and_paused_there(desk: Des
     page = desk.tab("/jobs")
     assert "What is <b>new</b>?" in page.locator(".job").inner_text()
     assert "Next: 20" in page.locator(".job").inner_text()
-    page.click("text=Run now")
+    with page.expect_navigation():  # or looking again would take the request back
+        page.click("text=Run now")
     for _ in range(60):
         page.reload()
         if page.locator(".occurrences .good").count():
