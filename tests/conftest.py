@@ -44,7 +44,7 @@ def pytest_report_header() -> str:
 
 def pytest_xdist_auto_num_workers() -> int:
     """Two for each core, up to a bound: half of the time a test waits for a process, a disk or a
-    pause. With three, both cores are busy all the time and the whole is no quicker."""
+    pause. With three, both cores are busy all the time."""
     cores = os.cpu_count() or 1
     return max(cores, min(2 * cores, AT_ONCE_MAX))
 
