@@ -2,6 +2,7 @@
 process, in no time."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -129,6 +130,50 @@ def test_who_follows_a_turn_whose_process_is_dead_sees_the_end_that_will_be_stor
         assert ends[0] == last.fact
 
     play(test, STEP, LAST)
+
+
+Look = Callable[[Process], Awaitable[set[str | None]]]
+
+
+@pytest.mark.promise(34)
+def test_a_turn_that_was_cut_off_is_never_seen_open_again() -> None:
+    """Not even at the moment at which the next runner has the session and has stored nothing."""
+
+    def seen_of(kill: Kill | None) -> tuple[list[str], set[str | None]]:
+        async def test(world: World) -> tuple[list[str], set[str | None]]:
+            first, seen = world.process(kill), set[str | None]()
+            await first.run(lambda process: process.ask("hello"))
+            looking = [
+                world.process().start(lambda process, how=how: look(process, how, seen))  # type: ignore[misc]
+                for how in (in_full, in_lists)
+            ]
+            await world.process().run(lambda process: process.ask("and now?", FIRST))
+            for one in looking:
+                one.cancel()
+            return first.commits, seen
+
+        return play(test, STEP, LAST)
+
+    async def in_full(process: Process) -> set[str | None]:
+        _, shown = await process.service.views.shown(FIRST)
+        return {shown.transcript.turns[0].outcome}
+
+    async def in_lists(process: Process) -> set[str | None]:
+        row = (await process.service.views.summary(FIRST)).listed.row
+        return {row.last_turn} if row.turns == 1 else set()
+
+    async def look(process: Process, how: Look, seen: set[str | None]) -> None:
+        while True:
+            version = process.world.version
+            seen |= await how(process)
+            await process.world.newer_than(version)
+
+    commits, seen = seen_of(None)
+    assert seen == {"done"}
+    [begun] = [n for n, commit in enumerate(commits, 1) if "TurnStarted" in commit]
+    for n in range(begun, len(commits) - 1):
+        with saying(f"killed after commit {n} of {len(commits)}"):
+            assert seen_of(Kill("after", n))[1] == {"interrupted"}
 
 
 @pytest.mark.promise(23)

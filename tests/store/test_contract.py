@@ -56,6 +56,7 @@ from steno.store.errors import (
     ForksRemain,
     KeyReused,
     LeaseLost,
+    LeftOpen,
     NotAllowed,
     NotPending,
     SessionBusy,
@@ -67,6 +68,7 @@ from steno.store.errors import (
 from steno.store.protocol import (
     Admission,
     Admitted,
+    Closing,
     Cursor,
     Event,
     Left,
@@ -508,6 +510,36 @@ async def test_a_killed_store_leaves_its_sessions_free_and_what_it_had_written(
             glance = await other.glance(running.session)
             assert (glance.owner, [draft.text for draft in glance.drafts]) == (None, ["so far"])
             assert (await other.acquire(running.session)).token == running.lease.token + 1
+
+
+@pytest.mark.promise(34)
+async def test_what_a_dead_owner_left_open_is_closed_by_the_commit_that_takes_the_lease(
+    place: Place,
+) -> None:
+    async with place.open() as store:
+        running = await begin(store)
+        await running.write("so far")
+        unseen = await admit(store, "wait", running.session)
+        place.kill(store)
+        async with place.open() as other:
+            ended = TurnEnded(running.step - 1, "interrupted", "killed")
+            lost = StepLost(running.step, "killed", sent="unknown")
+            closes = StepSealed(running.step, (Text("so far"),), "interrupted"), ended
+            for head in (0, unseen.seq - 1):
+                with pytest.raises(LeftOpen):
+                    await other.acquire(running.session, Closing(head, closes))
+            glance = await other.glance(running.session)
+            assert (glance.head, glance.owner, len(glance.drafts)) == (unseen.seq, None, 1)
+            with pytest.raises(ShownTextDropped):
+                await other.acquire(running.session, Closing(glance.head, (lost, ended)))
+            lease = await other.acquire(running.session, Closing(glance.head, closes))
+            assert lease.token == running.lease.token + 1
+            stored = await read_all(other, running.session)
+            assert tuple(record.fact for record in stored[-2:]) == closes
+            assert await other.drafts(running.session) == []
+            await other.release(lease, stored[-1].seq)
+            lease = await other.acquire(running.session, Closing(1, closes))
+            assert await read_all(other, running.session) == stored, "nothing is open"
 
 
 async def test_a_released_lease_is_over(place: Place) -> None:

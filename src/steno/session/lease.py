@@ -40,10 +40,11 @@ from steno.journal.facts import (
 )
 from steno.journal.history import Entry, Weighed
 from steno.journal.parts import Hash, Seq
+from steno.journal.state import State
 from steno.session.errors import Refusal
 from steno.session.load import Folds, Sessions, to_carry, with_text
 from steno.session.plugin_hooks import Hooks
-from steno.session.writer import Writer, folded
+from steno.session.writer import Writer, folded, take_lease
 from steno.store.errors import (
     NotPending,
     OutcomeUnknown,
@@ -118,8 +119,7 @@ class HeldSession:
     ) -> "HeldSession":
         """Take the lease, fold, and close what the last writer left open, once. Without `to_run` a
         turn that waits for approval is ended, too: nothing may be edited while a turn is open."""
-        store = sessions.store
-        lease = await (_acquire(store, id) if insist else store.acquire(id))
+        lease = await _acquire(sessions, id, to_run, insist)
         held = cls(sessions, lease, await folded(sessions, lease))
         try:
             await held._recover(to_run)
@@ -154,13 +154,10 @@ class HeldSession:
 
     async def _recover(self, to_run: bool) -> None:
         """Plugins are not told: what is closed here was under way in another process."""
-        turn = self.state.turn
         facts = await self._writer.left_open(to_run)
-        if not facts:
-            return
-        groups = () if turn is None else [call.group for call in turn.calls.values()]
-        await asyncio.gather(*(end_group(group) for group in groups if group is not None))
-        await self._writer.append(facts)
+        if facts:
+            await _end_calls(self.state)
+            await self._writer.append(facts)
 
     # --- reading
 
@@ -354,19 +351,27 @@ def _refuse_answered(held: HeldSession, input: Seq) -> None:
 # --- taking the lease -----------------------------------------------------------------------------
 
 
-async def _acquire(store: Store, id: str) -> Lease:
-    """Take the lease. What only distils the session, or gives it a title, is asked to give way, and
-    does so at once."""
+async def _acquire(sessions: Sessions, id: str, to_run: bool, insist: bool) -> Lease:
+    """Take the lease. If we insist, what only distils the session, or gives it a title, is asked to
+    give way, and does so at once."""
     deadline_s = asyncio.get_running_loop().time() + GIVE_WAY_S
     asked = False
     while True:
         try:
-            return await store.acquire(id)
+            return await take_lease(sessions, id, to_run, _end_calls)
         except SessionBusy:
-            asked = asked or await _ask_to_give_way(store, id)
+            if not insist:
+                raise
+            asked = asked or await _ask_to_give_way(sessions.store, id)
             if not asked or asyncio.get_running_loop().time() > deadline_s:
                 raise
         await asyncio.sleep(GIVE_WAY_PAUSE_S)
+
+
+async def _end_calls(state: State) -> None:
+    """The commands of a dead process live on in groups of their own."""
+    calls = () if state.turn is None else state.turn.calls.values()
+    await asyncio.gather(*(end_group(call.group) for call in calls if call.group is not None))
 
 
 async def _ask_to_give_way(store: Store, id: str) -> bool:

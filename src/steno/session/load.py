@@ -165,6 +165,13 @@ class Sessions:
         self._keep(id, folds)
         return _loaded(id, glance, killed, copy.deepcopy(folds.state))
 
+    async def peek(self, id: str) -> tuple[Glance, State]:
+        """What a runner will find: its state is not closed, and is of use until the next await."""
+        glance = await self.store.glance(id)
+        folds = await self._folded(id, glance)
+        self._keep(id, folds)
+        return glance, folds.state
+
     async def whole(self, id: str, *folds: Fold) -> Loaded:
         """As it stands; `folds` take in every fact and what will close what is open, and a
         transcript shows the text that is being streamed."""

@@ -4,22 +4,24 @@ What must be true:
 
 - A fact is taken into memory after it is committed, and after what others had stored before it. So
   memory is the fold of the journal, and can be thrown away at any moment.
-- The lease is ours from before the first read until after the last write.
+- The lease is ours from before the first read until after the last write. Only what closes a turn
+  that was left open is read before, and stored with the lease if it is still as it was read.
 
 Nothing here needs an event loop: over a store whose verbs never suspend, nothing suspends.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from steno.engine.recover import close, recover
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record, TurnFact
 from steno.journal.parts import Seq
+from steno.journal.state import State
 from steno.session.load import Folds, Sessions
-from steno.store.errors import StoreError
-from steno.store.protocol import Lease, Left, Store, read_all
+from steno.store.errors import LeftOpen, StoreError
+from steno.store.protocol import Closing, Glance, Lease, Left, Store, read_all
 
 
 def _nothing(_: Record) -> None:
@@ -50,7 +52,7 @@ class Writer:
     async def open(cls, sessions: Sessions, id: str, to_run: bool = False) -> "Writer":
         """Take the lease, fold, and close what the last writer left open. Without `to_run` a turn
         that waits for approval is ended, too."""
-        lease = await sessions.store.acquire(id)
+        lease = await take_lease(sessions, id, to_run)
         writer = cls(sessions, lease, await folded(sessions, lease))
         try:
             await writer.append(await writer.left_open(to_run))
@@ -90,12 +92,9 @@ class Writer:
     async def left_open(self, to_run: bool) -> tuple[TurnFact, ...]:
         """The facts that close what the last writer left open. Without `to_run` a turn that waits
         for approval is ended, too."""
-        turn = self.state.turn
-        if turn is None and not self.state.helpers:
+        if self.state.turn is None and not self.state.helpers:
             return ()
-        glance = await self._store.glance(self.id)
-        cause = glance.cause(None if turn is None else turn.seq)
-        return (recover if to_run else close)(self.state, glance.drafts, cause)
+        return _to_close(self.state, await self._store.glance(self.id), to_run)
 
     async def renew(self) -> None:
         await self._store.renew(self._lease)
@@ -145,6 +144,32 @@ async def held_briefly(sessions: Sessions, id: str, to_run: bool = True) -> Asyn
         yield writer
     finally:
         await writer.leave()
+
+
+async def take_lease(
+    sessions: Sessions,
+    id: str,
+    to_run: bool,
+    end_calls: Callable[[State], Awaitable[None]] | None = None,
+) -> Lease:
+    """A turn that the last writer left open is closed by the commit that takes the lease: whoever
+    reads sees it interrupted before, and interrupted after. `end_calls` is given what was open
+    before that is stored."""
+    closing = Closing()
+    while True:
+        try:
+            return await sessions.store.acquire(id, closing)
+        except LeftOpen:
+            glance, state = await sessions.peek(id)
+            facts = _to_close(state, glance, to_run) if glance.owner is None else ()
+            if facts and end_calls is not None:
+                await end_calls(state)
+            closing = Closing(glance.head, facts)
+
+
+def _to_close(state: State, glance: Glance, to_run: bool) -> tuple[TurnFact, ...]:
+    cause = glance.cause(None if state.turn is None else state.turn.seq)
+    return (recover if to_run else close)(state, glance.drafts, cause)
 
 
 async def folded(sessions: Sessions, lease: Lease) -> Folds:

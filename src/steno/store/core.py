@@ -51,6 +51,7 @@ from steno.store.protocol import (
     Appended,
     Carried,
     ChangePage,
+    Closing,
     Cursor,
     Event,
     FeedMark,
@@ -281,18 +282,27 @@ class Core:
         self.backend.put_back(session, waits_for)
         self._claimed.discard(session)
 
-    def acquire(self, session: str) -> Lease:
+    def acquire(self, session: str, closing: Closing | None = None) -> Lease:
         """Take the lease of a session that is free, expired, or whose owner is dead."""
-        lease = self._take(session, None)
+        ready = None
+        if closing is not None:
+            expect(Closing, closing=closing)
+            expect(int, head=closing.head)
+            if closing.facts:
+                check_facts(closing.facts, TURN_FACTS, "is not a turn fact")
+            ready = closing.head, written(closing.facts)
+        lease = self._take(session, None, ready)
         while lease is None:
             with self.snapshot() as view:
                 row = queries.session(view, session)
             if self._is_held(row):
                 raise SessionBusy(session, str(row.owner))
-            lease = self._take(session, row.token)
+            lease = self._take(session, row.token, ready)
         return lease
 
-    def _take(self, session: str, token: int | None) -> Lease | None:
+    def _take(
+        self, session: str, token: int | None, closing: tuple[Seq, Sequence[Written]] | None
+    ) -> Lease | None:
         """The lease is known to be ours before it can be read that it is taken: else another thread
         of this process, finding an owner that vouches for nothing, would take it from us. What was
         not stored is another's by now, maybe with the same token: it is not ours any more."""
@@ -306,7 +316,9 @@ class Core:
         def verb(tx: Transaction) -> Lease | None:
             nonlocal lease
             drop()
-            lease = verbs.acquire(tx, session, self.backend.owner, token, expires_ms)
+            lease = verbs.acquire(
+                tx, session, self.backend.owner, token, expires_ms, closing, self.moment()
+            )
             if lease is not None:
                 self._leases.add((session, lease.token))
             return lease

@@ -4,6 +4,7 @@ the person who keeps the logs.
 StoreError
   UnknownSession     no session has this id; say so, with near matches
   SessionBusy        another owner runs it; follow it, or wait
+  LeftOpen           a turn was left open and you do not say what closes it; look again
   LeaseLost          another owner holds the session now; stop writing, nothing was stored
   KeyReused          this key came before with other content; refuse the caller
   NotAllowed         this verb may not write this fact; mend the caller
@@ -44,6 +45,17 @@ class SessionBusy(StoreError):
     def __init__(self, session: str, owner: str) -> None:
         super().__init__(f"session {session!r} is running in {owner}")
         self.session, self.owner = session, owner
+
+
+class LeftOpen(StoreError):
+    """`head` is where the session stands."""
+
+    def __init__(self, session: str, head: int) -> None:
+        super().__init__(
+            f"a turn of session {session!r} was left open, and what closes it at fact {head} was "
+            "not said; nothing was stored"
+        )
+        self.session, self.head = session, head
 
 
 class LeaseLost(StoreError):

@@ -205,6 +205,13 @@ class Glance(Struct, frozen=True):
         return self.left.cause if self.left is not None and self.left.turn == turn else "killed"
 
 
+class Closing(Struct, frozen=True):
+    """What closes that which a dead owner left open, in a session that stands at `head`."""
+
+    head: Seq = 0
+    facts: tuple[TurnFact, ...] = ()
+
+
 FeedMark = int
 """The place of a change among all changes of a store, in the order of their commits. Marks only
 grow: through deletion, restart, restore and migration none is given twice. 0 is before the
@@ -331,9 +338,11 @@ class Store(Protocol):
         the same facts gives where they are; with others it is `KeyReused`."""
         ...
 
-    async def acquire(self, session: str) -> Lease:
+    async def acquire(self, session: str, closing: Closing | None = None) -> Lease:
         """Take the lease of a session that is free, or whose owner is dead, with a token above all
-        before it; else `SessionBusy`."""
+        before it; else `SessionBusy`. With `closing`, a turn that is open is closed by the same
+        commit, so that nobody sees the session held and the turn still open; if the session does
+        not stand there, nothing is stored: `LeftOpen`."""
         ...
 
     async def abandon(self, lease: Lease, left: Left | None = None) -> None:

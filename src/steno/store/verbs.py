@@ -37,6 +37,7 @@ from steno.store.backend import KeyRow
 from steno.store.errors import (
     ForksRemain,
     KeyReused,
+    LeftOpen,
     NotAllowed,
     NotPending,
     ShownTextDropped,
@@ -322,17 +323,32 @@ def _record(tx: Transaction, id: str, seq: Seq) -> Record:
 
 
 def acquire(
-    tx: Transaction, id: str, owner: str, token: int | None, expires_ms: int
+    tx: Transaction,
+    id: str,
+    owner: str,
+    token: int | None,
+    expires_ms: int,
+    closing: tuple[Seq, Sequence[Written]] | None,
+    moment: Moment,
 ) -> Lease | None:
     """Take the lease if it is free, or if its token is still that of an owner who was found
-    gone; None if another caller was quicker."""
+    gone; None if another caller was quicker. `closing` closes a turn that is open at that seq."""
     session = tx.session(id)
     row = session.row
     if row.owner is not None if token is None else row.token != token:
         tx.must_look()
         return None
+    facts: Sequence[Written] = ()
+    if closing is not None and session.listing.open:
+        head, facts = closing
+        if row.head != head:
+            tx.must_look()
+            raise LeftOpen(id, row.head)
+    sealed = _sealable_by(tx, session, facts)
     row.token, row.owner, row.expires_ms = row.token + 1, owner, expires_ms
     tx.save(session)
+    if facts:
+        _add_sealing(tx, session, facts, sealed, moment)
     return Lease(id, row.token, owner, expires_ms)
 
 
@@ -357,19 +373,29 @@ def append(
     tx: Transaction, lease: Lease, facts: Sequence[Written], head: Seq, moment: Moment
 ) -> Appended:
     session = tx.owned(lease)
+    sealed = _sealable_by(tx, session, facts)
+    foreign = tx.since(session, head)
+    _refuse_withdrawn(session.row.id, facts, foreign)
+    redact_cascade.check(tx, session.row.id, facts, foreign)
+    first = _add_sealing(tx, session, facts, sealed, moment)
+    return Appended(first, session.row.head, foreign, moment.now_ms)
+
+
+def _sealable_by(tx: Transaction, session: Session, facts: Sequence[Written]) -> list[Seq]:
     tx.check_payloads(facts)
-    sealed = [
+    return [
         _sealable(tx, session, fact, at)
         for fact, _, _ in facts
         if (at := sealed_by(fact)) is not None
     ]
-    foreign = tx.since(session, head)
-    _refuse_withdrawn(session.row.id, facts, foreign)
-    redact_cascade.check(tx, session.row.id, facts, foreign)
+
+
+def _add_sealing(
+    tx: Transaction, session: Session, facts: Sequence[Written], sealed: list[Seq], moment: Moment
+) -> Seq:
     for started in sealed:
         tx.seal(session, started)
-    first = tx.insert(session, facts, moment.now_ms)
-    return Appended(first, session.row.head, foreign, moment.now_ms)
+    return tx.insert(session, facts, moment.now_ms)
 
 
 def _refuse_withdrawn(id: str, facts: Sequence[Written], foreign: Sequence[Record]) -> None:
