@@ -85,6 +85,7 @@ def _order(
             Path(environment["STENO_HOME"], "config.toml").read_text(errors="replace").splitlines()
         )
         loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
+    loaded += "gateway" if "gateway" in words[:1] else ""
     return {"words": words, "environment": environment, "folder": str(folder), "loaded": loaded}
 
 
@@ -206,9 +207,12 @@ def serve_all() -> None:
 
 
 def serve(orders: socket.socket) -> None:
+    loaded = False
     while order := _next(orders):
         asked, handles = order
-        _load_besides(asked["loaded"])
+        if not loaded:
+            _load_besides(asked["loaded"])
+            loaded = True
         child = os.fork()
         if child == 0:
             orders.close()
@@ -220,21 +224,41 @@ def serve(orders: socket.socket) -> None:
 
 
 def _load() -> None:
-    """What most commands need, and what is long to load."""
+    """What most commands need, and what is long to load. `tests/program/test_start.py` fails when a
+    turn loads more."""
+    import concurrent.futures.thread  # noqa: F401
+    import importlib.metadata  # noqa: F401
 
+    import steno.agents
     import steno.cli.commands
+    import steno.cli.editing
+    import steno.cli.memory
     import steno.cli.transfer
+    import steno.cli.turns
     import steno.delivery.channels
     import steno.delivery.webhook
+    import steno.frontend.worker
     import steno.models.anthropic
     import steno.models.http
     import steno.models.openai_chat
     import steno.plugins.hosts
     import steno.runtimes.codex.driver
-    import steno.store.follow  # noqa: F401
+    import steno.runtimes.dispatch
+    import steno.runtimes.distil
+    import steno.search
+    import steno.service.approvals
+    import steno.service.deliveries
+    import steno.service.edits
+    import steno.service.memory
+    import steno.service.redaction_traces
+    import steno.service.visits
+    import steno.store.follow
+    import steno.tools.delegate
+    import steno.tools.files
+    import steno.tools.shell
+    import steno.workspace.surroundings  # noqa: F401
 
-    gc.collect()
-    gc.freeze()
+    _settle()
 
 
 def _load_besides(what: str) -> None:
@@ -242,7 +266,18 @@ def _load_besides(what: str) -> None:
         import mcp.client  # noqa: F401
     if "screen" in what:
         import steno.cli.chat
-        import steno.tui.launch  # noqa: F401
+        import steno.tui.launch
+    if "gateway" in what:
+        import steno.cli.gateway
+        import steno.gateway.platforms.telegram
+        import steno.gateway.serve  # noqa: F401
+    _settle()
+
+
+def _settle() -> None:
+    """What is loaded is not looked through again, in none of the processes that come of this."""
+    gc.collect()
+    gc.freeze()
 
 
 def _next(orders: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

@@ -3,6 +3,7 @@ disk."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.program.world import World
 
@@ -33,6 +34,7 @@ UNUSED = (
     "tomllib",
     "zipfile",
 )
+ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (("run", "hello", "--model", "scripted:echo"), ("sessions",), ("--help",))
 MODULES_MAX = {
     ("-m", "steno", *COMMANDS[0]): 127,
@@ -85,3 +87,22 @@ def test_a_start_loads_few_modules(world: World) -> None:
         for words in MODULES_MAX
     }
     assert {words: names for words, names in found.items() if len(names) > MODULES_MAX[words]} == {}
+
+
+def test_what_a_turn_loads_is_loaded_before_the_tests_fork_for_it(world: World) -> None:
+    script = (
+        "import sys; from steno.cli import main; from tests.program import forking\n"
+        "forking._load()\n"
+        "before = set(sys.modules)\n"
+        f"main({list(COMMANDS[0])!r})\n"
+        "print(*sorted(name for name in set(sys.modules) - before if name.startswith('steno.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=world.environment | {"PYTHONPATH": str(ROOT)},
+        cwd=world.work,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1].split() == ["steno.models.scripted"]
