@@ -5,6 +5,7 @@ import imaplib
 import os
 from email.message import EmailMessage
 from email.parser import BytesParser
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class Posted:
 
     def __init__(self) -> None:
         self.mails: list[tuple[str, EmailMessage]] = []
+        self.texts: list[tuple[str, str]] = []
         self.answers: list[str] = []
         self.lose = False
 
@@ -34,6 +36,7 @@ class Posted:
         made = BytesParser(policy=email.policy.default).parsebytes(raw)
         assert isinstance(made, EmailMessage)
         self.mails.append((envelope.rcpt_tos[0], made))
+        self.texts.append((envelope.rcpt_tos[0], text_of(made)))
         if self.lose:
             assert server.transport is not None
             server.transport.close()
@@ -65,6 +68,8 @@ class MailSubject(Subject):
 
     def close(self) -> None:
         self._smtp.stop(no_assert=True)
+        if "_mailbox" in self.__dict__:
+            self._mailbox.logout()
 
     def id(self, person: str) -> str:
         return f"p{person}@people.test"
@@ -102,18 +107,19 @@ class MailSubject(Subject):
         mail.set_content(text)
         return mail
 
+    @cached_property
+    def _mailbox(self) -> imaplib.IMAP4:
+        imap = imaplib.IMAP4("127.0.0.1", port_of("dovecot"), timeout=30)
+        imap.login(self.address, "test")
+        return imap
+
     def deliver(self, mail: EmailMessage) -> None:
-        with imaplib.IMAP4("127.0.0.1", port_of("dovecot"), timeout=30) as imap:
-            imap.login(self.address, "test")
-            done, said = imap.append("INBOX", "", "", mail.as_bytes())
-            assert done == "OK", said
+        done, said = self._mailbox.append("INBOX", "", "", mail.as_bytes())
+        assert done == "OK", said
 
     def unseen(self) -> int:
-        with imaplib.IMAP4("127.0.0.1", port_of("dovecot"), timeout=30) as imap:
-            imap.login(self.address, "test")
-            imap.select("INBOX", readonly=True)
-            found = imap.uid("search", "UNSEEN")[1][0]
-        return len(found.split())
+        told = self._mailbox.status("INBOX", "(UNSEEN)")[1][0]
+        return int(told.split()[-1].rstrip(b")"))
 
     def say(self, text: str, person: str = OWNER) -> Any:
         mail = self.write(text, person)
@@ -128,7 +134,7 @@ class MailSubject(Subject):
         return [mail for to, mail in self.posted.mails if to == self.id(person)]
 
     def texts(self, person: str = OWNER) -> list[str]:
-        return [text_of(mail) for mail in self.mails(person)]
+        return [text for to, text in self.posted.texts if to == self.id(person)]
 
 
 def text_of(mail: EmailMessage) -> str:

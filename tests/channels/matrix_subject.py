@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import urllib.error
 import urllib.request
 from itertools import count
@@ -13,12 +14,16 @@ from tests.channels.contract import OWNER, Subject
 from tests.channels.servers import port_of
 
 _numbers = count(1)
+_SYNC_MS = 10_000
+_FILTER = json.dumps({"room": {"timeline": {"limit": 1_000}}})
 
 
 class User:
     """Somebody with an account of their own."""
 
     def __init__(self, name: str) -> None:
+        self._seen: dict[str, list[dict[str, Any]]] = {}
+        self._reads: threading.Thread | None = None
         self._base = f"http://127.0.0.1:{port_of('synapse')}/_matrix/client/v3"
         self.token = ""
         made = self.ask(
@@ -72,8 +77,9 @@ class User:
 
     def texts(self, room: str, sender: str) -> list[str]:
         """What stands in a room from a sender, as edited."""
+        self._read_on()
         shown: dict[str, str] = {}
-        for event in self.events(room):
+        for event in list(self._seen.get(room, ())):
             content = event.get("content", {})
             if event["type"] != "m.room.message" or event["sender"] != sender or not content:
                 continue
@@ -83,6 +89,25 @@ class User:
             else:
                 shown[event["event_id"]] = content["body"]
         return list(shown.values())
+
+    def _read_on(self) -> None:
+        """From the first look on, what comes is collected as it comes: to ask again and again keeps
+        the server busy."""
+        if self._reads is None:
+            since = self._sync("")
+            self._reads = threading.Thread(target=self._follow, args=(since,), daemon=True)
+            self._reads.start()
+        assert self._reads.is_alive(), "the rooms are not read any more"
+
+    def _follow(self, since: str) -> None:
+        while True:
+            since = self._sync(f"&since={quote(since)}&timeout={_SYNC_MS}")
+
+    def _sync(self, query: str) -> str:
+        told = self.ask("GET", f"/sync?filter={quote(_FILTER)}{query}")
+        for room, news in told.get("rooms", {}).get("join", {}).items():
+            self._seen.setdefault(room, []).extend(news["timeline"]["events"])
+        return str(told["next_batch"])
 
 
 class MatrixSubject(Subject):

@@ -1,6 +1,7 @@
 """The contract of every channel, on the running program."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,12 @@ def test_what_was_said_while_the_service_was_away_is_answered(
 ) -> None:
     server.choose = lambda request: Reply((f"{len(request['messages'])}",))
     gateway.kill()
-    for number in range(20):
+    for number in range(12):
         subject.say(f"backlog {number}")
     gateway.start()
-    wait_until(lambda: len(subject.texts()) == 20, "twenty answers")
+    wait_until(lambda: len(subject.texts()) == 12, "twelve answers")
     asked = [str(request["messages"][-1]["content"]) for request in server.requests]
-    assert [one.rpartition("backlog ")[2] for one in asked] == [str(n) for n in range(20)]
+    assert [one.rpartition("backlog ")[2] for one in asked] == [str(n) for n in range(12)]
 
 
 @pytest.mark.promise(68)
@@ -102,22 +103,25 @@ def last_word(request: dict[str, Any]) -> Reply:
 
 
 class Walk:
-    """Says one thing after the other in a chat, each when the last was answered."""
+    """Says things in a chat, each time several together, and waits for their answers."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self.said: set[str] = set()
 
-    def ask(self, text: str, part: str) -> str:
-        """Say this; the new message that has the part."""
-        before = self._with(part)
-        self._subject.say(text)
-        self.said.add(text.partition(" ")[0])
-        wait_until(
-            lambda: len(self._with(part)) > len(before),
-            f"{part!r} after {text!r}: {self._subject.texts()[-3:]}",
-        )
-        return self._with(part)[-1]
+    def ask(self, *said: tuple[str, str]) -> list[str]:
+        """Say each text, one behind the other; the new messages that have the parts."""
+        wanted = Counter(part for _, part in said)
+        before = {part: len(self._with(part)) for part in wanted}
+        for text, _ in said:
+            self._subject.say(text)
+            self.said.add(text.partition(" ")[0])
+
+        def missing() -> list[str]:
+            return [one for one in wanted if len(self._with(one)) < before[one] + wanted[one]]
+
+        wait_until(lambda: not missing(), f"{said}: {missing()} in {self._subject.texts()[-3:]}")
+        return [self._with(part)[-1] for _, part in said]
 
     def _with(self, part: str) -> list[str]:
         return [one for one in self._subject.texts() if part in one]
@@ -129,43 +133,50 @@ def test_every_command_is_answered_and_does_what_it_says(
 ) -> None:
     server.choose = last_word
     walk = Walk(subject)
-    walk.ask("/start", "/compact summarises")
-    walk.ask("/help", "/compact summarises")
-    walk.ask("/undo", "nothing to undo")
-    walk.ask("/retry", "has no turn yet")
-    walk.ask("q-one", "To q-one.")
-    first = re.findall(r"Session (\S+): resting", walk.ask("/status", "resting"))[0]
-    walk.ask("/retry", "there is nothing to retry")
-    walk.ask("/stop", "Nothing is running")
-    walk.ask("/approve", "nothing in session")
-    walk.ask("/deny 3", "Nothing was changed")
-    walk.ask("/jobs", "jobs")
-    assert first in walk.ask("/link", "/link")
-    assert first in walk.ask("/sessions", "▸")
-    walk.ask("/model", "The model is openai-chat:test")
-    walk.ask("/model openai-chat:other", "From the next message on")
-    walk.ask("q-two", "To q-two.")
+    walk.ask(
+        ("/start", "/compact summarises"),
+        ("/help", "/compact summarises"),
+        ("/undo", "nothing to undo"),
+        ("/retry", "has no turn yet"),
+        ("q-one", "To q-one."),
+    )
+    _, _, _, _, status, link, sessions, *_ = walk.ask(
+        ("/retry", "there is nothing to retry"),
+        ("/stop", "Nothing is running"),
+        ("/approve", "nothing in session"),
+        ("/deny 3", "Nothing was changed"),
+        ("/status", "resting"),
+        ("/link", "/link"),
+        ("/sessions", "▸"),
+        ("/jobs", "jobs"),
+        ("/model", "The model is openai-chat:test"),
+        ("/model openai-chat:other", "From the next message on"),
+        ("q-two", "To q-two."),
+    )
+    [first] = re.findall(r"Session (\S+): resting", status)
+    assert first in link
+    assert first in sessions
     assert server.requests[-1]["model"] == "other"
-    walk.ask("q-fails", "/retry runs it again")
+    walk.ask(("q-fails", "/retry runs it again"))
     server.choose = lambda request: Reply(("Better.",))
-    walk.ask("/retry", "Better.")
+    walk.ask(("/retry", "Better."))
     server.choose = last_word
-    walk.ask("/undo", "is taken back")
-    walk.ask("q-three", "To q-three.")
+    walk.ask(("/undo", "is taken back"), ("q-three", "To q-three."))
     assert "q-fails" not in str(server.requests[-1]["messages"])
-    walk.ask("q-story", "Once upon") if subject.edits else subject.say("q-story")
+    walk.ask(("q-story", "Once upon")) if subject.edits else subject.say("q-story")
     wait_until(lambda: server.in_flight == 1, "the turn to run")
-    walk.ask("/stop", "Stopping.")
+    walk.ask(("/stop", "Stopping."))
     subject.wait_like("Stopped. What was said is kept.")
-    fork = re.findall(r"copy, (\w+)", walk.ask("/fork", "goes on in a copy"))[0]
-    walk.ask("/compact", "is summarised for the model")
-    walk.ask("q-four", "To q-four.")
-    walk.ask("/new", "A new session begins")
-    walk.ask("q-five", "To q-five.")
+    forked, _ = walk.ask(("/fork", "goes on in a copy"), ("/compact", "is summarised for the"))
+    [fork] = re.findall(r"copy, (\w+)", forked)
+    walk.ask(("q-four", "To q-four."))
+    walk.ask(("/new", "A new session begins"), ("q-five", "To q-five."))
     assert "q-one" not in str(server.requests[-1]["messages"])
-    walk.ask(f"/resume {first}", f"goes on with {first}")
-    walk.ask("/resume nowhere", "no such session")
-    walk.ask("q-six", "To q-six.")
+    walk.ask(
+        (f"/resume {first}", f"goes on with {first}"),
+        ("/resume nowhere", "no such session"),
+        ("q-six", "To q-six."),
+    )
     assert "q-three" in str(server.requests[-1]["messages"])
     assert walk.said >= {f"/{name}" for name in NAMES}
     said = [one["text"] for one in world.messages(first, "user")]

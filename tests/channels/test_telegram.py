@@ -304,16 +304,6 @@ def test_retry_runs_a_failed_message_again_and_undo_takes_a_turn_back(
     assert "try this" not in json.dumps(server.requests[2]["messages"])
 
 
-@pytest.mark.parametrize("command", ["status", "sessions", "model", "link", "help", "jobs"])
-def test_each_command_says_something(
-    serve: Serve, telegram: Telegram, server: ModelServer, command: str
-) -> None:
-    serve()
-    telegram.say(f"/{command}")
-    wait_until(lambda: len(telegram.texts(OWNER)) == 1, f"an answer to /{command}")
-    assert server.requests == []
-
-
 @pytest.mark.promise(17, 46, 61)
 def test_one_session_in_a_chat_and_over_http_shows_every_input_and_answer_once(
     serve: Serve, telegram: Telegram, server: ModelServer, world: World

@@ -85,7 +85,9 @@ def _order(
             Path(environment["STENO_HOME"], "config.toml").read_text(errors="replace").splitlines()
         )
         loaded += "mcp" if any(line.startswith("[mcp.") for line in lines) else ""
-    loaded += "gateway" if "gateway" in words[:1] else ""
+    if "gateway" in words[:5]:  # behind a script and what that is told, too
+        matrix = '"kind": "matrix"' in environment.get("STENO_CHANNELS", "")
+        loaded += "gateway, matrix" if matrix else "gateway"
     return {"words": words, "environment": environment, "folder": str(folder), "loaded": loaded}
 
 
@@ -271,6 +273,8 @@ def _load_besides(what: str) -> None:
         import steno.cli.gateway
         import steno.gateway.platforms.telegram
         import steno.gateway.serve  # noqa: F401
+    if "matrix" in what:
+        import nio  # noqa: F401
     _settle()
 
 
