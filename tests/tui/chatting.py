@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from msgspec.structs import replace
 from textual.pilot import Pilot
@@ -20,6 +21,20 @@ from steno.tui.scroll import Scroll
 from tests.program.world import Program, World
 
 WAIT_S = 20.0
+LOOK_S = 0.02
+STEPS_MAX = 10_000
+
+
+async def still(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+    """Until the loop has nothing left to do but to wait: for a timer, a thread or another process.
+    Textual's own wait is for a process that has used no CPU for a while, which costs each key forty
+    milliseconds, and a second where anything else runs."""
+    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    for _ in range(STEPS_MAX):
+        await asyncio.sleep(0)
+        if not ready:
+            return
+    raise AssertionError("the chat never comes to rest")
 
 
 class Person:
@@ -63,7 +78,7 @@ class Person:
     async def is_asked(self, tool: str) -> None:
         """A question is on the screen, and has been for long enough to be answered."""
         await self.sees(f"Allow {tool}?")
-        await self.pilot.pause(GUARD_S + 0.1)
+        self.chat.query_one(Composer)._question_s -= GUARD_S
 
     async def allow(self, tool: str) -> None:
         await self.is_asked(tool)
@@ -78,7 +93,7 @@ class Person:
         while not holds():
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(f"{what} did not come; the screen:\n{self.screen()}")
-            await self.pilot.pause(0.04)
+            await self.pilot.pause(LOOK_S)
 
     def shows(self, text: str) -> bool:
         """Whether it is on the screen, broken into lines or not."""
@@ -149,9 +164,10 @@ async def chatting(
     async with (setup or setup_of(world)).open() as program:
         beginning = replace(program.agents(terms).beginning(session), at=at, mode=mode)
         chat = Chat(program.service("chat", own), program.agents(own), beginning, shade)
-        async with chat.run_test(size=size, notifications=True) as pilot:
-            yield Person(chat, pilot)
-            await chat.watched.leave(2.0)
+        with patch("textual.app.wait_for_idle", still), patch("textual.pilot.wait_for_idle", still):
+            async with chat.run_test(size=size, notifications=True) as pilot:
+                yield Person(chat, pilot)
+                await chat.watched.leave(2.0)
 
 
 def chat_with(

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from steno.tui.composer import GUARD_S
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D
 from tests.program.world import World, wait_until
@@ -24,13 +25,17 @@ DEADLINE_S = 0.9
 SLOW_MACHINE_S = 3.0
 """What the end of a process takes on top where many tests run at once."""
 
-COMMAND = "echo $$ > group; (trap '' TERM; sleep 3600) & printf 'under%s\\n' -way; sleep 3600"
+COMMAND = "echo $$ > group; (sleep 3600) & printf 'under%s\\n' -way; sleep 3600"
+DEAF = COMMAND.replace("sleep", "trap '' TERM; sleep", 1)
 MOMENTS = ("waiting", "streaming", "question", "tool")
 WAYS = ("stop", "twice", "term", "hup", "closed", "kill")
 
 
-def replies(moment: str) -> list[Reply]:
-    call = Reply(("I will. ",), tools=(("shell", json.dumps({"command": COMMAND})),))
+def replies(moment: str, way: str) -> list[Reply]:
+    """What is deaf to being asked to end is ended two seconds later; after a kill -9, by the next
+    process."""
+    command = COMMAND if way == "kill" else DEAF
+    call = Reply(("I will. ",), tools=(("shell", json.dumps({"command": command})),))
     match moment:
         case "waiting":
             return [Reply(then="hang"), Reply(("next",))]
@@ -55,7 +60,7 @@ def reach(moment: str, chat: FullScreen, server: ModelServer) -> str:
             chat.wait_seen("Allow shell?")
         case "tool":
             chat.wait_seen("Allow shell?")
-            time.sleep(0.5)
+            time.sleep(GUARD_S)
             chat.type("y\r")
             chat.wait_seen("under-way")
     return "I will. "
@@ -119,7 +124,7 @@ def outcome(way: str, moment: str) -> tuple[str | None, str]:
 def test_however_a_chat_is_left_what_was_shown_is_stored_and_no_tool_is_left(
     world: World, server: ModelServer, moment: str, way: str
 ) -> None:
-    server.replies = replies(moment)
+    server.replies = replies(moment, way)
     with full_screen(world) as chat:
         shown, took_s = reach(moment, chat, server), 0.0
         if way == "stop":
@@ -152,10 +157,6 @@ def check(world: World, moment: str, way: str, shown: str, in_time: bool) -> Non
     group = group_of(world)
     if moment == "tool":
         assert group is not None
-        if (
-            way == "kill"
-        ):  # whoever starts next asks it to end; what is deaf to that is ended by the next runner
-            world.steno("undo", id)
         wait_until(lambda: is_gone(group), "the end of the tool's process group")
     else:
         assert group is None
@@ -175,7 +176,7 @@ def test_ctrl_d_leaves_when_nothing_is_typed_and_nothing_runs(
         chat.wait_seen("a turn runs here")
         chat.type(CTRL_C)
         chat.wait_seen("stopped by you")
-        time.sleep(2.1)
+        chat.wait_seen("○ ready")
         chat.type(CTRL_D)
         assert chat.end() == 0
         assert "kept: steno --resume" in chat.seen()

@@ -26,6 +26,7 @@ from steno.journal.facts import (
 )
 from steno.runtimes.distil import TITLE_S
 from steno.service import Summary
+from steno.service.edits import Edits
 from steno.service.views import Views
 from steno.store.errors import JournalCorrupt
 from steno.tui import actions, status_line
@@ -223,8 +224,8 @@ def test_a_session_is_renamed_and_deleted_from_the_list(world: World, server: Mo
         await person.press("delete")
         await person.sees("for good?")
         await person.press("down", "enter")
-        await person.sees_no_more("delete me now")
-        await person.sees("keep me")
+        await person.sees("type to find", "keep me")
+        assert "delete me now" not in person.screen()
         await person.press("escape")
 
     chat_with(world, talk)
@@ -304,6 +305,29 @@ def test_what_cannot_be_done_says_what_to_do(world: World, server: ModelServer) 
 
     chat_with(world, talk, id)
     assert [message["state"] for message in world.messages(id, "user")] == ["complete"] * 2
+
+
+def test_what_changes_a_session_goes_in_the_order_in_which_it_is_typed(
+    world: World, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.replies = [Reply(status=400), Reply(("Now it works.",))]
+    choose, may_store = Edits.choose_model, asyncio.Event()
+
+    async def slow(self: Edits, session: str, model: str) -> None:
+        await may_store.wait()
+        await choose(self, session, model)
+
+    async def talk(person: Person) -> None:
+        await person.say("try")
+        await person.sees("failed: the provider refused the request")
+        await person.say("/model anthropic:other")
+        await person.say("/retry")
+        may_store.set()
+        await person.sees("Now it works.")
+
+    monkeypatch.setattr(Edits, "choose_model", slow)
+    chat_with(world, talk)
+    assert server.requests[-1]["model"] == "other"
 
 
 def test_undo_and_redo(world: World, server: ModelServer) -> None:

@@ -42,6 +42,8 @@ UNDO = (
 )
 SAME_UNDO = 3
 """An undo of the talk that follows one of files so closely was one with it."""
+IN_ORDER = frozenset({"continue", "retry", "redo", "rewind", "hide", "goal"})
+"""Commands that change the session and ask nothing: each finds what the one before it stored."""
 
 
 class Acts:
@@ -49,8 +51,8 @@ class Acts:
         self._chat = chat
         self.beside = Beside(chat)
         self._in_order = asyncio.Lock()
-        """What is said, and another session to say it in, come one after the other, however fast
-        a person types."""
+        """What is said, another session to say it in and what changes it come one after the other,
+        however fast a person types."""
 
     async def command(self, name: str, typed: str) -> None:
         chat, rest = self._chat, typed.strip()
@@ -89,6 +91,9 @@ class Acts:
                 chat.go(0)
             case "steer":
                 await self.say(typed if rest else self._needs("steer TEXT"), "steer")
+            case _ if name in IN_ORDER:
+                async with self._in_order:
+                    await self._on_session(name, rest)
             case _:
                 await self._on_session(name, rest)
 
@@ -559,7 +564,8 @@ class Acts:
         chat.wiring.check(ContextSet(spec))  # says what is wrong with a spec
         if chat.watched.id is not None:
             try:
-                await chat.service.edits.choose_model(chat.watched.id, spec)
+                async with self._in_order:
+                    await chat.service.edits.choose_model(chat.watched.id, spec)
             except SessionBusy as error:
                 raise NotAllowed("a turn runs; choose another model when it is over") from error
         chat.model = spec
