@@ -38,6 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     found = PLACES[request.param](tmp_path)
     yield found
     asyncio.run(_verify(found))
+    found.leave()
 
 
 async def _verify(place: Place) -> None:

@@ -84,6 +84,9 @@ class SqlitePlace:
     def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
         return SqliteSettings(now_ms=clock, lease_ms=lease_ms, allow_network_file_system=True)
 
+    def leave(self) -> None:
+        """Its folder goes with the test."""
+
 
 class MemoryPlace:
     """Memory of this process."""
@@ -121,6 +124,9 @@ class MemoryPlace:
         self.memory.tell_alive = False
         return Settings(now_ms=clock, lease_ms=lease_ms)
 
+    def leave(self) -> None:
+        """Its folder goes with the test."""
+
 
 def kill(url: str, store: PostgresStore | BlockingPostgresStore) -> None:
     """As if its process had been killed, and its terms were over."""
@@ -138,7 +144,8 @@ class PostgresPlace:
 
     def __init__(self, folder: Path, version: int = 18) -> None:
         self.folder = folder
-        self.url = postgres.server(version).new_store()
+        self._server = postgres.server(version)
+        self.url = self._server.empty_store()
 
     @asynccontextmanager
     async def open(self, settings: Settings | None = None) -> AsyncIterator[Store]:
@@ -195,6 +202,9 @@ class PostgresPlace:
     def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
         raise NotImplementedError("here the database's clock says who is alive")
 
+    def leave(self) -> None:
+        self._server.give_back(self.url)
+
 
 class Place(Protocol):
     folder: Path
@@ -213,6 +223,10 @@ class Place(Protocol):
     def expiring(self, clock: Clock, lease_ms: int = 1_000) -> Settings:
         """Where several hosts may share a store, only the term of a lease says whether its owner is
         gone."""
+        ...
+
+    def leave(self) -> None:
+        """It may be another test's place now."""
         ...
 
 

@@ -51,11 +51,13 @@ class CuttingProxy:
                 self._begin(self._pass_on, a, b)
 
     def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        silent = False
         with suppress(OSError):
             while data := one.recv(65_536):
                 if self.delay_s:
                     time.sleep(self.delay_s)
-                if not self.silent.is_set():
+                silent = silent or self.silent.is_set()
+                if not silent:
                     other.sendall(data)
         for each in (one, other):
             with suppress(OSError):
@@ -77,11 +79,12 @@ class CuttingProxy:
                 server.shutdown(socket.SHUT_WR)
 
     def say_nothing(self, seconds: float) -> None:
-        """Everything is taken and nothing passed on; then the connections go."""
+        """Everything is taken and nothing passed on; then the connections go. What connects after
+        that is heard."""
         self.silent.set()
         time.sleep(seconds)
-        self.cut()
         self.silent.clear()
+        self.cut()
 
     def close(self) -> None:
         with suppress(OSError):

@@ -3,17 +3,18 @@ happened: inputs one after the other, each answered once, pieces without a gap a
 all of it stored."""
 
 import http.client
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from msgspec import Struct, field
 
 from tests.chance import chance_of
-from tests.gateway.client import Gateway, wait_until
+from tests.gateway.client import WAIT_S, Event, Gateway, parse, wait_until
 
 PATIENCE_S = 120.0
 AWAY = (OSError, ValueError, KeyError, AssertionError, http.client.HTTPException)
@@ -64,6 +65,7 @@ class Client:
         """What its reader came upon of late, with the time."""
         self._chance = chance_of("client", seed)
         self._cursor = "0"
+        self._reading: socket.socket | None = None
         self._threads = [
             threading.Thread(target=each, daemon=True) for each in (self._say_all, self._read_all)
         ]
@@ -104,6 +106,7 @@ class Client:
                 break
             self._until(lambda: len(self.history.ends) >= len(self.history.said))
         self._said_all.set()
+        self._hang_up()
 
     def _say(self, text: str, key: str) -> bool:
         """The same key until it is accepted: whatever became of an earlier try, it is one input."""
@@ -133,13 +136,30 @@ class Client:
     def _done(self) -> bool:
         return self._said_all.is_set() and len(self.history.ends) >= len(self.history.said)
 
+    def _hang_up(self) -> None:
+        """Who reads may wait for what will not come: it has seen all, or goes on elsewhere."""
+        with suppress(OSError, AttributeError):
+            self._reading.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+    def _events(self, worker: Gateway) -> Iterator[Event]:
+        path = f"/api/sessions/{self.history.session}/events?after={self._cursor}"
+        with closing(http.client.HTTPConnection("127.0.0.1", worker.port, timeout=WAIT_S)) as wire:
+            wire.connect()
+            self._reading = wire.sock
+            if self._done():
+                return
+            wire.request("GET", path, headers={"Authorization": f"Bearer {worker.token}"})
+            answer = wire.getresponse()
+            assert answer.status == 200, answer.read()
+            yield from parse(answer)
+
     def _read_all(self) -> None:
         until = time.monotonic() + 20 * PATIENCE_S
         while not self._done() and time.monotonic() < until:
             worker = self._worker()
             self._meets(f"reads from {worker.port} at {self._cursor}")
             try:
-                for event in worker.events(self.history.session, self._cursor):
+                for event in self._events(worker):
                     self._see(event.name, event.data)
                     self._cursor = event.id or self._cursor
                     self._meets(f"{event.name} {event.id}")

@@ -19,7 +19,7 @@ from tests.chance import chance_of
 from tests.gateway.client import Gateway, wait_until
 from tests.program.model_server import ModelServer, Reply
 from tests.workers.cutting import CuttingProxy
-from tests.workers.history import Client, check
+from tests.workers.history import PATIENCE_S, Client, check
 
 ANSWER = ("One ", "two ", "three.")
 DISK = 256 << 20
@@ -60,10 +60,12 @@ class Pair:
         if self.small:
             self._mount(f"size={DISK}")
         self.primary.make("--wal-segsize=1")
-        self.primary.start("-c synchronous_standby_names='*' -c max_wal_size=8MB")
+        self.primary.start(
+            "-c synchronous_standby_names='*' -c max_wal_size=8MB -c min_wal_size=2MB"
+        )
         self.standby = postgres.Server(folder / "standby")
         self.standby.follow(self.primary)
-        self.standby.start("-c synchronous_standby_names=''")
+        self.standby.start("-c synchronous_standby_names='' -c wal_retrieve_retry_interval=100ms")
         self.proxies = [
             CuttingProxy(folder / f"proxy-{n}", one.folder)
             for n, one in enumerate((self.primary, self.standby))
@@ -150,17 +152,29 @@ def pair(folder: Path) -> Iterator[Pair]:
         made.close()
 
 
-def under(clients: list[Client], faults: Iterable[Fault], pause_s: float) -> None:
+def under(clients: list[Client], faults: Iterable[Fault], pause_s: float = 0.0) -> None:
+    """After each fault some time, or else until each client has had an answer."""
     for client in clients:
         client.start()
     wait_until(lambda: all(one.history.said for one in clients), "the first inputs")
     for fault in faults:
+        ends = [len(one.history.ends) for one in clients]
         fault()
         time.sleep(pause_s)
+        if not pause_s:
+            _answered(clients, ends)
     for client in clients:
         client.over.set()
     for client in clients:
         client.join()
+
+
+def _answered(clients: list[Client], ends: list[int]) -> None:
+    wait_until(
+        lambda: all(len(one.history.ends) > n for one, n in zip(clients, ends, strict=True)),
+        "each client's answer",
+        PATIENCE_S,
+    )
 
 
 def restart(worker: Gateway) -> None:
@@ -181,7 +195,7 @@ def test_faults_of_every_kind_lose_and_double_nothing(
 ) -> None:
     server.replies = [Reply(ANSWER, delay_s=0.05)]
     workers = start(3, f"{pair.url}&schema=faults")
-    clients = [Client(workers, workers[n % 3].make(), n, "".join(ANSWER)) for n in range(6)]
+    clients = [Client(workers, workers[n % 3].make(), n, "".join(ANSWER)) for n in range(4)]
     faults: list[Fault] = [
         pair.end_connections,
         lambda: pair.each(CuttingProxy.cut),
@@ -194,7 +208,7 @@ def test_faults_of_every_kind_lose_and_double_nothing(
         lambda: pair.fill_disk(clients, 5.0),
         pair.promote,
     ]
-    under(clients, faults, 0.5)
+    under(clients, faults)
     check(clients, workers[0])
 
 

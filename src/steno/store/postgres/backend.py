@@ -53,10 +53,10 @@ class PostgresBackend:
         self.where = where
         self.settings = settings
         self.connector = Connector(where, settings, owner)
-        self.restored = prepare(self.connector)
+        self.restored, connection = prepare(self.connector)
         self.owners = Owners(self.connector, owner)
         self.watch = Wake(self.connector)
-        self._writer = PostgresWriter(self.owners)
+        self._writer = PostgresWriter(self.owners, connection)
         self._readers: list[Reader] = []
         self._lending = threading.Lock()
         self._closed = False

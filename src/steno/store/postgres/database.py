@@ -242,19 +242,20 @@ def translate(error: psycopg.Error, doing: str) -> StoreError:
             return StoreUnwritable(f"{doing}: {said}")
 
 
-def prepare(connector: Connector) -> int:
-    """Make the store if there is none, check that it is one; what its marks begin above."""
+def prepare(connector: Connector) -> tuple[int, Connected]:
+    """Make the store if there is none, check that it is one; what its marks begin above, and the
+    connection, to write with."""
     shown = connector.where.shown
-    with (
-        translated(f"cannot open {shown}"),
-        contextlib.closing(connector.connect()) as connection,
-    ):
+    with translated(f"cannot open {shown}"), contextlib.ExitStack() as held:
+        connection = held.enter_context(contextlib.closing(connector.connect()))
         if connection.info.server_version < OLDEST_SERVER:
             raise StoreUnopenable(
                 f"{shown} is PostgreSQL {connection.info.server_version // 10_000}; 15 or later is "
                 "needed"
             )
-        return Preparing(connection, connector.where).prepare()
+        restored = Preparing(connection, connector.where).prepare()
+        held.pop_all()
+        return restored, connection
 
 
 class Preparing:

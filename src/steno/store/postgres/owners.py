@@ -89,8 +89,11 @@ class Owners:
                 time.sleep(_PAUSE_S)
             else:
                 self.down_since = None
-                connection.add_notice_handler(self._noticed)
-                return connection
+                return self.noticing(connection)
+
+    def noticing(self, connection: Connected) -> Connected:
+        connection.add_notice_handler(self._noticed)
+        return connection
 
     def _noticed(self, said: psycopg.errors.Diagnostic) -> None:
         if said.sqlstate == "01000" and "replicated" in (said.message_detail or ""):

@@ -70,12 +70,12 @@ class PostgresWriter(Reader):
 
     begins = b"begin"
 
-    def __init__(self, owners: Owners) -> None:
+    def __init__(self, owners: Owners, connection: Connected) -> None:
         self._owners = owners
         self._connector = owners.connector
         self.statements = self._connector.statements
         self._call = _COMMIT.replace(b"{schema}", self._connector.where.schema.encode())
-        self._connection: Connected | None = None
+        self._connection: Connected | None = owners.noticing(connection)
         self._lone: Lone | None = None
         self._k = 0
         self._trusts = False
