@@ -2,12 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.program import forking
+from tests.program.world import NOBODY
 
 LIMIT_S = 100.0
 
@@ -26,6 +28,7 @@ class Home:
             "STENO_HOME": str(folder / "home"),
             "STENO_MODEL": model,
             "STENO_MEMORY_DISTILL": "off",
+            "SSL_CERT_FILE": str(NOBODY),
         }
 
     def words(self, *words: str) -> list[str]:
@@ -38,17 +41,9 @@ class Home:
         self.environment["STENO_MODEL"] = f"scripted:{path}"
 
     def steno(self, *words: str) -> str:
-        done = subprocess.run(
-            self.words(*words),
-            env=self.environment,
-            cwd=self.work,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        status, out, err = forking.run(words, self.environment, self.work, LIMIT_S)
+        assert status == 0, err.decode()
+        return out.decode()
 
     def begin(self, text: str) -> str:
         """A session with one turn; its id."""

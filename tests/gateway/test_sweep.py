@@ -26,7 +26,7 @@ class Talker(threading.Thread):
     def __init__(self, gateway: Gateway, number: int, token: str, over: threading.Event) -> None:
         super().__init__(daemon=True)
         self._token = token
-        self._gateway, self._over, self._number = gateway, over, number
+        self.gateway, self._over, self._number = gateway, over, number
         self.session = ""
         self.accepted: list[int] = []
         self.texts: dict[int, str] = {}
@@ -52,7 +52,7 @@ class Talker(threading.Thread):
 
     def _try(self, method: str, path: str, body: object, headers: dict[str, str]) -> Any:
         try:
-            answer = self._gateway.ask(method, path, body, headers)
+            answer = self.gateway.ask(method, path, body, headers)
         except OSError:
             time.sleep(0.05)
             return None
@@ -63,7 +63,7 @@ class Talker(threading.Thread):
         while not (self._over.is_set() and len(self.texts) >= len(self.accepted)):
             try:
                 as_reader = {"Authorization": f"Bearer {self._token}"}
-                for event in self._gateway.events(self.session, self._cursor, **as_reader):
+                for event in self.gateway.events(self.session, self._cursor, **as_reader):
                     self._cursor = event.id or self._cursor
                     self._ended += event.name == "turn_ended"
                     if event.name == "text":
@@ -113,7 +113,7 @@ def _check(world: World, talker: Talker) -> None:
     wanted = [f"input {i} of {talker._number}" for i in range(len(talker.accepted))]
 
     def ended() -> bool:
-        turns = world.show(talker.session)["turns"]
+        turns = talker.gateway.ask("GET", f"/api/sessions/{talker.session}").json()["turns"]
         return len(turns) >= len(wanted) and all(turn["outcome"] for turn in turns)
 
     wait_until(ended, f"all turns of {talker.session}; {REPEAT}")

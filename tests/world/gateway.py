@@ -218,7 +218,7 @@ async def _reap(process: Process) -> None:
     await process.kill()
 
 
-async def until_quiet(world: World, for_s: float = 8.0) -> None:
+async def until_quiet(world: World, for_s: float = 4.0) -> None:
     """Until nothing was stored for so long: nothing is left to do."""
     while True:
         version = world.version

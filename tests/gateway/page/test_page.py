@@ -4,14 +4,13 @@ kills and sleep."""
 import json
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.gateway.browser import Desk, answers, desk_at, live_text, needs_chromium, say, wait_for
 from tests.gateway.client import text_of
+from tests.gateway.page.browser import Desk, answers, live_text, needs_chromium, say, wait_for
 from tests.gateway.test_http import ANSWER
 from tests.program.model_server import Reply
 from tests.program.world import wait_until
@@ -48,20 +47,6 @@ async (places) => {
 }
 """
 """What a browser is told of an answer from each place on."""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk_at(tmp_path_factory.mktemp("page")) as desk:
-        yield desk
-
-
-@pytest.fixture
-def desk(shared: Desk) -> Iterator[Desk]:
-    yield shared
-    shared.clear()
-    faults, shared.faults = shared.faults, []
-    assert faults == []
 
 
 def session_of(page: Page) -> str:
@@ -148,8 +133,7 @@ def test_a_kill_of_the_gateway_is_a_pause_and_the_text_goes_on_where_it_was(desk
 def test_eight_tabs_show_the_same_and_an_input_of_one_appears_in_all(desk: Desk) -> None:
     desk.script(Reply(("first ", "answer"), held=True), Reply(("second",)))
     session = desk.gateway.make(title="tabs")
-    context = desk.context()
-    tabs = [desk.tab(f"/s/{session}", context) for _ in range(8)]
+    tabs = [desk.tab(f"/s/{session}") for _ in range(8)]
     say(tabs[0], "From the first tab")
     for tab in tabs:
         wait_for(tab, lambda tab=tab: live_text(tab) == "first ", "the text")  # type: ignore[misc]
@@ -330,7 +314,7 @@ def test_reasoning_and_tools_are_folded_and_output_comes_live(desk: Desk) -> Non
 
 @pytest.mark.promise(46)
 def test_a_long_session_shows_its_end_and_earlier_messages_on_demand(desk: Desk) -> None:
-    turns = 60
+    turns = 44
     desk.script(*(Reply((f"answer {n}",)) for n in range(turns)))
     session = desk.gateway.make(title="long")
     for n in range(turns):

@@ -23,6 +23,11 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # One process for all tabs of a browser, and none for drawing.
+    "--in-process-gpu",
+    "--process-per-site",
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
 )
 WAIT_MS = 30_000
 
@@ -30,14 +35,15 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not in
 
 
 class Desk:
-    """One gateway, one model server and one browser, shared by the tests of a module. Each test has
-    sessions and tabs of its own."""
+    """One gateway, one model server and one browser, shared by the tests of the page. Each test has
+    sessions and tabs of its own; what its tabs keep is cleared when it ends."""
 
     def __init__(self, gateway: Gateway, server: ModelServer, browser: Browser) -> None:
         self.gateway, self.server, self.browser = gateway, server, browser
         self.cookies: list[Any] = []
         self.faults: list[str] = []
         self._contexts: list[BrowserContext] = []
+        self._own: BrowserContext | None = None
 
     @property
     def url(self) -> str:
@@ -62,37 +68,54 @@ class Desk:
     def link(self) -> str:
         return self.world.steno("gateway", "open", "--no-browser").splitlines()[0]
 
-    def context(self, **options: Any) -> BrowserContext:
-        """A browser that is logged in; `cookies=False`: that is not."""
-        logged_in = options.pop("logged_in", True)
+    def context(self, logged_in: bool = True, **options: Any) -> BrowserContext:
+        """A browser of its own, until the test ends."""
+        made = self._context(logged_in, options)
+        self._contexts.append(made)
+        return made
+
+    def _context(self, logged_in: bool, options: dict[str, Any]) -> BrowserContext:
         options.setdefault("viewport", {"width": 1280, "height": 800})
+        options.setdefault("reduced_motion", "reduce")  # what moves is drawn again and again
         made = self.browser.new_context(**options)
         made.set_default_timeout(WAIT_MS)
-        self._contexts.append(made)
         if logged_in:
             made.add_cookies(self._cookies())
         return made
 
     def _cookies(self) -> list[Any]:
         if not self.cookies:
-            with_link = self.browser.new_context()
-            tab = with_link.new_page()
-            tab.goto(self.link())
-            tab.wait_for_url(f"{self.url}/")
-            self.cookies = list(with_link.cookies())
-            with_link.close()
+            code = self.link().partition("#")[2]
+            said = {"Origin": self.url, "Content-Type": "application/x-www-form-urlencoded"}
+            answer = self.gateway.ask("POST", "/login", f"code={code}".encode(), said, token=None)
+            name, _, value = answer.headers["set-cookie"].partition(";")[0].partition("=")
+            kept = {"httpOnly": True, "sameSite": "Strict"}
+            self.cookies = [{"name": name, "value": value, "url": self.url} | kept]
         return self.cookies
 
     def tab(self, path: str = "/", context: BrowserContext | None = None, **options: Any) -> Page:
-        page = (context or self.context(**options)).new_page()
+        own = self.context(**options) if options else self._shared()
+        page = (context or own).new_page()
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.goto(f"{self.url}{path}")
         return page
+
+    def _shared(self) -> BrowserContext:
+        """Its first tab stays open, and so its process."""
+        if self._own is None:
+            self._own = self._context(True, {})
+            self._own.new_page().goto(f"{self.url}/health")
+        return self._own
 
     def clear(self) -> None:
         for one in self._contexts:
             one.close()
         self._contexts.clear()
+        if self._own is not None:
+            first, *others = self._own.pages
+            for page in others:
+                page.close()
+            first.evaluate("localStorage.clear()")
 
 
 @contextmanager

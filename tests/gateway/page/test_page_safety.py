@@ -2,14 +2,13 @@
 
 import json
 import socket
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.gateway.browser import Desk, desk_at, needs_chromium, wait_for
 from tests.gateway.client import Answer
+from tests.gateway.page.browser import Desk, needs_chromium, wait_for
 from tests.program.model_server import Reply
 
 pytestmark = needs_chromium
@@ -51,12 +50,6 @@ ALL = "\n\n".join(TRICKS)
 HANDLERS = """[...document.querySelectorAll("*")].filter(
   (one) => [...one.attributes].some((attribute) => attribute.name.startsWith("on"))
 ).length"""
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk_at(tmp_path_factory.mktemp("safety")) as desk:
-        yield desk
 
 
 def leaves(desk: Desk, page: Page) -> list[str]:
