@@ -455,9 +455,10 @@ class History(Struct):
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
             self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
-        for note in self._notes:
-            self._slots.append(_Slot(seq, note, _TurnTold(answered=True)))
-        self._notes = []
+        if self._notes:
+            for note in self._notes:
+                self._slots.append(_Slot(seq, note, _TurnTold(answered=True)))
+            self._notes = []
         self._turn = self._turns[seq] = _TurnTold(fact.origin)
         if isinstance(fact.origin, f.Takes):
             self._take(seq, fact.origin.input)
@@ -561,8 +562,9 @@ class History(Struct):
 def _said(seq: Seq, fact: f.InputAdmitted) -> Said:
     """Who spoke is told of what came from a chat, where several may, and of what a job says, which
     is not speech."""
-    author = fact.author or "" if fact.chat or fact.source == JOB else ""
-    return Said(seq, fact.parts, author, fact.quoted, fact.awaits)
+    if not fact.chat and fact.source != JOB:
+        return Said(seq, fact.parts, "", fact.quoted, fact.awaits)
+    return Said(seq, fact.parts, fact.author or "", fact.quoted, fact.awaits)
 
 
 def _sayable(fact: f.StepSealed) -> tuple[Content, ...]:
