@@ -8,6 +8,7 @@ import pytest
 
 from tests.channels.conftest import OWNER, Serve
 from tests.channels.telegram_stub import Telegram
+from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 
@@ -24,17 +25,21 @@ def add(world: World, *words: str) -> str:
     return str(json.loads(world.steno("jobs", "add", "Report.", *words, "--json"))["id"])
 
 
-def job(world: World, id: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(world.steno("jobs", "show", id, "--json"))
+def job(gateway: Gateway, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.ask("GET", f"/api/jobs/{id}").json()
     return found
 
 
-def outcomes(world: World, id: str) -> list[str]:
-    return [one["outcome"] for one in job(world, id)["runs"]]
+def run_now(gateway: Gateway, id: str) -> None:
+    assert gateway.ask("POST", f"/api/jobs/{id}/run").status == 202
 
 
-def wait_ended(world: World, id: str, *wanted: str) -> None:
-    wait_until(lambda: outcomes(world, id) == list(wanted), f"{wanted}")
+def outcomes(gateway: Gateway, id: str) -> list[str]:
+    return [one["outcome"] for one in job(gateway, id)["runs"]]
+
+
+def wait_ended(gateway: Gateway, id: str, *wanted: str) -> None:
+    wait_until(lambda: outcomes(gateway, id) == list(wanted), f"{wanted}")
 
 
 def bind_chat(telegram: Telegram) -> None:
@@ -60,12 +65,12 @@ def test_what_a_job_posts_is_in_the_history_of_its_chat_and_nobodys_speech(
     serve: Serve, telegram: Telegram, server: ModelServer, world: World
 ) -> None:
     server.choose = by_prompt
-    serve()
+    gateway = serve()
     bind_chat(telegram)
     id = add(world, "--every", "1d", "--to", CHAT)
     world.steno("jobs", "run", id)
     telegram.wait_text(OWNER, POSTED)
-    wait_ended(world, id, "done")
+    wait_ended(gateway, id, "done")
     telegram.say("what was that?")
     wait_until(lambda: telegram.texts(OWNER) == ["hi", POSTED, "hi"], "the answer")
     last = server.requests[-1]["messages"]
@@ -79,11 +84,11 @@ def test_in_the_session_of_its_chat_a_job_is_told_as_one_and_its_answer_is_deliv
     serve: Serve, telegram: Telegram, server: ModelServer, world: World
 ) -> None:
     server.choose = by_prompt
-    serve()
+    gateway = serve()
     bind_chat(telegram)
     id = add(world, "--every", "1d", "--to", CHAT, "--in-chat")
-    world.steno("jobs", "run", id)
-    wait_ended(world, id, "done")
+    run_now(gateway, id)
+    wait_ended(gateway, id, "done")
     assert telegram.texts(OWNER) == ["hi", POSTED], "the prompt is not shown"
     assert f'Message from \\"job:{id}\\"' in said(server.requests[-1])
     assert "hello" in said(server.requests[-1])
@@ -97,11 +102,11 @@ def test_a_job_with_nothing_to_say_posts_nothing(
     server.choose = lambda one: next(
         (reply for part, reply in replies.items() if part in said(one)), Reply(("hi",))
     )
-    serve()
+    gateway = serve()
     bind_chat(telegram)
     id = add(world, "--every", "1d", "--to", CHAT)
     world.steno("jobs", "run", id)
-    wait_ended(world, id, "silent")
+    wait_ended(gateway, id, "silent")
     assert telegram.texts(OWNER) == ["hi"]
 
 
@@ -120,7 +125,7 @@ def test_missed_times_run_once_late_are_told_and_a_clock_set_back_runs_none_agai
     gateway.start()
     telegram.wait_text(OWNER, POSTED)
     telegram.wait_like(OWNER, "missed 3 of its times")
-    wait_ended(world, id, "missed", "missed", "missed", "done")
+    wait_ended(gateway, id, "missed", "missed", "missed", "done")
     [request] = of_job(server)
     assert "It runs 30 min late" in said(request) or "It runs 29 min late" in said(request)
     assert b"30 min late" not in (world.home / "store.db").read_bytes(), "a note is not stored"
@@ -129,23 +134,23 @@ def test_missed_times_run_once_late_are_told_and_a_clock_set_back_runs_none_agai
     gateway.stop()
     gateway.shift_s = 3.5 * HOUR_S  # an hour back: 04:00 comes again
     gateway.start()
-    looked(world)
+    looked(gateway)
     gateway.stop()
     gateway.shift_s = 4.2 * HOUR_S
     gateway.start()
-    looked(world)
+    looked(gateway)
     assert len(of_job(server)) == 1
-    assert outcomes(world, id) == ["missed", "missed", "missed", "done"]
+    assert outcomes(gateway, id) == ["missed", "missed", "missed", "done"]
 
 
-def looked(world: World) -> None:
+def looked(gateway: Gateway) -> None:
     """Wait until the scheduler has looked at everything that is due: what is asked for last runs
     last."""
-    other = str(json.loads(world.steno("jobs", "add", "Else.", "--every", "9d", "--json"))["id"])
-    world.steno("jobs", "pause", other)
-    world.steno("jobs", "run", other)
-    wait_until(lambda: len(outcomes(world, other)) == 1, "another job to run")
-    world.steno("jobs", "remove", other)
+    other = gateway.ask("POST", "/api/jobs", {"prompt": "Else.", "every": "9d"}).json()["id"]
+    gateway.ask("POST", f"/api/jobs/{other}/pause")
+    run_now(gateway, other)
+    wait_until(lambda: len(outcomes(gateway, other)) == 1, "another job to run")
+    gateway.ask("DELETE", f"/api/jobs/{other}")
 
 
 @pytest.mark.promise(69)
@@ -169,8 +174,8 @@ def test_killed_around_an_occurrence_it_runs_and_posts_once(
         wait_until(lambda: program.process.poll() is not None, "the kill")
     gateway.start()
     telegram.wait_text(OWNER, POSTED)
-    wait_ended(world, id, "done")
-    looked(world)
+    wait_ended(gateway, id, "done")
+    looked(gateway)
     assert telegram.texts(OWNER) == ["hi", POSTED]
     session = next(one["id"] for one in world.sessions() if one["title"] == "Report.")
     assert [one["text"] for one in world.messages(session, "user")] == ["Report."]
@@ -182,15 +187,13 @@ def test_two_gateways_on_one_store_run_each_occurrence_once(
     serve: Serve, server: ModelServer, world: World
 ) -> None:
     server.choose = by_prompt
+    gateway = serve()
     serve()
-    serve()
-    id = add(world, "--every", "2s")
-    wait_until(
-        lambda: outcomes(world, id)[-1:] == ["done"] and len(outcomes(world, id)) > 2, "runs"
-    )
+    id = add(world, "--every", "1s")
+    wait_until(lambda: outcomes(gateway, id).count("done") > 2, "runs")
     world.steno("jobs", "pause", id)
-    wait_until(lambda: "running" not in outcomes(world, id), "the last one to end")
-    runs = job(world, id)["runs"]
+    wait_until(lambda: "running" not in outcomes(gateway, id), "the last one to end")
+    runs = job(gateway, id)["runs"]
     times = [one["at"] for one in runs if one["outcome"] == "done"]
     assert len(times) == len(set(times)) == len(of_job(server))
     session = runs[0]["session"]
@@ -259,14 +262,14 @@ def test_a_job_that_fails_ten_times_is_paused_and_its_owner_hears_of_it_once_eac
     bind_chat(telegram)
     id = add(world, "--every", "1d", "--to", CHAT)
     for _ in range(2):
-        assert gateway.ask("POST", f"/api/jobs/{id}/run").status == 202
+        run_now(gateway, id)
     telegram.wait_like(OWNER, "failed twice")
     for _ in range(8):
-        gateway.ask("POST", f"/api/jobs/{id}/run")
+        run_now(gateway, id)
     telegram.wait_like(OWNER, "failed ten times")
-    assert job(world, id)["state"] == "paused"
+    assert job(gateway, id)["state"] == "paused"
     server.choose = by_prompt
-    world.steno("jobs", "run", id)
+    run_now(gateway, id)
     telegram.wait_like(OWNER, "works again")
     texts = telegram.texts(OWNER)
     assert sum("failed" in text for text in texts) == 2

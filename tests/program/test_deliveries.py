@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from steno.delivery.outbox import WAIT_FIRST_S
 from tests.program.diary import install, told
 from tests.program.model_server import ModelServer, Reply
 from tests.program.receiver import Receiver, Sent, configure, deliveries, states
@@ -35,12 +36,14 @@ def receiver(world: World) -> Iterator[Receiver]:
 
 
 def next_start(world: World, server: ModelServer, until: Any, what: str) -> None:
-    """Somebody starts steno for something else, and has it open until what is owed is settled."""
+    """Somebody starts steno for something else, when another try is due, and has it open until what
+    is owed is settled."""
     server.choose = lambda request: (
         Reply(("", "other"), held=True) if "SOMETHING ELSE" in str(request) else FINE
     )
     server.hold_again()
-    with world.start("run", "SOMETHING ELSE") as program:
+    later_s = str(WAIT_FIRST_S)
+    with world.start_changed("shifted.py", later_s, "run", "SOMETHING ELSE") as program:
         wait_until(until, what)
         server.go_on()
         assert program.end() == 0
@@ -253,7 +256,7 @@ def test_what_a_session_owed_where_it_came_from_is_not_sent_from_here(
 
 @pytest.mark.promise(14)
 @pytest.mark.parametrize("first", [500, 503, 429, 302, "drop"])
-@pytest.mark.suite("503", "drop")
+@pytest.mark.suite("drop")
 def test_a_detached_process_stays_and_tries_again_under_the_same_key(
     world: World, server: ModelServer, receiver: Receiver, processes: list[int], first: Any
 ) -> None:
@@ -285,13 +288,12 @@ def facts(world: World, id: str, tag: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.promise(14)
-def test_a_refusal_is_final(
-    world: World, server: ModelServer, receiver: Receiver, processes: list[int]
-) -> None:
+def test_a_refusal_is_final(world: World, server: ModelServer, receiver: Receiver) -> None:
     receiver.acts = [400, 200]
     server.replies = [FINE]
-    detach(world, processes, "hi", "--deliver", "phone")
-    wait_until(lambda: states(world) == [("refused", "status 400")], "the place to refuse it")
+    world.steno("run", "hi", "--deliver", "phone")
+    settle(world, server)
+    assert states(world) == [("refused", "status 400")]
     world.steno("run", "next")
     assert len(receiver.sent) == 1
 
@@ -514,18 +516,15 @@ def test_the_same_input_given_again_owes_no_more(
     ("act", "outcome"), [(200, "delivered"), (400, "refused"), ("drop", "unknown")]
 )
 def test_plugins_hear_what_became_of_it(
-    world: World,
-    server: ModelServer,
-    receiver: Receiver,
-    processes: list[int],
-    act: Any,
-    outcome: str,
+    world: World, server: ModelServer, receiver: Receiver, act: Any, outcome: str
 ) -> None:
+    leave_a_debt(world, server)
+    id = world.only_session()
     install(world)
     receiver.acts = [act, 400]
-    server.replies = [FINE]
-    id, _, _ = detach(world, processes, "hi", "--deliver", "phone")
-    wait_until(lambda: bool(told(world, hook="delivery")), "the plugin to hear of it")
+    next_start(
+        world, server, lambda: bool(told(world, hook="delivery")), "the plugin to hear of it"
+    )
     address = f"127.0.0.1:{receiver.port}"
     first = {"session_id": id, "channel": "phone", "address": address, "outcome": outcome}
     assert told(world, hook="delivery")[0] == first
@@ -553,8 +552,8 @@ def test_the_list_says_what_is_owed_and_what_became_of_it(
     assert world.steno("deliveries").startswith("nothing is owed")
     server.replies = [FINE]
     receiver.acts = [200, 503]
-    detach(world, processes, "hi", "--deliver", "phone")
-    wait_until(lambda: states(world) == [("delivered", "")], "the place to be told")
+    world.steno("run", "hi", "--deliver", "phone")
+    settle(world, server)
     detach(world, processes, "hi", "--deliver", "phone")
     wait_until(
         lambda: ("owed", "status 503") in states(world), "the place to say that it has no time"

@@ -380,9 +380,9 @@ def kill_often(world: World, server: ModelServer, times: int, sample: int = 0) -
     install(world)
     server.choose = lambda _: Reply(("one ", "two"), delay_s=0.02)
     for i in range(times):
-        with world.start_anew("run", "hi", "--key", f"session {i % 3}") as program:
+        with world.start("run", "hi", "--key", f"session {i % 3}") as program:
             wait_asked(server, i, program)
-            time.sleep(chance.uniform(0, 0.6))
+            time.sleep(chance.uniform(0, 0.4))
             program.kill()
     world.steno("run", "hi", "--key", "last")
     world.steno("run", "hi", "--key", "last")
@@ -499,7 +499,7 @@ def test_a_plugin_that_hangs_at_every_start_is_given_up_and_that_is_recorded(
     world.environment["DIARY_DOES"] = "hang"
     server.replies = [Reply(("fine",)) for _ in range(9)]
     world.steno("run", "first", "--key", "k")
-    for i in range(6):
+    for i in range(4):
         world.steno("run", f"{i}", "--key", "other")
     first = next(one["id"] for one in world.sessions() if one["name"] == "k")
     assert 2 <= len([one for one in told(world) if one["session_id"] == first]) <= 4

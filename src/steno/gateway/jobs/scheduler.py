@@ -1,4 +1,5 @@
-"""Looks once a second which times of jobs have come, and after those that run.
+"""Looks once a second which times of jobs have come, and after those that run; after these also as
+soon as one of their turns or deliveries ends.
 
 Any number of gateways may look at once: an occurrence is admitted under its key, each fact about it
 under another, so what two of them do is done once. Nothing is kept here that is not a fact: a
@@ -9,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -25,13 +27,13 @@ from steno.engine.people import Account
 from steno.engine.schedule import BadSchedule
 from steno.gateway.channels.worker import Channels, Worker
 from steno.gateway.hub import Hub
-from steno.journal.facts import JobDue, JobOutcome
+from steno.journal.facts import DeliverySettled, JobDue, JobOutcome, TurnEnded
 from steno.journal.parts import Seq
 from steno.service.jobs import Jobs, JobTarget, Standing, cut_off, outcome_of
 from steno.session.errors import Misused
 from steno.session.job_words import missed_text, told_text
 from steno.store.errors import StoreError, UnknownSession
-from steno.store.protocol import Admitted
+from steno.store.protocol import Admitted, FactAdded, FeedMark
 
 LOOK_S = 1.0
 TAKEN_UP_S = 3.0
@@ -42,8 +44,11 @@ _log = logging.getLogger("steno.jobs")
 
 
 class _Seen(Struct):
-    """An occurrence while this process looks after it."""
+    """An occurrence while this process looks after it. `session` is where it runs; `shown_in`,
+    that of the chat which is told."""
 
+    session: str
+    shown_in: str = ""
     admitted: Admitted | None = None
     head: Seq = 0
     since_s: float | None = None
@@ -77,12 +82,31 @@ class Scheduler:
     async def run(self, may_act: Callable[[], bool]) -> None:
         """For ever. What goes wrong with one job holds up no other."""
         while True:
+            mark: FeedMark | None = None
             try:
                 if may_act():
+                    mark = await self._hub.service().chats.now()
                     await self._look()
             except StoreError as error:
                 _log.warning("jobs: %s", error)
-            await asyncio.sleep(LOOK_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._news(mark)
+
+    async def _news(self, mark: FeedMark | None) -> None:
+        """Until something has ended since a mark that an occurrence waits for."""
+        awaited = {one.session for one in self._seen.values()}
+        awaited |= {one.shown_in for one in self._seen.values()}
+        if mark is not None and awaited:
+            with contextlib.suppress(StoreError):
+                changes = self._hub.service().chats.changes(mark)
+                async with aclosing(changes) as news:  # type: ignore[type-var]
+                    async for one in news:
+                        if not isinstance(one, FactAdded) or one.session not in awaited:
+                            continue
+                        if isinstance(one.record.fact, TurnEnded | DeliverySettled):
+                            return
+        await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
         book = self._jobs.book
@@ -128,7 +152,7 @@ class Scheduler:
     # --- what runs
 
     async def _look_after(self, job: Job, seq: Seq, due: JobDue) -> None:
-        seen = self._seen.setdefault((job.set.job, seq), _Seen())
+        seen = self._seen.setdefault((job.set.job, seq), _Seen(due.session))
         if seen.admitted is None and self._hub.draining.is_set():
             return  # the next service admits it
         ended = await self._settle(job, due, seen)
@@ -160,7 +184,7 @@ class Scheduler:
         outcome = outcome_of(standing)
         if outcome is None or outcome[0] != "done" or not job.set.channel:
             return outcome
-        return await self._deliver(job, due, standing)
+        return await self._deliver(job, due, standing, seen)
 
     async def _admit(self, job: Job, due: JobDue, seen: _Seen) -> Admitted:
         if seen.admitted is None:
@@ -195,10 +219,13 @@ class Scheduler:
         self._hub.wake(session, opening)
         return True
 
-    async def _deliver(self, job: Job, due: JobDue, standing: Standing) -> Ending | None:
+    async def _deliver(
+        self, job: Job, due: JobDue, standing: Standing, seen: _Seen
+    ) -> Ending | None:
         target = await self._target(job)
         if target is None:
             return "undelivered", "no_chat", f"{job.set.channel} has no chat {job.set.chat}"
+        seen.shown_in = target.session
         await self._jobs.post(job, due, standing, target)
         outcome = await self._jobs.delivered(job, due, target)
         return None if outcome is None else (outcome, "" if outcome == "done" else "delivery", "")
