@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from steno.journal.facts import ItemKept, ItemsWithdrawn, Record, SessionStarted
 from steno.journal.history import History
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.journal.readers.writing import WRITERS
 from steno.store.errors import Stale, UnknownSession
 from steno.store.facade import now
@@ -361,9 +361,7 @@ def cut(body: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 def _hash(payload: bytes | Hash) -> Hash:
-    from hashlib import sha256
-
-    return payload if isinstance(payload, str) else sha256(payload).hexdigest()
+    return payload if isinstance(payload, str) else hash_of(payload)
 
 
 def _to_json(item: object) -> str:

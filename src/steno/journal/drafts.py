@@ -5,13 +5,12 @@ in code points. A sealing fact takes the place of its streams and must hold ever
 held.
 """
 
-from hashlib import sha256
 from typing import Literal
 
 from msgspec import Struct
 
 from steno.journal.facts import AnyFact, StepLost, StepSealed, ToolSettled
-from steno.journal.parts import File, Seq, outcome_parts, reasoning_of, text_of
+from steno.journal.parts import File, Seq, hash_of, outcome_parts, reasoning_of, text_of
 
 Kind = Literal["text", "reasoning", "output"]
 
@@ -67,7 +66,7 @@ def keeps(fact: AnyFact, draft: Draft) -> bool:
             and draft.stream.kind == "output"
         ):
             return True
-        digest = sha256(draft.text.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hash_of(draft.text.encode("utf-8", "surrogatepass"))
         return any(
             isinstance(part, File) and part.hash == digest for part in outcome_parts(fact.outcome)
         )

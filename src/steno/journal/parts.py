@@ -14,6 +14,13 @@ Hash = str
 """SHA-256 of a payload, in lower-case hex."""
 
 
+def hash_of(body: bytes) -> Hash:
+    """The name of a payload: one way of making it for whoever stores, reads or moves bytes."""
+    from hashlib import sha256  # it loads OpenSSL, and most commands hash nothing
+
+    return sha256(body).hexdigest()
+
+
 GONE = "[redacted]"
 """Stands where a plain string was removed on request."""
 

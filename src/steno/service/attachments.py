@@ -7,12 +7,11 @@ commit.
 
 import stat
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from steno.journal.parts import File, Image
+from steno.journal.parts import File, Image, hash_of
 from steno.models.conversation import FILE_CHARS_MAX, PICTURE_BYTES_MAX, picture_type
 from steno.session.errors import Misused
 
@@ -50,7 +49,7 @@ def attachment(name: str, data: bytes) -> Attachment:
     no model takes."""
     if not data:
         raise Misused(f"{name} is empty; nothing was stored")
-    hash, short = sha256(data).hexdigest(), name[-NAME_LEN_MAX:]
+    hash, short = hash_of(data), name[-NAME_LEN_MAX:]
     if (media_type := picture_type(data)) is not None:
         if len(data) > PICTURE_BYTES_MAX:
             most = f"an image may have {PICTURE_BYTES_MAX} bytes"

@@ -6,7 +6,6 @@ first, so a process that dies in the middle leaves a fact behind by which anothe
 
 import asyncio
 from collections.abc import Callable
-from hashlib import sha256
 
 from msgspec import Struct
 
@@ -14,7 +13,7 @@ from steno.engine import file_undo
 from steno.engine.approval import EDITS
 from steno.engine.file_undo import FileHistory
 from steno.journal.facts import FilesPutBack, FilesSettled, FileVersions
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.session.lease import HeldSession, hold
 from steno.session.load import Sessions
 from steno.store.errors import NotAllowed
@@ -130,7 +129,7 @@ class Files:
             data = await asyncio.to_thread(there_now, workspace, path)
         except (BadArguments, Unusable, OSError):
             return "unreadable"
-        return None if data is None else sha256(data).hexdigest()
+        return None if data is None else hash_of(data)
 
     async def _finish(self, held: HeldSession) -> PutBack:
         done: list[str] = []

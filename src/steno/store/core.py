@@ -11,7 +11,6 @@ from base64 import b32encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from hashlib import sha256
 from types import NoneType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -28,7 +27,7 @@ from steno.journal.facts import (
     TurnFact,
 )
 from steno.journal.listing import ListingRow
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.store import queries, redact_cascade, verbs
 from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
 from steno.store.commit_queue import NOTHING, CommitQueue
@@ -514,7 +513,7 @@ class Core:
     def put(self, session: str, payload: bytes) -> Queued[Hash]:
         expect(str, session=session)
         check_payload(payload, self.settings.payload_bytes_max)
-        hash = sha256(payload).hexdigest()
+        hash = hash_of(payload)
         return Queued(
             lambda tx: verbs.put(tx, session, hash, payload), len(payload), needs=Needs(session)
         )

@@ -11,7 +11,6 @@ that is missing, text that is streamed to nothing that is open.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ from steno.journal.facts import (
     payloads_of,
 )
 from steno.journal.listing import ListingRow
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.store.backend import SEQ_MAX
 from steno.store.errors import KeyReused, NotAllowed
 from steno.store.protocol import Carried, Keyed, Payload
@@ -119,7 +118,7 @@ class Arrival:
             raise NotAllowed(
                 f"a payload may have {self._payload_bytes_max} bytes at most; nothing was stored"
             )
-        hash = sha256(body).hexdigest()
+        hash = hash_of(body)
         self._brought.add(hash)
         batch.payloads[hash] = body
         batch.size += len(body)
@@ -261,7 +260,7 @@ def extend(
     if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
         raise NotAllowed(f"the facts do not follow fact {head}; nothing was stored")
     facts = written(record.fact for record in records)
-    brought = {sha256(body).hexdigest(): body for body in payloads}
+    brought = {hash_of(body): body for body in payloads}
     tx.check_payloads(facts, brought)
     for hash, body in brought.items():
         put(tx, id, hash, body)

@@ -6,7 +6,6 @@ that writes.
 """
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Literal
 
 from msgspec import Struct
@@ -30,7 +29,7 @@ from steno.journal.facts import (
     taken_by,
 )
 from steno.journal.listing import ListingRow, title_of, titles
-from steno.journal.parts import GONE, File, Hash, Redacted, Seq, outcome_parts
+from steno.journal.parts import GONE, File, Hash, Redacted, Seq, hash_of, outcome_parts
 from steno.journal.redaction import redact as without_text
 from steno.store import queries, redact_cascade
 from steno.store.backend import KeyRow
@@ -78,7 +77,7 @@ def admit(
     id, started = _target(tx, admission, moment)
     if admission.given and started is None:
         raise NotAllowed(f"session {id!r} has begun: it cannot be given what was said before it")
-    brought = {sha256(body).hexdigest(): body for body in admission.payloads}
+    brought = {hash_of(body): body for body in admission.payloads}
     at = (1 if started is not None else tx.session(id).row.head) + len(ready)
     facts = [*ready, *written(replace(owed, target=at) for owed in admission.owes)]
     tx.check_payloads(facts, brought)
@@ -273,7 +272,7 @@ def _planned(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment
     if len(set(keys)) < len(keys):
         raise KeyReused("two of the items have the same key; nothing was stored")
     new = [at for at in range(len(ready)) if at not in before]
-    brought = {sha256(body).hexdigest(): body for body in keeping.payloads}
+    brought = {hash_of(body): body for body in keeping.payloads}
     facts = [ready[at] for at in new]
     tx.check_payloads(facts, brought)
     return _Plan(id, started, items, known, new, facts, brought, last, source)

@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from hashlib import sha256
 
 from steno.gateway.channels.protocol import Channel, ChannelError, RemoteFile
 from steno.journal.facts import AwaitedFile
-from steno.journal.parts import File
+from steno.journal.parts import File, hash_of
 from steno.service.attachments import Attachment, attachment
 from steno.service.chats import Chats
 from steno.session.errors import Misused
@@ -42,7 +41,7 @@ def _as_attachment(file: AwaitedFile, body: bytes) -> Attachment:
     with contextlib.suppress(Misused):
         return attachment(name, body)
     kind = file.media_type or "application/octet-stream"
-    return Attachment(File(sha256(body).hexdigest(), kind, len(body), name), body)
+    return Attachment(File(hash_of(body), kind, len(body), name), body)
 
 
 async def _try(channel: Channel, file: AwaitedFile) -> bytes:

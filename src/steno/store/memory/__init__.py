@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.store import facade
 from steno.store.backend import (
     Begun,
@@ -572,7 +571,7 @@ def _damage(place: Place) -> Iterator[Damage]:
         if (n, stream.started) not in place.facts:
             yield Damage(f"draft of fact {stream.started}, session {n}", "belongs to no fact")
     for hash, body in place.payloads.items():
-        if sha256(body).hexdigest() != hash or hash not in place.owners:
+        if hash_of(body) != hash or hash not in place.owners:
             yield Damage(f"payload {hash}", "does not match its hash, or belongs to no session")
 
 

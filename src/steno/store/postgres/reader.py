@@ -6,7 +6,6 @@ A snapshot begins with its first question: one that is never asked costs nothing
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ import psycopg
 from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt, StoreLocked
 from steno.store.postgres.database import Connected, is_lost
@@ -311,7 +310,7 @@ class Reader:
         body = b"".join(piece for (piece,) in pieces)
         if length is not None:
             return body[:length]
-        if sha256(body).hexdigest() != hash:
+        if hash_of(body) != hash:
             raise JournalCorrupt(f"payload {hash} is damaged")
         return body
 

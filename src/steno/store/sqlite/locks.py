@@ -22,9 +22,9 @@ import os
 import re
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 
+from steno.journal.parts import hash_of
 from steno.store.errors import StoreError, StoreFull, StoreReadOnly, StoreUnopenable
 from steno.store.sqlite.database import StoreInUse, has_log
 from steno.store.sqlite.write_lock import FileQueue
@@ -227,7 +227,7 @@ class Locks:
 
 
 def _about(session: str) -> str:
-    return f"{_LEFT}{sha256(session.encode()).hexdigest()[:32]}@"
+    return f"{_LEFT}{hash_of(session.encode())[:32]}@"
 
 
 def _refusal(error: OSError, doing: str) -> StoreError:

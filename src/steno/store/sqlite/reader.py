@@ -7,7 +7,6 @@ connection in the past.
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -16,7 +15,7 @@ import msgspec
 from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
-from steno.journal.parts import Hash, Seq
+from steno.journal.parts import Hash, Seq, hash_of
 from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
@@ -201,7 +200,7 @@ class Reader:
                 raise JournalCorrupt(f"payload {hash} is missing")
             return None
         body = row[0]
-        if type(body) is not bytes or sha256(body).hexdigest() != hash:
+        if type(body) is not bytes or hash_of(body) != hash:
             raise JournalCorrupt(f"payload {hash} is damaged")
         return body
 
@@ -303,7 +302,7 @@ def _payloads(reader: Reader) -> Iterator[Damage]:
     while row := reader.one("payloads_after", after):
         n, hash, body = row
         after = _onward(after, n)
-        if type(body) is not bytes or sha256(body).hexdigest() != hash:
+        if type(body) is not bytes or hash_of(body) != hash:
             yield Damage(f"payload {hash}", "does not match its hash")
 
 

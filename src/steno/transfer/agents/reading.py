@@ -5,7 +5,6 @@ Nothing here trusts a file: a line, a list and a text have bounds, and a value o
 expected is treated as if it were not there.
 """
 
-import hashlib
 import json
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from steno.journal.facts import Usage
-from steno.journal.parts import Content, File, Image, Opaque, Reasoning, Text, ToolCall
+from steno.journal.parts import Content, File, Image, Opaque, Reasoning, Text, ToolCall, hash_of
 from steno.transfer.agents.talk import Attached
 
 LINE_BYTES_MAX = 64 << 20
@@ -167,7 +166,7 @@ def attachment(
     if len(data) > ATTACHMENT_BYTES_MAX:
         return Text(f"[{media_type or 'file'} {name} of {len(data)} bytes, too large to keep]"), ()
     kind = Image if media_type.startswith("image/") else File
-    hash = hashlib.sha256(data).hexdigest()
+    hash = hash_of(data)
     part = kind(hash, media_type or "application/octet-stream", len(data), name[:200])
     return part, (Attached(part, data),)
 
