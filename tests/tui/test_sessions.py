@@ -146,7 +146,7 @@ def test_a_key_in_the_list_counts_for_what_is_typed_however_late_the_list_is(
 
     async def talk(person: Person) -> None:
         await person.say("/sessions")
-        await person.sees("tea two", "tides")
+        await person.sees("type to find", "tea two", "tides")
         finder = person.chat.screen
         assert isinstance(finder, Finder)
         finder.query_one(Input).value = "tides"
@@ -212,7 +212,7 @@ def test_a_session_is_renamed_and_deleted_from_the_list(world: World, server: Mo
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("delete me")
+        await person.sees("type to find", "delete me")
         await person.press("f2")
         await person.sees("A title for")
         await person.press("end", *" now", "enter")

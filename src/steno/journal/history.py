@@ -288,11 +288,13 @@ class History(Struct):
                 self._turn.answered = True
                 if fact.usage is not None and fact.usage.input is not None:
                     self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
-                self._add(seq, Answered(fact.step, _sayable(fact), fact.ended), fact.step, seq)
+                parts = fact.parts if fact.ended == "complete" else _sayable(fact)
+                answered = Answered(fact.step, parts, fact.ended)
+                self._add(seq, answered, chars_of(parts), fact.step, seq)
             case f.TurnEnded():
                 self._turn.outcome = fact.outcome
                 if fact.outcome != "done":
-                    self._add(seq, Closed(fact.turn, fact.outcome, fact.cause))
+                    self._add(seq, Closed(fact.turn, fact.outcome, fact.cause), 0)
             case f.ToolSettled():
                 address = seq if fact.started is None else fact.started
                 self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
@@ -431,7 +433,7 @@ class History(Struct):
             answer = next((one for one in answers if entry.call in _calls(one)), None)
             self._settle(seq, entry, seq if answer is None else answer.seq, fact)
         else:
-            self._add(seq, entry, fact=fact)
+            self._add(seq, entry, _chars(entry), None, fact)
         self._turn = turn
 
     def _read(self, seq: Seq, fact: f.ItemKept) -> None:
@@ -479,11 +481,14 @@ class History(Struct):
         said = self._inputs.get(taken)
         if said is not None:
             # What one fact alone does not have cannot be let go.
-            self._add(at, said, fact=0 if taken in self._attached else taken)
+            fact = 0 if taken in self._attached else taken
+            self._add(at, said, _chars(said), None, fact)
 
-    def _add(self, at: Seq, entry: Standing, step: Seq | None = None, fact: Seq = 0) -> None:
-        self._slots.append(_Slot(at, entry, self._turn, step, fact=fact))
-        self._texts.chars += _chars(entry)
+    def _add(
+        self, at: Seq, entry: Standing, chars: int, step: Seq | None = None, fact: Seq = 0
+    ) -> None:
+        self._slots.append(_Slot(at, entry, self._turn, step, 0, None, fact))
+        self._texts.chars += chars
 
     def _settle(self, seq: Seq, entry: Settled, step: Seq, fact: Seq = 0) -> None:
         """An outcome follows its answer and the other outcomes of it, also where another answer
@@ -513,7 +518,7 @@ class History(Struct):
         self.counted = None
         if self._is_open():
             self._settle_open(seq)
-            self._add(seq, Closed(seq, "interrupted", "forked"))
+            self._add(seq, Closed(seq, "interrupted", "forked"), 0)
             self._forked = self._turn
         self._turn = _TurnTold()
         taken = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}

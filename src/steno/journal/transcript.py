@@ -244,8 +244,9 @@ class Transcript(Struct):
     def _to_front(self, said: Message) -> None:
         """An input that waits no longer stands before those that still do."""
         first = self._waiting()
-        at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
-        self.messages.insert(first, self.messages.pop(at))
+        if self.messages[first] is not said:
+            at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
+            self.messages.insert(first, self.messages.pop(at))
 
     def _settle(self, record: f.Record, fact: f.ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
