@@ -1,6 +1,7 @@
 """Nobody gets in who does not belong: each check on the running service, the first two made from
 the table of routes."""
 
+import json
 import re
 import time
 
@@ -8,7 +9,8 @@ import pytest
 
 from steno.gateway.routes import Route
 from steno.gateway.serve import routes
-from tests.gateway.client import Gateway
+from tests.gateway.client import Answer, Gateway
+from tests.program.model_server import ModelServer, Reply
 
 PLACES = {
     "act": "run",
@@ -38,7 +40,9 @@ def test_every_route_but_health_refuses_who_has_no_valid_token(gateway: Gateway)
         expected = OPEN[route.path] if route.scope is None else 401
         expected = 403 if route.path == "/login" and route.method == "POST" else expected
         body: object = {} if route.body is not None else None
-        assert gateway.ask(route.method, path_of(route), body, token=None).status == expected, route
+        answer = gateway.ask(route.method, path_of(route), body, token=None)
+        assert answer.status == expected, route
+        assert not any(name.startswith("access-control") for name in answer.headers), route
     assert {route.path for route in routes() if route.scope is None} == OPEN.keys()
 
 
@@ -105,11 +109,48 @@ def test_bodies_that_cannot_be_read_or_are_too_large_store_nothing(gateway: Gate
     assert gateway.ask("GET", f"/api/sessions/{session}").json()["messages"] == []
 
 
-@pytest.mark.promise(65)
-def test_no_token_is_in_the_store_the_log_or_the_token_file(gateway: Gateway) -> None:
-    gateway.say(gateway.make(), "hello")
-    gateway.ask("GET", "/api/sessions", token="st_wrong")
+@pytest.mark.promise(64)
+def test_a_stranger_reaches_no_model_leaves_no_text_and_learns_of_nobody(
+    gateway: Gateway, server: ModelServer
+) -> None:
+    session, words = gateway.make(title="mine"), "let the quokka in"
+
+    def tried(path: str, token: str | None) -> Answer:
+        return gateway.ask("POST", path, {"text": words}, token=token)
+
+    for token in (None, "st_wrong"):
+        there = tried(f"/api/sessions/{session}/inputs", token)
+        nowhere = tried("/api/sessions/aaaaaaaaaaaaa/inputs", token)
+        assert (there.status, there.body) == (401, nowhere.body), "as if it were not there"
+        assert session.encode() not in there.body
+    assert gateway.ask("GET", f"/api/sessions/{session}").json()["messages"] == []
     gateway.stop()
+    assert server.requests == []
+    assert words not in gateway.program.errors()
+    for file in gateway.world.home.rglob("*"):
+        assert not file.is_file() or words.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.promise(65)
+def test_no_token_is_in_the_store_the_log_an_error_a_url_or_what_a_tool_sees(
+    gateway: Gateway, server: ModelServer
+) -> None:
+    gateway.world.environment["STENO_GATEWAY_APPROVAL"] = "allow"
+    gateway.stop()
+    gateway.start()
+    looks = json.dumps({"command": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'"})
+    server.replies = [Reply(tools=(("shell", looks),)), Reply(("seen",))]
+    said = gateway.say(gateway.make(), "look", wait=20).json()
+    (seen,) = [one["text"] for one in said["messages"] if one["role"] == "tool"]
+    assert "STENO_HOME=" in seen or "PATH=" in seen
+    assert gateway.token not in seen
+    wrong = gateway.ask("GET", "/api/sessions", token="st_wrong")
+    assert b"st_wrong" not in wrong.body
+    in_url = f"/api/sessions?token={gateway.token}&access_token={gateway.token}"
+    assert gateway.ask("GET", in_url, token=None).status == 401
+    gateway.stop()
+    assert gateway.token not in gateway.program.errors()
+    assert "st_wrong" not in gateway.program.errors()
     secret = gateway.token.encode()
     for file in gateway.world.home.rglob("*"):
         if file.is_file():

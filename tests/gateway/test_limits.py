@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from steno.gateway.routes import Answer, Call, Json, Route, Stream
-from steno.gateway.server import Bounds, Place, Server, WrongTries
+from steno.gateway.server import Bounds, Place, Server, WrongTries, cookie
 from steno.gateway.starts import UNCLEAN_MAX, WITHIN_S, Starts
-from steno.gateway.tokens import Tokens
+from steno.gateway.tokens import LINK_S, BadToken, Tokens
 
 QUICK = Bounds(header_s=0.3, body_s=0.3, linger_s=0.1, streams_per_token=3, streams_max=5, ping_s=0)
 LATE_S = 5.0
@@ -31,8 +31,28 @@ async def forever(state: object, call: Call) -> Answer:
     return Stream(pieces(), ping=b": ping\n\n", bye=b"event: bye\n\n")
 
 
+FLOOD, PIECE = 2_000, b"x" * (16 << 10)
+
+
+async def flood(written: list[int], call: Call) -> Answer:
+    """More than sockets hold. `written` are the pieces that were asked for."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(FLOOD):
+            written.append(number)
+            yield PIECE
+
+    return Stream(pieces())
+
+
+async def cookie_name(state: object, call: Call) -> Answer:
+    return Json({"name": call.cookie_name, "cookie": cookie(call.cookie_name, "st_x", 60)})
+
+
 ROUTES = (
     Route("GET", "/open", None, "open", echo, {200: dict}),
+    Route("GET", "/cookie", "read", "cookie", cookie_name, {200: dict}),
+    Route("GET", "/flood", "read", "flood", flood, {200: "text/event-stream"}),
     Route("POST", "/echo", "write", "echo", echo, {200: dict}, dict),
     Route("GET", "/stream", "read", "stream", forever, {200: "text/event-stream"}),
 )
@@ -57,8 +77,9 @@ class Wire:
 class Small:
     """The server, two tokens and its port."""
 
-    def __init__(self, server: Server, port: int, tokens: Tokens) -> None:
+    def __init__(self, server: Server, port: int, tokens: Tokens, written: list[int]) -> None:
         self.server, self.port, self.tokens = server, port, tokens
+        self.written = written
         self.secrets = [tokens.add("one", "write"), tokens.add("two", "write")]
         self._wires: list[Wire] = []
 
@@ -82,20 +103,22 @@ class Small:
 
 
 @asynccontextmanager
-async def small(folder: Path, bounds: Bounds = QUICK) -> AsyncIterator[Small]:
-    tokens = Tokens(folder / "tokens.json")
-    server = Server(ROUTES, None, tokens, bounds)
-    port = await server.start(["127.0.0.1"], Place(0))
-    with closing(Small(server, port, tokens)) as made:
+async def small(folder: Path, place: Place) -> AsyncIterator[Small]:
+    tokens, written = Tokens(folder / "tokens.json"), list[int]()
+    server = Server(ROUTES, written, tokens, QUICK)
+    port = await server.start(["127.0.0.1"], place)
+    with closing(Small(server, port, tokens, written)) as made:
         try:
             yield made
         finally:
             await server.close()
 
 
-def run(folder: Path, check: Callable[[Small], Awaitable[None]]) -> None:
+def run(
+    folder: Path, check: Callable[[Small], Awaitable[None]], place: Place | None = None
+) -> None:
     async def main() -> None:
-        async with small(folder) as service:
+        async with small(folder, place or Place(0)) as service:
             await check(service)
 
     asyncio.run(main())
@@ -205,6 +228,60 @@ def test_an_idle_stream_is_pinged_and_told_when_the_service_stops(tmp_path: Path
         assert b"event: bye" in await asyncio.wait_for(late.reader.read(), LATE_S)
 
     run(tmp_path, check)
+
+
+@pytest.mark.promise(62)
+def test_for_a_reader_that_does_not_read_nothing_is_kept_and_nobody_waits(tmp_path: Path) -> None:
+    async def check(service: Small) -> None:
+        idle = await service.send(service.request("GET /flood"))
+        before = -1
+        while len(service.written) != before or not before:
+            before = len(service.written)
+            await asyncio.sleep(0.05)
+        assert before < FLOOD / 2, "no more was asked for than the sockets hold"
+        assert await service.status(service.request("GET /open", token=None)) == 200
+        await idle.head()
+        rest = 0
+        while data := await asyncio.wait_for(idle.reader.read(1 << 20), LATE_S):
+            rest += data.count(b"x")
+        assert rest == FLOOD * len(PIECE)
+
+    run(tmp_path, check)
+
+
+@pytest.mark.promise(66)
+def test_a_cookie_is_bound_to_the_port_or_behind_tls_to_the_host(tmp_path: Path) -> None:
+    async def given(service: Small, *headers: str) -> bytes:
+        wire = await service.send(service.request("GET /cookie", "Connection: close", *headers))
+        return await asyncio.wait_for(wire.reader.read(), LATE_S)
+
+    async def plain(service: Small) -> None:
+        found = await given(service)
+        assert f'"steno-{service.port}=st_x; Path=/; HttpOnly; SameSite=Strict'.encode() in found
+        assert b"Secure" not in found
+        assert b" 403 " in await given(service, "X-Forwarded-Proto: https")
+
+    async def behind_tls(service: Small) -> None:
+        found = await given(service, "X-Forwarded-Proto: https", "X-Forwarded-For: 1.2.3.4")
+        assert b'"__Host-steno=st_x; Path=/; HttpOnly; SameSite=Strict' in found
+        assert b"; Secure" in found
+
+    run(tmp_path, plain)
+    run(tmp_path / "tls", behind_tls, Place(0, proxies=("127.0.0.1",)))
+
+
+def test_a_link_to_the_page_works_once_and_for_a_minute(tmp_path: Path) -> None:
+    now_s = 1_000.0
+    tokens = Tokens(tmp_path / "tokens.json", lambda: now_s)
+    code, late = tokens.link(), tokens.link()
+    with pytest.raises(BadToken):
+        tokens.find(code)  # it is no token by itself
+    tokens.find(tokens.redeem(code))
+    with pytest.raises(BadToken):
+        tokens.redeem(code)
+    now_s += LINK_S
+    with pytest.raises(BadToken):
+        tokens.redeem(late)
 
 
 def test_an_address_is_locked_for_a_minute_after_ten_wrong_tries() -> None:

@@ -3,6 +3,7 @@ answered twice, and what was cut off is taken up once."""
 
 import contextlib
 import json
+import os
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from steno.gateway.starts import UNCLEAN_MAX, WITHIN_S
 from steno.journal.state import KILLED_MAX, WITHDRAWALS_MAX
 from tests.gateway.client import Gateway, eventually, text_of, wait_until
 from tests.program.model_server import ModelServer, Reply
@@ -115,6 +117,31 @@ def test_a_turn_that_kills_the_service_is_tried_no_more_often_than_is_published(
     assert 1 <= len(server.requests) <= 1 + KILLED_MAX + WITHDRAWALS_MAX
     ended = gateway.ask("GET", f"/api/sessions/{session}").json()["turns"]
     assert {one["outcome"] for one in ended} == {"interrupted"}
+
+
+@pytest.mark.promise(63)
+def test_after_three_kills_jobs_wait_for_a_while_and_the_rest_of_the_service_says_so(
+    gateway: Gateway, server: ModelServer
+) -> None:
+    server.replies = [Reply(("done",))]
+    job = gateway.ask("POST", "/api/jobs", {"prompt": "look", "cron": "0 9 * * *", "zone": "UTC"})
+    for _ in range(UNCLEAN_MAX):
+        gateway.kill()
+        gateway.start()
+    held_back = gateway.ask("GET", "/ready").json()["held_back_until_ms"]
+    assert 0 < held_back - time.time() * 1000 <= WITHIN_S * 1000
+    run = f"/api/jobs/{job.json()['id']}/run"
+    assert gateway.ask("POST", run).status == 202
+    assert gateway.say(gateway.make(), "hello", wait=20).json()["text"] == "done"
+    for page in ("/jobs", "/deliveries"):
+        assert b"was killed 3 times within 5 minutes" in gateway.ask("GET", page).body
+    assert b"was killed" not in gateway.ask("GET", "/usage").body
+    assert len(server.requests) == 1, "no job ran"
+    for start in (gateway.world.home / "starts").iterdir():
+        os.utime(start, (time.time() - WITHIN_S, time.time() - WITHIN_S))  # the minutes are over
+    assert gateway.ask("GET", "/ready").json()["held_back_until_ms"] is None
+    assert b"was killed" not in gateway.ask("GET", "/jobs").body
+    wait_until(lambda: len(server.requests) == 2, "the job to run")
 
 
 @pytest.mark.promise(63)

@@ -62,12 +62,14 @@ def test_a_turn_by_codex_is_streamed_as_any_other(tmp_path: Path) -> None:
         world = CodexWorld(tmp_path, provider)
         gateway = Gateway(world, tmp_path)
         try:
-            session = gateway.make()
+            session, beside = gateway.make(), gateway.make(model="scripted:echo")
             assert gateway.say(session, "hello").status == 202
+            assert gateway.say(beside, "said here", wait=20).json()["turn"]["outcome"] == "done"
             events = gateway.until_end(session)
             said = "".join(event.data["text"] for event in events if event.name == "text")
             assert said == "Hello there."
             assert events[-1].data["outcome"] == "done"
             assert texts(gateway, session) == [("user", "hello"), ("assistant", "Hello there.")]
+            assert texts(gateway, beside) == [("user", "said here"), ("assistant", "said here")]
         finally:
             gateway.close()

@@ -74,7 +74,7 @@ class Gateway:
         self.starts = starts
         self.tokens = tokens
         self.metrics = metrics
-        self.pages = Pages(hub, tokens, channels.health)
+        self.pages = Pages(hub, tokens, channels.health, starts.held_back_until_s)
         self.boot = secrets.token_hex(4)
         self.ready = False
 

@@ -36,3 +36,11 @@ def many(parts: Iterable[Html]) -> Html:
 
 def when(true: object, part: Html) -> Html:
     return part if true else NOTHING
+
+
+def with_code(said: str) -> Html:
+    """What stands between backticks in a sentence of ours is a command."""
+    parts = said.split("`")
+    return many(
+        html("<code>{it}</code>", it=it) if i % 2 else text(it) for i, it in enumerate(parts)
+    )

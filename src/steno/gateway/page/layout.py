@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from steno.gateway.page.html import NOTHING, Html, html, many, when
+from steno.gateway.page.html import NOTHING, Html, html, many, when, with_code
 from steno.gateway.page.static import VERSION
 from steno.service import Summary
 
@@ -204,7 +204,7 @@ def refused(status: int, detail: str) -> bytes:
         html(
             '<h1>That did not work</h1><p>{detail}</p><p class="soft">Nothing was changed '
             '({status}).</p><p><a class="button" href="/">Back to the sessions</a></p>',
-            detail=detail,
+            detail=with_code(detail),
             status=status,
         ),
     )

@@ -16,7 +16,7 @@ from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.feed import BETWEEN
 from steno.gateway.hub import Hub
 from steno.gateway.page import shelves, usage
-from steno.gateway.page.html import Html
+from steno.gateway.page.html import NOTHING, Html
 from steno.gateway.page.inbox import Inbox
 from steno.gateway.page.layout import Frame, Shelf, framed
 from steno.gateway.page.live import page_events
@@ -60,11 +60,16 @@ class Pages:
     """What the page remembers: nothing that a restart would miss."""
 
     def __init__(
-        self, hub: Hub, tokens: Tokens, channels: Callable[[], list[ChannelHealth]]
+        self,
+        hub: Hub,
+        tokens: Tokens,
+        channels: Callable[[], list[ChannelHealth]],
+        held_back_until_s: Callable[[], float | None],
     ) -> None:
         self.hub = hub
         self.tokens = tokens
         self.channels = channels
+        self.held_back_until_s = held_back_until_s
         self.inbox = Inbox()
         self.ledger = usage.Ledger()
 
@@ -219,7 +224,8 @@ async def approvals(pages: Pages, call: Call) -> Answer:
 
 async def deliveries(pages: Pages, call: Call) -> Answer:
     found = await pages.hub.service().deliveries.listed(shelves.DELIVERIES_MAX)
-    body = shelves.deliveries(found, pages.channels(), _now_ms(), call.token.allows("write"))
+    may_change = call.token.allows("write")
+    body = shelves.deliveries(found, pages.channels(), _now_ms(), may_change, _held_back(pages))
     return await _shelf(pages, call, "deliveries", "Deliveries", body)
 
 
@@ -239,7 +245,7 @@ async def change_delivery(pages: Pages, call: Call) -> Answer:
 async def jobs(pages: Pages, call: Call) -> Answer:
     book = pages.hub.service().jobs.book
     found = [await book.show(one.id) for one in (await book.listed())[: shelves.JOBS_MAX]]
-    body = shelves.jobs(found, _now_ms(), call.token.allows("admin"))
+    body = shelves.jobs(found, _now_ms(), call.token.allows("admin"), _held_back(pages))
     return await _shelf(pages, call, "jobs", "Jobs", body)
 
 
@@ -284,6 +290,12 @@ async def used(pages: Pages, call: Call) -> Answer:
 
 async def _shelf(pages: Pages, call: Call, shelf: Shelf, title: str, body: Html) -> Answer:
     return _html(framed(title, shelf, await _frame(pages, call), body))
+
+
+def _held_back(pages: Pages) -> Html:
+    """What acts by itself waits after too many kills, and its pages say so."""
+    until_s = pages.held_back_until_s()
+    return NOTHING if until_s is None else shelves.held_back(round(until_s * 1000) - _now_ms())
 
 
 async def events(pages: Pages, call: Call) -> Answer:

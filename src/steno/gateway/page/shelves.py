@@ -10,8 +10,9 @@ from steno.engine.jobs import Occurrence
 from steno.engine.people import Account, pending
 from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.page.blocks import arguments, decide, why
-from steno.gateway.page.html import Html, html, many, text, when
+from steno.gateway.page.html import NOTHING, Html, html, many, text, when, with_code
 from steno.gateway.page.layout import ago, bar, plain, stamp
+from steno.gateway.starts import UNCLEAN_MAX
 from steno.search.searching import Found, Hit
 from steno.service import Approval, Summary
 from steno.service.deliveries import Delivery
@@ -66,7 +67,11 @@ def _asked(one: Approval, title: str, now_ms: int, may_decide: bool) -> Html:
 
 
 def deliveries(
-    found: list[Delivery], accounts: list[ChannelHealth], now_ms: int, may_change: bool
+    found: list[Delivery],
+    accounts: list[ChannelHealth],
+    now_ms: int,
+    may_change: bool,
+    above: Html = NOTHING,
 ) -> Html:
     """Each account and each channel in a line, then each delivery."""
     channels = dict.fromkeys(one.channel for one in found)
@@ -87,7 +92,7 @@ def deliveries(
     )
     empty = "Nothing was delivered yet. Answers that are owed to a channel appear here."
     lines = when(health, html('<ul class="health">{health}</ul>', health=health))
-    return _shelf("Deliveries", many((lines, when(found, table))), empty)
+    return _shelf("Deliveries", many((lines, when(found, table))), empty, above)
 
 
 def _account(one: ChannelHealth, now_ms: int) -> Html:
@@ -110,14 +115,26 @@ def _account(one: ChannelHealth, now_ms: int) -> Html:
     )
 
 
+def held_back(left_ms: int) -> Html:
+    """After too many starts that did not end well."""
+    return html(
+        '<div class="notice is-warn" role="status"><p>This service was killed {n} times '
+        "within 5 minutes. Chat accounts and jobs wait for {minutes} min, in case one of them is "
+        "the cause. Everything else works.</p></div>",
+        n=UNCLEAN_MAX,
+        minutes=max(1, -(-left_ms // 60_000)),
+    )
+
+
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def jobs(found: list[JobShown], now_ms: int, may_change: bool) -> Html:
+def jobs(found: list[JobShown], now_ms: int, may_change: bool, above: Html = NOTHING) -> Html:
     return _shelf(
         "Jobs",
         many(_job(one, now_ms, may_change) for one in found),
         "No job is set. `steno jobs add` makes one; it runs at its times, each time once.",
+        above,
     )
 
 
@@ -286,16 +303,17 @@ def _delivery_act(one: Delivery, act: str, word: str) -> Html:
     )
 
 
-def _shelf(title: str, rows: Html, empty: str) -> Html:
+def _shelf(title: str, rows: Html, empty: str, above: Html = NOTHING) -> Html:
     return html(
-        '{head}<div id="scroll"><div class="column" id="shelf">{rows}{empty}</div></div>',
+        '{head}<div id="scroll"><div class="column" id="shelf">{above}{rows}{empty}</div></div>',
         head=bar(title),
+        above=above,
         rows=rows,
         empty=when(
             empty,
             html(
                 '<p class="soft empty"{hidden}>{empty}</p>',
-                empty=empty,
+                empty=with_code(empty),
                 hidden=Html(" hidden") if rows else Html(""),
             ),
         ),
