@@ -11,6 +11,7 @@ from typing import Any
 
 from crashkit.checks import CHECKS, LEVELS, run_check
 from crashkit.child import find
+from crashkit.forks import Forks
 
 SIGNS = {"passed": "pass", "not offered": "not offered", "unreachable": "not reached"}
 
@@ -44,13 +45,14 @@ def _run(options: argparse.Namespace) -> int:
     kind = find(options.target)
     outcomes = []
     print(f"{options.target} {getattr(kind, 'version', '')}, seed {options.seed}", flush=True)
-    for name in options.check or CHECKS:
-        outcome = run_check(CHECKS[name], options.target, options.seed, options.rounds)
-        outcomes.append(outcome)
-        print(f"{name:<15} {outcome.verdict:<12} {outcome.detail}", flush=True)
-        if outcome.verdict == "failed":
-            again = f"{options.target} --check {name} --seed {options.seed}"
-            print(f"{'':<15} again: python -m crashkit run store {again}", flush=True)
+    with Forks(options.target) as forks:
+        for name in options.check or CHECKS:
+            outcome = run_check(CHECKS[name], forks, options.seed, options.rounds)
+            outcomes.append(outcome)
+            print(f"{name:<15} {outcome.verdict:<12} {outcome.detail}", flush=True)
+            if outcome.verdict == "failed":
+                again = f"{options.target} --check {name} --seed {options.seed}"
+                print(f"{'':<15} again: python -m crashkit run store {again}", flush=True)
     if options.json is not None:
         result = {
             "store": getattr(kind, "title", kind.__name__),

@@ -8,11 +8,8 @@ broke it: nothing, if it holds.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from random import Random
 from typing import Any
 
 from crashkit.child import batch_of, find
+from crashkit.forks import Forks, Process
 
 LIMIT_S = 60.0
 DISK_BYTES = 400_000
@@ -43,8 +41,8 @@ class Read:
 
 
 class Bench:
-    def __init__(self, target: str, seed: int, rounds: int, scratch: Path) -> None:
-        self.target = target
+    def __init__(self, forks: Forks, seed: int, rounds: int, scratch: Path) -> None:
+        self._forks = forks
         self.rounds = rounds
         self.random = Random(seed)
         self._scratch = scratch
@@ -53,28 +51,15 @@ class Bench:
         """A fresh one."""
         return Path(tempfile.mkdtemp(dir=self._scratch))
 
-    def start(self, folder: Path, job: str, **arguments: Any) -> "subprocess.Popen[str]":
-        words = [self.target, str(folder), job, json.dumps(arguments)]
-        here = str(Path(__file__).resolve().parent.parent)
-        paths = [here, str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
-        return subprocess.Popen(
-            [sys.executable, "-m", "crashkit.child", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        )
+    def start(self, folder: Path, job: str, **arguments: Any) -> Process:
+        return self._forks.start(folder, job, arguments)
 
     def run(self, folder: Path, job: str, **arguments: Any) -> list[str]:
         """A job to its end; what it said."""
         process = self.start(folder, job, **arguments)
-        try:
-            out, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            return ["error TimeoutExpired it never ended"]
-        lines = out.splitlines()
+        limit = threading.Timer(LIMIT_S, process.kill)
+        limit.start()
+        lines = process.rest(limit.cancel)
         if not lines or not lines[-1].startswith(("done", "error")):
             lines.append(f"error Died {' '.join(lines[-3:])[-300:]}")
         return lines
@@ -84,7 +69,6 @@ class Bench:
         at its pace: on a slow disk a moment that is too short always falls into the same write.
         All that it said."""
         process = self.start(folder, job, **arguments)
-        assert process.stdout is not None
         said: list[str] = []
         count = 0
         heard = time.monotonic()
@@ -97,22 +81,13 @@ class Bench:
             if count >= after or line.startswith(("done", "error")):
                 break
         time.sleep(self.random.uniform(0, min(max(pace, KILL_WITHIN_S), 1.0)))
-        process.send_signal(signal.SIGKILL)
-        return said + self.rest_of(process)
+        process.kill()
+        return said + process.rest()
 
-    def wait_for(self, process: "subprocess.Popen[str]", word: str) -> None:
+    def wait_for(self, process: Process, word: str) -> None:
         """Until a job says a word, or ends."""
-        assert process.stdout is not None
         while (line := process.stdout.readline()) and not line.startswith((word, "error")):
             pass
-
-    def rest_of(self, process: "subprocess.Popen[str]") -> list[str]:
-        """What a job says to its end. (`communicate` would lose what was read ahead.)"""
-        assert process.stdout is not None
-        rest = process.stdout.read()
-        process.wait()
-        process.stdout.close()
-        return rest.splitlines()
 
     def read(self, folder: Path, job: str = "read") -> Read:
         for line in self.run(folder, job):
@@ -187,7 +162,7 @@ def two_writers(bench: Bench) -> str:
         for process in writers.values():
             bench.wait_for(process, "open")
         gate.touch()
-        said = {name: bench.rest_of(process) for name, process in writers.items()}
+        said = {name: process.rest() for name, process in writers.items()}
         found = bench.read(folder)
         if found.error:
             return f"after two writers it cannot be read: {found.error}"
@@ -354,13 +329,14 @@ class Outcome:
     took_s: float = 0.0
 
 
-def run_check(check: Check, target: str, seed: int, rounds: int) -> Outcome:
+def run_check(check: Check, forks: Forks, seed: int, rounds: int) -> Outcome:
+    target = forks.target
     if check.needs and check.needs not in getattr(find(target), "offers", ()):
         return Outcome(check.name, "not offered", f"it has no {check.needs}")
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="crashkit-") as scratch:
         try:
-            broken = check.run(Bench(target, seed, rounds, Path(scratch)))
+            broken = check.run(Bench(forks, seed, rounds, Path(scratch)))
         except Unreachable as error:
             return Outcome(check.name, "unreachable", str(error))
     took_s = round(time.monotonic() - began_s, 2)

@@ -1,8 +1,5 @@
 """What runs in processes that are killed: one job with one store. Each line that it prints is said
-after the store has returned; that is what the store is held to.
-
-    python -m crashkit.child MODULE:NAME FOLDER JOB ARGUMENTS-AS-JSON
-"""
+after the store has returned; that is what the store is held to."""
 
 import importlib
 import json
@@ -82,20 +79,17 @@ JOBS: dict[str, Callable[..., None]] = {
     "read": read,
     "read_shown": read_shown,
 }
+LEAVES_NOTHING = ("read", "read_shown")
+"""Their processes end at once. Others end as any does, with what a store does then."""
 
 
-def main() -> int:
-    target, folder, job, arguments = sys.argv[1:]
+def perform(target: str, folder: str, job: str, arguments: dict[str, Any]) -> int:
     kind = find(target)
     say("ready")
     try:
-        JOBS[job](kind(Path(folder)), **json.loads(arguments))
+        JOBS[job](kind(Path(folder)), **arguments)
     except Exception as error:  # noqa: BLE001 - whatever a store raises is what it says
         say("error", type(error).__name__, str(error)[:300].replace("\n", " "))
         return 1
     say("done")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

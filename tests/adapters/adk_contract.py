@@ -14,9 +14,12 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
+from crashkit.checks import CHECKS, run_check
+from crashkit.forks import Forks
 from steno.adapters.google_adk import StenoSessionService
 from steno.adapters.google_adk_state import CHANGES_MAX
 
+KILLS = 20
 ALICE: dict[str, Any] = {"app_name": "app", "user_id": "alice"}
 BOB: dict[str, Any] = {"app_name": "app", "user_id": "bob/%"}
 
@@ -140,3 +143,17 @@ def test_changes_of_a_state_are_put_together() -> None:
         assert len(service.chats.items("adk:app:app", "adk.state").last().items) < 10
 
     asyncio.run(use())
+
+
+@pytest.mark.promise(76)
+@pytest.mark.promise(2)
+@pytest.mark.promise(16)
+@pytest.mark.promise(48)
+@pytest.mark.promise(50)
+@pytest.mark.parametrize(
+    "check", [one.name for one in CHECKS.values() if one.needs in ("", "keys")]
+)
+def test_events_stay_through_kills_a_full_disk_and_damage(check: str) -> None:
+    with Forks("tests.adapters.crash_stores:GoogleADK") as forks:
+        outcome = run_check(CHECKS[check], forks, 1, KILLS)
+    assert (outcome.verdict, outcome.detail) == ("passed", "")

@@ -133,3 +133,67 @@ class PydanticAI:
     def read(self) -> list[str]:
         chat: Any = asyncio.run(self._store.load("alice"))
         return [] if chat is None else [one.parts[0].content for one in chat.messages]
+
+
+class PydanticAISteps:
+    """A text is an event of a run, and a batch is the history of a snapshot."""
+
+    offers = frozenset(("keys",))
+
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.pydantic_ai_steps import StenoStepStore
+
+        self._store = StenoStepStore(folder / "chats.db")
+
+    def append(self, values: Sequence[str], key: str | None = None) -> None:
+        from pydantic_ai.messages import ModelRequest, UserPromptPart
+        from pydantic_ai_harness.step_persistence import ContinuableSnapshot
+
+        said: Any = [ModelRequest(parts=[UserPromptPart(content=value)]) for value in values]
+        snapshot = ContinuableSnapshot(
+            run_id="alice", step_index=0, messages=said, idempotency_key=key
+        )
+        asyncio.run(self._store.save_snapshot(snapshot))
+
+    def read(self) -> list[str]:
+        snapshots: Any = asyncio.run(self._store.list_snapshots(run_id="alice"))
+        return [said.parts[0].content for one in snapshots for said in one.messages]
+
+
+class GoogleADK:
+    """A text is a part of an event, and a batch is an event."""
+
+    offers = frozenset(("keys",))
+    _of: dict[str, Any] = {"app_name": "app", "user_id": "alice", "session_id": "1"}  # noqa: RUF012
+
+    def __init__(self, folder: Path) -> None:
+        from steno.adapters.google_adk import StenoSessionService
+
+        self._service = StenoSessionService(folder / "chats.db")
+
+    def append(self, values: Sequence[str], key: str | None = None) -> None:
+        from google.adk.errors._stale_session_error import StaleSessionError
+        from google.adk.errors.already_exists_error import AlreadyExistsError
+        from google.adk.events.event import Event
+        from google.genai.types import Content, Part
+
+        async def add() -> None:
+            while True:
+                session = await self._service.get_session(**self._of)
+                try:
+                    if session is None:
+                        session = await self._service.create_session(**self._of)
+                    content = Content(role="user", parts=[Part(text=value) for value in values])
+                    named = {} if key is None else {"id": key}
+                    event = Event(author="user", content=content, **named)
+                    await self._service.append_event(session, event)
+                    return
+                except (StaleSessionError, AlreadyExistsError):
+                    continue
+
+        asyncio.run(add())
+
+    def read(self) -> list[str]:
+        session: Any = asyncio.run(self._service.get_session(**self._of))
+        events = [] if session is None else session.events
+        return [part.text for event in events for part in event.content.parts]

@@ -57,6 +57,7 @@ SUITES = (
     Suite("openai", OPENAI, "openai-agents==0.24.0", "swap_openai_agents", "sqlite",
           holds=r"\bSQLiteSession\("),
     Suite("adk", ("google-adk==2.13.0",), tests=("tests/adapters/adk_contract.py",)),
+    Suite("steps", ("pydantic-ai-harness==0.62.0",), tests=("tests/adapters/steps_contract.py",)),
 )  # fmt: skip
 
 
