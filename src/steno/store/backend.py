@@ -16,7 +16,7 @@ Everything a backend raises is an error of `store/errors.py`, or one that `Write
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import compress, product
 from pathlib import Path
@@ -298,7 +298,7 @@ class Writer(Snapshot, Protocol):
 
     # --- the frame
 
-    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
+    def begin(self, needs: Iterable[Needs] = (), look: bool = False) -> Begun:
         """Begin a transaction. A writer to which a look costs much may begin without one, unless it
         is told to `look`: then it raises `LookFirst` when it is asked for what it does not know."""
         ...

@@ -39,32 +39,38 @@ BATCH_MAX = 1_000
 TRIES_MAX = 8
 """How often a batch is run again because others were quicker."""
 NOTHING = Needs()
+_QUEUED_BYTES = 400
+"""What a queued verb costs beside its text, for the bound on the queue."""
 
 
 class Waiter(Protocol):
     """Hears when answers are there. Called from the committing thread."""
 
-    def answered(self, tickets: "Sequence[Ticket[object]]") -> None: ...
+    def answered(self, tickets: "Sequence[Queued[object]]") -> None: ...
 
 
-class Ticket(Generic[T]):
-    """A queued verb and, later, its answer."""
+class Queued(Generic[T]):
+    """Something to do in a transaction and, once it was done or refused, its answer.
 
-    __slots__ = ("answer", "done", "error", "future", "needs", "size", "verb", "waiter")
+    `size` is how much memory it holds while it waits, and `after` what to do once it is durable.
+    `waiter` hears of the answer; `future` is the waiter's own.
+    """
+
+    __slots__ = ("after", "answer", "done", "error", "future", "needs", "size", "verb", "waiter")
 
     def __init__(
         self,
         verb: Callable[[Transaction], T],
-        waiter: Waiter | None = None,
         size: int = 0,
-        future: object = None,
+        after: Callable[[T], None] | None = None,
         needs: Needs = NOTHING,
     ) -> None:
         self.verb = verb
+        self.size = size + _QUEUED_BYTES
+        self.after = after
         self.needs = needs
-        self.waiter = waiter
-        self.size = size
-        self.future = future
+        self.waiter: Waiter | None = None
+        self.future: object = None
         self.answer: T | None = None
         self.error: Exception | None = None
         self.done = False
@@ -82,7 +88,7 @@ class CommitQueue:
     def __init__(self, transaction: Transaction, on_commit: Callable[[Changes], None]) -> None:
         self._transaction = transaction
         self._on_commit = on_commit
-        self._queue: deque[Ticket[object]] = deque()
+        self._queue: deque[Queued[object]] = deque()
         self._commit = threading.Lock()
         self._wake = threading.Lock()
         self._wake.acquire()
@@ -93,7 +99,9 @@ class CommitQueue:
 
     def run(self, verb: Callable[[Transaction], T], needs: Needs = NOTHING) -> T:
         """Run a verb and return when it is durable."""
-        ticket = Ticket(verb, needs=needs)
+        return self.settle(Queued(verb, needs=needs))
+
+    def settle(self, ticket: Queued[T]) -> T:
         self.check_open()
         self._queue.append(ticket)  # type: ignore[arg-type]
         while not ticket.done:
@@ -102,7 +110,7 @@ class CommitQueue:
                     self._commit_queued()
         return ticket.result()
 
-    def submit(self, ticket: Ticket[T]) -> None:
+    def submit(self, ticket: Queued[T]) -> None:
         """Queue a verb; its waiter hears when it is durable."""
         self.check_open()
         if self._thread is None:
@@ -159,7 +167,7 @@ class CommitQueue:
     def _commit_queued(self) -> None:
         """Commit what is queued. A Ctrl-C can strike between any two lines here: then each verb of
         the batch ends with an unknown outcome, and the next batch finds the transaction closed."""
-        batch: list[Ticket[object]] = []
+        batch: list[Queued[object]] = []
         self._began_s = time.perf_counter()
         try:
             while self._queue and len(batch) < BATCH_MAX:
@@ -183,7 +191,7 @@ class CommitQueue:
         finally:
             _answer(batch)
 
-    def _settled(self, batch: "list[Ticket[object]]") -> None:
+    def _settled(self, batch: "list[Queued[object]]") -> None:
         self.took_s = time.perf_counter() - self._began_s
         _answer(batch)
         changes, self._transaction.changes = self._transaction.changes, {}
@@ -191,8 +199,8 @@ class CommitQueue:
             self._on_commit(changes)
 
     def _commit_batch(
-        self, batch: "list[Ticket[object]]", look: bool = False, tries: int = TRIES_MAX
-    ) -> "list[Ticket[object]]":
+        self, batch: "list[Queued[object]]", look: bool = False, tries: int = TRIES_MAX
+    ) -> "list[Queued[object]]":
         """Those that have to be run in a transaction that looks."""
         if not batch:
             return []
@@ -216,7 +224,7 @@ class CommitQueue:
                 _fail(batch, meant)
         return []
 
-    def _one_by_one(self, batch: "list[Ticket[object]]") -> None:
+    def _one_by_one(self, batch: "list[Queued[object]]") -> None:
         changes: Changes = {}
         for ticket in batch:
             ticket.error = None
@@ -224,14 +232,13 @@ class CommitQueue:
             changes |= dict.fromkeys(self._transaction.changes)
         self._transaction.changes = changes
 
-    def _transact(self, batch: "list[Ticket[object]]", look: bool) -> "list[Ticket[object]]":
+    def _transact(self, batch: "list[Queued[object]]", look: bool) -> "list[Queued[object]]":
         """What a session was asked to do stays in order: with the first verb that has to look, the
         later ones of its session wait for that. What is remembered may be out of date, and only
         what is written is compared: so a refusal counts after a look."""
         transaction = self._transaction
-        needs = [one for ticket in batch for one in (ticket.needs, *ticket.needs.also)]
-        transaction.begin(needs, look)
-        later: list[Ticket[object]] = []
+        transaction.begin((ticket.needs for ticket in batch), look)
+        later: list[Queued[object]] = []
         waiting: set[str | None] = set()
         for ticket in batch:
             if waiting and ticket.needs.session in waiting:
@@ -254,15 +261,15 @@ class CommitQueue:
         return later
 
 
-def _fail(batch: "list[Ticket[object]]", error: Exception) -> None:
+def _fail(batch: "list[Queued[object]]", error: Exception) -> None:
     """A verb that was refused keeps its own error: that stands whatever became of the rest."""
     for ticket in batch:
         if ticket.error is None and not ticket.done:
             ticket.error = error
 
 
-def _answer(batch: "list[Ticket[object]]") -> None:
-    waiters: dict[Waiter, list[Ticket[object]]] = {}
+def _answer(batch: "list[Queued[object]]") -> None:
+    waiters: dict[Waiter, list[Queued[object]]] = {}
     for ticket in batch:
         if ticket.done:
             continue

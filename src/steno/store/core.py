@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq, hash_of
 from steno.store import queries, redact_cascade, verbs
 from steno.store.backend import Backend, ImportRow, Needs, SessionRow, Snapshot
-from steno.store.commit_queue import NOTHING, CommitQueue
+from steno.store.commit_queue import CommitQueue, Queued
 from steno.store.errors import (
     JournalCorrupt,
     NotAllowed,
@@ -88,31 +88,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_QUEUED_BYTES = 400
-"""What a queued verb costs beside its text, for the bound on the queue."""
 KEEPINGS_MAX = 100
 _IMPORT_MS_MAX = 24 * 3_600_000
 """Where it cannot be told whether a process is alive, an import that takes longer counts as given
 up."""
-
-
-class Queued(Generic[T]):
-    """Something to do in a transaction, how much memory it holds while it waits, and what to do
-    once it is durable."""
-
-    __slots__ = ("after", "needs", "size", "verb")
-
-    def __init__(
-        self,
-        verb: Callable[[Transaction], T],
-        size: int = 0,
-        after: Callable[[T], None] | None = None,
-        needs: Needs = NOTHING,
-    ) -> None:
-        self.verb = verb
-        self.needs = needs
-        self.size = size + _QUEUED_BYTES
-        self.after = after
 
 
 class Core:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Seq
-from steno.store.commit_queue import Ticket
-from steno.store.core import Core, Queued
+from steno.store.commit_queue import Queued
+from steno.store.core import Core
 from steno.store.protocol import Change, Cursor, Event, FeedMark, Lease, Settings
 
 if TYPE_CHECKING:
@@ -61,14 +61,16 @@ def queued(plan: Callable[Concatenate[Core, P], Queued[T]]) -> Verb[P, T]:
     def blocks(store: "BlockingStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         core = store.core
         change = plan(core, *args, **kwargs)
-        answer = core.queue.run(change.verb, change.needs)
+        answer = core.queue.settle(change)
         if change.after is not None:
             change.after(answer)
         return answer
 
     async def awaits(store: "AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         change = plan(store.core, *args, **kwargs)
-        answer = await store.durable(change)
+        if store.is_full:
+            await store.room()
+        answer = await store.submit(change)
         if change.after is not None:
             change.after(answer)
         return answer
@@ -252,6 +254,7 @@ class AsyncStore(Verbs):
         self.followers = Followers(core)
         self._loop = asyncio.get_running_loop()
         self._queued = 0
+        self.is_full = False
         self._queued_max = core.settings.queue_bytes_max
         self._room = asyncio.Event()
 
@@ -282,21 +285,27 @@ class AsyncStore(Verbs):
         """The same open store for threads that may block."""
         return BlockingStore(self.core)
 
-    async def durable(self, change: Queued[T]) -> T:
-        """Queue a change and wait until it is durable. A full queue makes the caller wait first."""
+    async def room(self) -> None:
+        """A full queue makes the caller wait before it adds to it."""
         while self._queued > self._queued_max:
             self._room.clear()
             await self._room.wait()
-        self._queued += change.size
+        self.is_full = False
+
+    def submit(self, change: Queued[T]) -> "asyncio.Future[T]":
+        """Queue a change; its answer is there once it is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.core.queue.submit(Ticket(change.verb, self, change.size, future, change.needs))
-        return await future
+        change.waiter, change.future = self, future
+        self.core.queue.submit(change)
+        self._queued += change.size
+        self.is_full = self._queued > self._queued_max
+        return future
 
-    def answered(self, tickets: Sequence[Ticket[object]]) -> None:
-        self._loop.call_soon_threadsafe(self._resolve, tickets)
+    def answered(self, queued: Sequence[Queued[object]]) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, queued)
 
-    def _resolve(self, tickets: Sequence[Ticket[object]]) -> None:
-        for ticket in tickets:
+    def _resolve(self, queued: Sequence[Queued[object]]) -> None:
+        for ticket in queued:
             self._queued -= ticket.size
             future: asyncio.Future[object] = ticket.future  # type: ignore[assignment]
             if future.cancelled():

@@ -70,7 +70,7 @@ class Transaction:
 
     # --- the frame
 
-    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> None:
+    def begin(self, needs: Iterable[Needs] = (), look: bool = False) -> None:
         self.changes = {}
         if len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.clear()

@@ -10,7 +10,7 @@ back what was there. Who reads holds the place's lock, and so does a transaction
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
@@ -267,7 +267,7 @@ class _Writer(_Reader):
 
     # --- the frame
 
-    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
+    def begin(self, needs: Iterable[Needs] = (), look: bool = False) -> Begun:
         self._place.lock.acquire()
         self._inside = True
         _check_living(self._place, self._owner)

@@ -15,7 +15,7 @@ whoever connects next: then it is known whether it was stored, and, if it was no
 will be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import psycopg
@@ -117,7 +117,8 @@ class PostgresWriter(Reader):
         with translated("cannot open the store to write"):
             self._owners.register(self.connection)
 
-    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
+    def begin(self, needs: Iterable[Needs] = (), look: bool = False) -> Begun:
+        needs = [one for need in needs for one in (need, *need.also)]
         self._forget_fetched()
         self._patience_s = self._owners.patience_s(needs)
         if len(self._known) > _REMEMBERED_MAX or self._text_chars > _TEXT_MAX:

@@ -5,7 +5,7 @@ SQLite hands Python's lock over, so a batch must be few steps. What is asked for
 written first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import apsw
@@ -74,7 +74,7 @@ class SqliteWriter(Reader):
         others, self._others = self._others, False
         return others or self.connection.data_version() != self._version
 
-    def begin(self, needs: Sequence[Needs] = (), look: bool = False) -> Begun:
+    def begin(self, needs: Iterable[Needs] = (), look: bool = False) -> Begun:
         self._lock.enter()
         self._cursor.execute("begin immediate")
         if self.connection.data_version() == self._version:
