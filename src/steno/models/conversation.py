@@ -165,16 +165,15 @@ class _Telling:
                 continue
             if self._open:
                 messages.extend(self._missing())
-            if isinstance(entry, (Said, Answered)) and len(entry.parts) == 1:
-                part = entry.parts[0]
-                if type(part) is Text and part.text.strip():
-                    if isinstance(entry, Said):
-                        beside = wording.beside(entry)
-                        messages.append(Plain("user", f"{beside}{part.text}"))
-                        continue
-                    if entry.ended == "complete":
-                        messages.append(Plain("assistant", part.text))
-                        continue
+            if isinstance(entry, Answered):
+                if entry.ended == "complete" and (text := _only_text(entry.parts)):
+                    messages.append(Plain("assistant", text))
+                    continue
+            elif isinstance(entry, Said) and (text := _only_text(entry.parts)):
+                if entry.author or entry.quoted or entry.awaits:
+                    text = f"{wording.beside(entry)}{text}"
+                messages.append(Plain("user", text))
+                continue
             messages.extend(self._message(entry))
         messages.extend(self._missing())
         return messages
@@ -322,6 +321,13 @@ class _Telling:
             chosen = f"call_{sha256(place).hexdigest()[:24]}"
         self._ids.add(chosen)
         return chosen
+
+
+def _only_text(parts: tuple[Content, ...]) -> str:
+    """The text of a message that has nothing else; empty if it is blank."""
+    if len(parts) == 1 and type(part := parts[0]) is Text and not part.text.isspace():
+        return part.text
+    return ""
 
 
 def _from_user(shown: Shown) -> Plain | FromUser:
