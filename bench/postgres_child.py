@@ -6,7 +6,8 @@ import select
 import socket
 import sys
 import time
-from contextlib import closing
+from collections import deque
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -101,7 +102,8 @@ def claim(where: str, count: int) -> None:
 
 
 def delay(folder: str, to: str, delay_us: int) -> None:
-    """Half of the delay on the way there, half on the way back."""
+    """Half of the delay on the way there, half on the way back. As on a network, what one
+    connection says does not wait for what another says."""
     name = ".s.PGSQL.5432"
     listener = socket.socket(socket.AF_UNIX)
     Path(folder).mkdir()
@@ -109,8 +111,13 @@ def delay(folder: str, to: str, delay_us: int) -> None:
     listener.listen(20)
     child.ready()
     others: dict[socket.socket, socket.socket] = {}
+    under_way: deque[tuple[float, socket.socket, bytes]] = deque()
     while True:
-        ready, _, _ = select.select([listener, *others], [], [])
+        while under_way and under_way[0][0] <= time.perf_counter():
+            _, one, data = under_way.popleft()
+            with suppress(OSError):
+                one.sendall(data) if data else one.shutdown(socket.SHUT_WR)
+        ready, _, _ = select.select([listener, *others], [], [], 0 if under_way else None)
         for one in ready:
             if one is listener:
                 client, server = listener.accept()[0], socket.socket(socket.AF_UNIX)
@@ -118,16 +125,9 @@ def delay(folder: str, to: str, delay_us: int) -> None:
                 others[client], others[server] = server, client
                 continue
             data = one.recv(1 << 20)
-            until = time.perf_counter() + delay_us / 2e6
-            while time.perf_counter() < until:
-                time.sleep(0)
+            under_way.append((time.perf_counter() + delay_us / 2e6, others[one], data))
             if not data:
-                other = others.pop(one)
-                del others[other]
-                one.close()
-                other.close()
-                break
-            others[one].sendall(data)
+                del others[one]
 
 
 if __name__ == "__main__":

@@ -87,6 +87,8 @@ class Server:
     def __init__(self, folder: Path, version: int = 15) -> None:
         self.folder, self.bin = folder, programs(version)
         self.data, self.log = folder / "data", folder / "log"
+        self.within: tuple[str, ...] = ()
+        """Words before each of its commands: where it is to run."""
         self._options: tuple[str, ...] = ()
         self._empty: list[str] = []
 
@@ -138,7 +140,7 @@ class Server:
 
     def _run(self, command: list[str]) -> None:
         said = subprocess.run(
-            as_user(command),
+            [*self.within, *as_user(command)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

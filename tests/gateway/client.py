@@ -30,6 +30,8 @@ class Answer:
 class Gateway:
     """The running service, and a token of its own."""
 
+    host = "127.0.0.1"
+
     def __init__(
         self, world: World, folder: Path, scope: str = "admin", name: str = "test"
     ) -> None:
@@ -44,7 +46,7 @@ class Gateway:
 
     def start(self) -> None:
         self._port_file.unlink(missing_ok=True)
-        listen = f"127.0.0.1:{self.port}"
+        listen = f"{self.host}:{self.port}"
         words = ("gateway", "--listen", listen, "--port-file", str(self._port_file))
         changed = ("shifted.py", str(self.shift_s), *words)
         start = self.world.start_changed if self.shift_s else self.world.start
@@ -84,7 +86,7 @@ class Gateway:
         if token is not None:
             sent["Authorization"] = f"Bearer {token or self.token}"
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)) as wire:
+        with closing(http.client.HTTPConnection(self.host, self.port, timeout=WAIT_S)) as wire:
             wire.request(method, path, data, sent | (headers or {}))
             answer = wire.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
@@ -108,7 +110,7 @@ class Gateway:
     def events(self, session: str, after: str = "0", **headers: str) -> Iterator[Event]:
         """Events as they come, until the other end or the caller closes."""
         path = f"/api/sessions/{session}/events?after={after}"
-        wire = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        wire = http.client.HTTPConnection(self.host, self.port, timeout=WAIT_S)
         with closing(wire):
             sent = {"Authorization": f"Bearer {self.token}"} | headers
             wire.request("GET", path, headers=sent)

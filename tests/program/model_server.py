@@ -37,8 +37,10 @@ class ModelServer:
     reply by the request. `on_request` runs before anything is answered. With `tls` it is to be
     reached by https."""
 
-    def __init__(self, *replies: Reply, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+    def __init__(
+        self, *replies: Reply, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
+        self._tls, self._host = tls, host
         self.replies = list(replies) or [Reply(("ok",))]
         self.requests: list[dict[str, Any]] = []
         self.bodies: list[bytes] = []
@@ -71,12 +73,12 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        return f"http{'s' * (self._tls is not None)}://127.0.0.1:{self.port}/v1"
+        return f"http{'s' * (self._tls is not None)}://{self._host}:{self.port}/v1"
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
-            asyncio.start_server(self._handle, "127.0.0.1", 0, ssl=self._tls)
+            asyncio.start_server(self._handle, self._host, 0, ssl=self._tls)
         )
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()

@@ -143,7 +143,8 @@ class Client:
 
     def _events(self, worker: Gateway) -> Iterator[Event]:
         path = f"/api/sessions/{self.history.session}/events?after={self._cursor}"
-        with closing(http.client.HTTPConnection("127.0.0.1", worker.port, timeout=WAIT_S)) as wire:
+        there = http.client.HTTPConnection(worker.host, worker.port, timeout=WAIT_S)
+        with closing(there) as wire:
             wire.connect()
             self._reading = wire.sock
             if self._done():

@@ -19,17 +19,17 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "workers" / "nginx.
 
 
 @contextmanager
-def proxy(*ports: int) -> Iterator[int]:
+def proxy(*workers: str, host: str = "127.0.0.1", within: tuple[str, ...] = ()) -> Iterator[int]:
     """The example's configuration, with our addresses in the place of its names."""
     program = shutil.which("nginx", path=SYSTEM_PATH)
     if program is None:
         pytest.skip("nginx is not installed: python -m tests.debian_parts")
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind(("", 0))
         port = int(free.getsockname()[1])
-    text = EXAMPLE.read_text().replace("listen 8765", f"listen 127.0.0.1:{port}")
-    for n, worker in enumerate(ports, 1):
-        text = text.replace(f"worker-{n}:8765", f"127.0.0.1:{worker}")
+    text = EXAMPLE.read_text().replace("listen 8765", f"listen {host}:{port}")
+    for n, worker in enumerate(workers, 1):
+        text = text.replace(f"worker-{n}:8765", worker)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         places = "".join(
@@ -40,7 +40,7 @@ def proxy(*ports: int) -> Iterator[int]:
         conf = Path(folder) / "nginx.conf"
         conf.write_text(f"daemon off; pid {folder}/pid; error_log stderr;\n{text}")
         running = subprocess.Popen(
-            [program, "-p", folder, "-c", str(conf), "-e", "stderr"],
+            [*within, program, "-p", folder, "-c", str(conf), "-e", "stderr"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -58,9 +58,9 @@ def test_behind_the_proxy_of_the_example_two_workers_are_one_service(
     server.replies = [Reply(("an answer",))]
     workers = start(2, home=tmp_path / "home")
     front = workers[0]
-    with proxy(workers[0].port, workers[1].port) as port:
+    with proxy(*(f"127.0.0.1:{one.port}" for one in workers)) as port:
         front.port = port
-        wait_until(lambda: _ready(front), "the proxy")
+        wait_until(lambda: ready(front), "the proxy")
         session = front.make()
         assert front.say(session, "one", "key-1").status in (200, 202)
         wait_until(lambda: answers(front, session) == ["an answer"], "an answer")
@@ -70,7 +70,7 @@ def test_behind_the_proxy_of_the_example_two_workers_are_one_service(
         wait_until(lambda: len(answers(front, session)) == 5, "the other's answers")
 
 
-def _ready(gateway: Gateway) -> bool:
+def ready(gateway: Gateway) -> bool:
     try:
         return gateway.ask("GET", "/ready").status == 200
     except OSError:

@@ -1,7 +1,8 @@
 -- Everything that a batch writes to sessions that are there, in one round trip: the fence, the comparison of what the writer
--- remembered, facts, pieces, seals and rows. It is refused whole. `lasts` says which of the facts is a session's last. What
--- is read by key or by index is read so whatever the tables' statistics say: `drafts` is empty when it is analysed and full a
--- moment later.
+-- remembered, facts, pieces, seals and rows. It is refused whole. `lasts` says which of the facts is a session's last.
+-- Where each session only gets facts, what stands in `heads` is compared where it is changed; else it is locked first.
+-- `tokens_are`, `owners_are` and `stamps_are` are empty where no row is stored. What is read by key or by index is read so
+-- whatever the tables' statistics say: `drafts` is empty when it is analysed and full a moment later.
 create function @commit_batch(
     me text, batch bigint, fenced boolean,
     ns bigint[], heads_were bigint[], tokens_were bigint[], stamps_were bigint[],
@@ -29,41 +30,41 @@ begin
         end if;
         insert into batches (owner, k, burnt) values (me, batch, false);
     end if;
-    if cardinality(ns) = 1 then
-        perform 1 from heads h where h.n = ns[1] and h.head = heads_were[1] and h.token = tokens_were[1]
-            and h.stamp = stamps_were[1] for update;
-        if not found then
-            raise exception 'stale' using errcode = 'STS01';
-        end if;
+    for i in 1 .. cardinality(f_seq) loop
+        places[i] := nextval('places');
+    end loop;
+    if cardinality(s_n) = 0 and array_position(lasts, 0) is null then
+        update heads h set head = w.head_is, place = places[w.last]
+        from unnest(ns, heads_were, tokens_were, stamps_were, heads_are, lasts) as w (n, head, token, stamp, head_is, last)
+        where h.n = w.n and h.head = w.head and h.token = w.token and h.stamp = w.stamp;
+        get diagnostics same = row_count;
     else
         select count(*) into same from (
             select 1 from unnest(ns, heads_were, tokens_were, stamps_were) as w (n, head, token, stamp)
                 join heads h on h.n = w.n and h.head = w.head and h.token = w.token and h.stamp = w.stamp
             order by h.n for update of h
         ) as locked;
-        if same <> cardinality(ns) then
-            raise exception 'stale' using errcode = 'STS01';
+        if cardinality(s_n) > 0 then
+            update heads h
+            set head = w.head, token = w.token, owner = w.owner, stamp = w.stamp,
+                place = greatest(h.place, places[nullif(w.last, 0)])
+            from unnest(ns, heads_are, tokens_are, owners_are, stamps_are, lasts) as w (n, head, token, owner, stamp, last)
+            where h.n = w.n and (h.head, h.token, h.stamp) is distinct from (w.head, w.token, w.stamp);
+        elsif cardinality(f_seq) > 0 then
+            update heads h set head = w.head, place = places[w.last]
+            from unnest(ns, heads_are, lasts) as w (n, head, last) where h.n = w.n and w.last > 0;
         end if;
+    end if;
+    if same <> cardinality(ns) then
+        raise exception 'stale' using errcode = 'STS01';
     end if;
     if cardinality(k_seq) > 0 then
         insert into keys (source, key, session, seq, count)
         select * from unnest(k_source, k_key, k_session, k_seq, k_count);
     end if;
     if cardinality(f_seq) > 0 then
-        for i in 1 .. cardinality(f_seq) loop
-            places[i] := nextval('places');
-        end loop;
         insert into facts (session, seq, place, at_ms, crc, body)
         select * from unnest(f_session, f_seq, places, f_at_ms, f_crc, f_body);
-        update heads h
-        set head = w.head, token = w.token, owner = w.owner, stamp = w.stamp,
-            place = greatest(h.place, places[w.last])
-        from unnest(ns, heads_are, tokens_are, owners_are, stamps_are, lasts) as w (n, head, token, owner, stamp, last)
-        where h.n = w.n and (h.head, h.token, h.stamp) is distinct from (w.head, w.token, w.stamp);
-    elsif cardinality(s_n) > 0 then
-        update heads h set token = w.token, owner = w.owner, stamp = w.stamp
-        from unnest(ns, tokens_are, owners_are, stamps_are) as w (n, token, owner, stamp)
-        where h.n = w.n and (h.token, h.stamp) is distinct from (w.token, w.stamp);
     end if;
     if cardinality(d_start) > 0 then
         insert into drafts (session, started, kind, start, crc, text)

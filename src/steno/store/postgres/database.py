@@ -34,7 +34,7 @@ from steno.store.errors import (
 )
 from steno.store.protocol import Settings
 
-VERSION = 3
+VERSION = 4
 OLDEST_SERVER = 150_000
 SCHEMES = ("postgresql://", "postgres://")
 

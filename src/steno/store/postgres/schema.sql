@@ -1,4 +1,4 @@
--- The whole truth about what a steno store looks like in PostgreSQL. Version 3 (store.version). `@` stands for the schema
+-- The whole truth about what a steno store looks like in PostgreSQL. Version 4 (store.version). `@` stands for the schema
 -- that the store has to itself, so that several stores can share a database.
 --
 -- The journal is `facts` and `payloads`, as in a file: nothing but an explicit delete or a redaction ever changes a row

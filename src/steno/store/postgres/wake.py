@@ -37,6 +37,10 @@ _PAYLOAD_MAX = 7_900
 _AGAIN_S = 0.25
 _GATHER_S = 0.001
 """What is committed within it is told together: the first of them was told at once."""
+_PART = 4
+"""So many times as long as telling took is gathered, too: notifications are serial in the whole
+server, and where it is busy, more of them would only make all commits wait."""
+_GATHER_MAX_S = 0.05
 
 
 class Wake:
@@ -85,13 +89,15 @@ class Wake:
             try:
                 if connection is None:
                     connection = self._connector.connect()
+                began_s = time.monotonic()
                 notify, me = self._connector.statements["notify"], self._connector.owner
                 if changes:
                     connection.execute(notify, (self._connector.channel, self._payload(changes)))
                 if self._offers:
                     self._offers = False
                     connection.execute(notify, (self._connector.work_channel, me))
-                self._closed.wait(_GATHER_S)
+                took_s = time.monotonic() - began_s
+                self._closed.wait(min(max(_GATHER_S, _PART * took_s), _GATHER_MAX_S))
             except (psycopg.Error, StoreError):
                 if connection is not None:
                     connection.close()

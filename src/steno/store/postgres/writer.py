@@ -369,9 +369,10 @@ class PostgresWriter(Reader):
     # --- what the batch does, as arguments
 
     def _states(self) -> dict[int, State]:
-        """Each session that it changes, as it will be."""
+        """Each session that it changes, as it will be; in order, so batches cannot lock each other
+        out."""
         states: dict[int, State] = {}
-        for n in self._batch.touched:
+        for n in sorted(self._batch.touched):
             was = self._known.get(n)
             if was is None:
                 raise TryAgain("a session was forgotten")
@@ -389,6 +390,7 @@ class PostgresWriter(Reader):
         were = [self._known[n] for n in states]
         rows = [saved_row(saved) for saved in batch.rows.values()]
         lasts = {n: at for at, (n, *_) in enumerate(batch.facts, 1)}
+        new = list(states.values()) if rows else []
         return [
             self._owners.owner,
             self._k,
@@ -398,9 +400,9 @@ class PostgresWriter(Reader):
             Ints.of([state.token for state in were]),
             Ints.of([state.stamp for state in were]),
             Ints.of([state.head for state in states.values()]),
-            Ints.of([state.token for state in states.values()]),
-            Texts.of([state.owner for state in states.values()]),
-            Ints.of([state.stamp for state in states.values()]),
+            Ints.of([state.token for state in new]),
+            Texts.of([state.owner for state in new]),
+            Ints.of([state.stamp for state in new]),
             Ints.of([lasts.get(n, 0) for n in states]),
             *columns(batch.facts, "nnnnt"),
             *columns(batch.pieces(), "nntnnt"),
