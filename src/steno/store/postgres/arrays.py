@@ -2,13 +2,21 @@
 than the statement."""
 
 from collections.abc import Sequence
-from struct import pack
+from functools import lru_cache
+from struct import Struct, pack
 
 from psycopg import adapters
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 _INT8, _TEXT = 20, 25
+_length = Struct(">i").pack
+
+
+@lru_cache(1_000)
+def _ints(count: int) -> Struct:
+    """Each with its length in bytes before it."""
+    return Struct(">5i" + "iq" * count)
 
 
 class Ints(bytes):
@@ -19,8 +27,9 @@ class Ints(bytes):
         count = len(values)
         if not count:
             return cls(pack(">iii", 0, 0, _INT8))
-        flat = [part for value in values for part in (8, value)]
-        return cls(pack(">5i" + "iq" * count, 1, 0, _INT8, count, 1, *flat))
+        flat = [8] * (2 * count)
+        flat[1::2] = values
+        return cls(_ints(count).pack(1, 0, _INT8, count, 1, *flat))
 
 
 class Texts(bytes):
@@ -37,7 +46,8 @@ class Texts(bytes):
                 parts.append(b"\xff\xff\xff\xff")
             else:
                 encoded = value.encode()
-                parts += (pack(">i", len(encoded)), encoded)
+                parts.append(_length(len(encoded)))
+                parts.append(encoded)
         return cls(b"".join(parts))
 
 
