@@ -135,16 +135,20 @@ def test_branches_become_forks(world: World) -> None:
 
 @pytest.mark.promise(77)
 def test_exports_of_the_web_chats_are_read_from_their_zip_files(world: World) -> None:
-    chatgpt = foreign.zipped(world.work / "chatgpt.zip", foreign.chatgpt())
+    picture = {"file-a1-river.png": b"\x89PNG river"}
+    chatgpt = foreign.zipped(world.work / "chatgpt.zip", foreign.chatgpt(), **picture)
     claude = foreign.zipped(world.work / "claude.zip", foreign.claude_ai())
     river, other, sea = moved(world, chatgpt, claude)
-    assert spoken(world, river["session"]) == [
-        ("user", "name a river"),
-        ("assistant", "The Rhine."),
-    ]
+    (asked, answered) = spoken(world, river["session"])
+    assert asked[1].endswith("name a river")
+    assert "file_b2" in asked[1], "what the zip does not have is told of as it came"
+    assert answered == ("assistant", "The Rhine.")
+    (shown,) = world.messages(river["session"])[0]["attachments"]
+    assert (shown["media_type"], shown["name"]) == ("image/png", "river.png")
+    assert river["kept"] == {"multimodal_text": 1}, "a picture that is not in the zip"
     assert spoken(world, other["session"])[-1] == ("assistant", "The Nile.")
     assert spoken(world, sea["session"]) == [
-        ("user", "the notesname a sea"),
+        ("user", "[notes.txt]\nthe notes\n\nname a sea"),
         ("assistant", "The Baltic."),
     ]
 
@@ -209,6 +213,53 @@ def test_the_other_programs_are_recognised_by_what_is_in_their_files(world: Worl
         ("assistant", "One file."),
     ]
     assert told["openai-agents", "alice"]["kept"] == {"something_new": 1}
+
+
+SAMPLES = Path(foreign.__file__).with_name("samples")
+FOUND = "There is notes.txt."
+FOUND_WIDE = "There is notes.txt, größer als 中文."
+LOOKED = "I will look."
+THANKED = ("thank you", "You are welcome.")
+OUTPUT = '{"output": "notes.txt", "exit_code": 0, "error": null}'
+CHANGE = "<<<<<<< SEARCH\nold line\n=======\nnew line\n>>>>>>> REPLACE"
+EDIT = f"Here it is.\n\nnotes.txt\n```\n{CHANGE}\n```"
+HEARD = "All right, I heard you."
+SAMPLED: dict[str, tuple[str, ...]] = {
+    "claude-code": ("look here claude", LOOKED, "notes.txt", FOUND_WIDE, *THANKED),
+    "pi": ("look here pi", LOOKED, "notes.txt\n", FOUND, *THANKED),
+    "opencode": ('"look here opencode"', LOOKED, "notes.txt\n", FOUND, '"thank you"', THANKED[1]),
+    "openai-agents": ("look here claude", LOOKED, "notes.txt", FOUND_WIDE, *THANKED),
+    "hermes": ("look here hermes", LOOKED, OUTPUT, FOUND),
+    "llm": ("hello there", HEARD, *THANKED, "what version", HEARD),
+    "aider": ("edit the file", EDIT, *THANKED),
+}
+"""What was said in talks that the programs themselves kept, one talk after another."""
+
+
+def brought(folder: Path) -> None:
+    """The samples, as the files that they were."""
+    for sample in SAMPLES.iterdir():
+        if sample.suffix == ".json":
+            foreign.tables_of(folder / f"{sample.stem}.db", json.loads(sample.read_text()))
+        elif sample.suffix == ".jsonl":
+            (folder / sample.name).write_bytes(sample.read_bytes())
+        else:
+            foreign.aider(folder / ".aider.chat.history.md", sample.read_text())
+
+
+@pytest.mark.promise(77)
+def test_what_the_programs_themselves_kept_comes_in_whole_and_once(world: World) -> None:
+    folder = world.work / "kept"
+    folder.mkdir()
+    brought(folder)
+    told = moved(world, folder)
+    assert {one["outcome"] for one in told} == {"new"}
+    said: dict[str, list[str]] = {}
+    for one in told:
+        texts = [text for _, text in spoken(world, one["session"])]
+        said.setdefault(one["program"], []).extend(texts)
+    assert {program: tuple(texts) for program, texts in said.items()} == SAMPLED
+    assert {one["outcome"] for one in moved(world, folder)} == {"same"}
 
 
 def test_a_compressed_rollout_of_codex_is_read(world: World) -> None:

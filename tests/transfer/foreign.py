@@ -141,7 +141,7 @@ def pi() -> list[dict[str, Any]]:
 
 
 def chatgpt() -> dict[str, Any]:
-    """A prompt with two answers, the second of which is the current one."""
+    """A prompt with two pictures and two answers, the second of which is the current one."""
 
     def node(
         id: str, parent: str | None, children: list[str], role: str, words: str
@@ -161,6 +161,15 @@ def chatgpt() -> dict[str, Any]:
         node("n2", "n1", [], "assistant", "The Nile."),
         node("n3", "n1", [], "assistant", "The Rhine."),
     ]
+    asked: Any = nodes[0]["message"]
+    asked["content"] = {
+        "content_type": "multimodal_text",
+        "parts": [
+            _pointer("file-service://file-a1"),
+            _pointer("sediment://file_b2"),
+            "name a river",
+        ],
+    }
     root = {"id": "root", "parent": None, "children": ["n1"], "message": None}
     return {
         "conversation_id": "chatgpt-1",
@@ -169,6 +178,10 @@ def chatgpt() -> dict[str, Any]:
         "current_node": "n3",
         "mapping": {"root": root} | {str(one["id"]): one for one in nodes},
     }
+
+
+def _pointer(to: str) -> dict[str, str]:
+    return {"content_type": "image_asset_pointer", "asset_pointer": to}
 
 
 def claude_ai() -> dict[str, Any]:
@@ -192,8 +205,10 @@ def claude_ai() -> dict[str, Any]:
     }
 
 
-def zipped(path: Path, *conversations: dict[str, Any]) -> Path:
+def zipped(path: Path, *conversations: dict[str, Any], **files: bytes) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
+        for name, body in files.items():
+            archive.writestr(name, body)
         archive.writestr("conversations.json", json.dumps(list(conversations)))
         archive.writestr("users.json", "[]")
     return path
@@ -201,15 +216,21 @@ def zipped(path: Path, *conversations: dict[str, Any]) -> Path:
 
 def database(path: Path, tables: dict[str, list[dict[str, Any]]]) -> Path:
     """A database with these tables and rows."""
+    held: dict[str, list[list[Any]]] = {}
+    for table, rows in tables.items():
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        held[table] = [list(names), *([row.get(name) for name in names] for row in rows)]
+    return tables_of(path, held)
+
+
+def tables_of(path: Path, tables: dict[str, list[list[Any]]]) -> Path:
+    """The same; the first row of each table names its columns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table, rows in tables.items():
-            columns = list(dict.fromkeys(column for row in rows for column in row))
+        for table, (columns, *rows) in tables.items():
             connection.execute(f"create table {table} ({', '.join(columns)})")
-            for row in rows:
-                marks = ", ".join("?" * len(columns))
-                values = [row.get(column) for column in columns]
-                connection.execute(f"insert into {table} values ({marks})", values)
+            marks = ", ".join("?" * len(columns))
+            connection.executemany(f"insert into {table} values ({marks})", rows)
     return path
 
 
@@ -408,7 +429,7 @@ You are welcome.
 """
 
 
-def aider(path: Path) -> Path:
+def aider(path: Path, text: str = AIDER) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(AIDER)
+    path.write_text(text)
     return path

@@ -5,15 +5,17 @@
     > what aider itself said                         kept, not said by the model
     everything else                                  the model's answer
 
-The file has no times but the beginning of each talk: every message has that one.
+The file has no times but the beginning of each talk, by the clock of the machine: every message has
+that one.
 """
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from steno.journal.parts import Text
-from steno.transfer.agents.reading import as_json, ms_of, short
+from steno.transfer.agents.reading import as_json, short
 from steno.transfer.agents.talk import Answer, Entry, Kept, Said, Talk
 
 PROGRAM = "aider"
@@ -36,7 +38,8 @@ def talks(path: Path) -> Iterator[Talk]:
 
 
 def _talk(path: Path, began: str, n: int, held: list[str]) -> Talk:
-    entries = list(_entries(held, ms_of(began)))
+    at_ms = int(datetime.fromisoformat(began).timestamp() * 1000)
+    entries = list(_entries(held, at_ms))
     said = next((one for one in entries if isinstance(one, Said)), None)
     title = said.parts[0].text if said and isinstance(said.parts[0], Text) else ""
     id = f"{path.resolve().parent.name}/{began}/{n}"

@@ -5,7 +5,9 @@ Nothing here trusts a file: a line, a list and a text have bounds, and a value o
 expected is treated as if it were not there.
 """
 
+import codecs
 import json
+import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterator
@@ -21,6 +23,9 @@ from steno.transfer.agents.talk import Attached
 
 LINE_BYTES_MAX = 64 << 20
 ATTACHMENT_BYTES_MAX = 24 << 20
+_PIECE_BYTES = 1 << 16
+"""Larger ones leave holes in the memory of the process, which then grows with the file."""
+_BETWEEN = re.compile(r"[, \t\r\n]*")
 
 
 class Unreadable(Exception):
@@ -70,43 +75,41 @@ def line_at(file: BinaryIO, offset: int) -> Line:
 
 def objects(file: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
     """The objects of a file that is one JSON array, one at a time: the array may be large, each
-    object of it fits in memory."""
+    object of it fits in memory. An array without its end is named as such, after its objects."""
+    letters = codecs.getincrementaldecoder("utf-8")("replace")  # a letter may stand across a cut
     decoder, held, at = json.JSONDecoder(), "", 0
     begun = ended = False
-    while True:
-        more = file.read(1 << 20).decode("utf-8", "replace") if not ended else ""
-        ended = ended or not more
-        held, at = held[at:] + more, 0
+    while not ended:
+        more = file.read(max(_PIECE_BYTES, len(held) - at))  # an entry is tried again a few times
+        ended = not more
+        held, at = held[at:] + letters.decode(more, ended), 0
         if not begun:
-            stripped = held.lstrip("\ufeff \t\r\n")
-            if not stripped:
+            held = held.lstrip("\ufeff \t\r\n")
+            if held and not held.startswith("["):
+                yield from _single(held, file, letters, where)
                 return
-            if not stripped.startswith("["):
-                yield from _single(stripped, file, where)
+            begun, at = bool(held), 1
+        while (at := _BETWEEN.match(held, at).end()) < len(held):  # type: ignore[union-attr]
+            if held[at] == "]":
                 return
-            begun, held = True, stripped[1:]
-        while True:
-            rest = held[at:].lstrip(", \t\r\n")
-            at = len(held) - len(rest)
-            if not rest or rest.startswith("]"):
-                break
             try:
-                value, length = decoder.raw_decode(rest)
-            except ValueError as error:
+                value, at = decoder.raw_decode(held, at)
+            except (ValueError, RecursionError) as error:
                 if ended:
                     raise Unreadable(where, f"it is not whole JSON ({error})") from error
                 break
-            at += length
             if isinstance(value, dict):
                 yield value
         if len(held) - at > 4 * LINE_BYTES_MAX:
             raise Unreadable(where, "one entry of it is larger than 256 MiB")
-        if ended:
-            return
+    if begun:
+        raise Unreadable(where, "it ends in the middle of its list")
 
 
-def _single(text: str, file: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
-    rest = file.read(4 * LINE_BYTES_MAX).decode("utf-8", "replace")
+def _single(
+    text: str, file: BinaryIO, letters: codecs.IncrementalDecoder, where: str
+) -> Iterator[dict[str, Any]]:
+    rest = letters.decode(file.read(4 * LINE_BYTES_MAX), True)
     try:
         value = json.loads(text + rest)
     except (ValueError, RecursionError) as error:
