@@ -82,19 +82,26 @@ def test_what_a_session_cost_is_in_the_status_line_and_told_by_model(
     priced = {"openai-chat:test": {"price_in": 100, "price_out": 200}}
     world.environment["STENO_MODELS"] = json.dumps(priced)
     world.environment["STENO_CONTEXTS"] = json.dumps({"openai-chat:test": 100})
-    server.replies = [Reply(("one",))]
+    server.replies = [Reply(("one",)), Reply(("two",))]
 
     async def talk(person: Person) -> None:
         await person.say("hello")
         await person.sees("one")
         await person.until(lambda: "$0.002" in person.status(), "the cost")
+        first = person.session
         assert "▰▱▱▱▱▱▱▱ 15%" in person.status()
         await person.say("/cost")
         await person.sees("openai-chat:test: 10 tokens in, 5 out, $0.002, in 1 calls")
+        await person.say("again")
+        await person.until(lambda: "$0.004" in person.status(), "the cost of both turns")
+        await person.say("/new")
+        await person.until(lambda: "$" not in person.status(), "a session that cost nothing")
+        await person.say(f"/resume {first}")
+        await person.until(lambda: "$0.004" in person.status(), "the cost, counted once")
 
     chat_with(world, talk, size=(120, 24))
     told = json.loads(world.steno("usage", "--by", "model", "--json"))
-    assert told["cost_usd"] == 0.002
+    assert told["cost_usd"] == 0.004
 
 
 def test_a_theme_of_ones_own_is_begun_chosen_kept_and_checked(
@@ -135,7 +142,7 @@ def test_the_list_of_sessions_shows_the_end_of_the_one_that_is_chosen(
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("1 turn · 2 messages", "Stone stays")
+        await person.sees("type to find", "1 turn · 2 messages", "Stone stays")
         await person.press("down")
         await person.sees("Tides come twice")
         await person.pilot.resize_terminal(80, 24)

@@ -16,7 +16,7 @@ def test_the_list_finds_a_session_by_what_was_said_in_it(world: World, server: M
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("Sessions", "about the weather", "about the sea")
+        await person.sees("type to find", "Sessions", "about the weather", "about the sea")
         await person.press(*"strasse")
         await person.sees("The Straße is closed.")
         await person.sees_no_more("about the sea")

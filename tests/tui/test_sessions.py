@@ -56,7 +56,7 @@ def test_the_list_finds_as_one_types_and_enter_resumes(world: World, server: Mod
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("Sessions", "about the mountains", "about the sea")
+        await person.sees("type to find", "Sessions", "about the mountains", "about the sea")
         await person.press(*sea[:5])
         await person.sees_no_more("about the mountains")
         await person.press(*["backspace"] * 5, sea[-1], "0")
@@ -99,7 +99,7 @@ def test_every_session_is_found_and_the_latest_are_shown_first(
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("the newest", "plums")
+        await person.sees("type to find", "the newest", "plums")
         await person.press(*"oldest")
         await person.sees("No matches; there are more")
         reading_on.set()
@@ -130,7 +130,7 @@ def test_a_list_that_cannot_be_read_to_its_end_says_so(
 
     async def talk(person: Person) -> None:
         await person.press("ctrl+o")
-        await person.sees("pears", "plums")
+        await person.sees("type to find", "pears", "plums")
         await person.press(*"oldest")
         await person.sees("the rest could not be read: a row is damaged")
 

@@ -21,15 +21,21 @@ class Prices:
     def __init__(self, wiring: Agents) -> None:
         self._wiring = wiring
         self._table: Table | None = None
+        self._known: dict[str, About] = {}
 
     def about(self, spec: str) -> About:
         """Raises `ConfigError` if the home's own table cannot be used."""
+        known = self._known.get(spec)
+        if known is not None:
+            return known
         if self._table is None:
             try:
                 self._table = catalogue.table(self._wiring.where.home)
             except ValueError as error:
                 raise ConfigError(str(error)) from error
-        return catalogue.told(spec, About(), self._table, self._wiring.config.models)
+        known = catalogue.told(spec, About(), self._table, self._wiring.config.models)
+        self._known[spec] = known
+        return known
 
     def with_told(self, offer: Offer) -> About:
         """With what its server says of it, which counts more than our table."""
@@ -51,10 +57,30 @@ class Call(Struct, frozen=True):
     cost: float | None
 
 
-def calls(records: Iterable[Record], own: str, prices: Prices) -> Iterable[Call]:
+class Spending:
+    """What a session cost so far, about; counted on as it grows. `own` is its model."""
+
+    def __init__(self, own: str, prices: Prices) -> None:
+        self.upto = 0
+        self.cost: float | None = None
+        self._own, self._prices = own, prices
+        self._models: dict[int, str] = {}
+
+    def take(self, records: Iterable[Record]) -> None:
+        """What was counted before is left out."""
+        new = [record for record in records if record.seq > self.upto]
+        for call in calls(new, self._own, self._prices, self._models):
+            if call.cost is not None:
+                self.cost = (self.cost or 0.0) + call.cost
+        self.upto = new[-1].seq if new else self.upto
+
+
+def calls(
+    records: Iterable[Record], own: str, prices: Prices, models: dict[int, str] | None = None
+) -> Iterable[Call]:
     """The calls of a session, of the facts that began and ended them. `own` is the model of those
-    whose beginning is not among them."""
-    models: dict[int, str] = {}
+    whose beginning is neither among them nor in `models`, by seq."""
+    models = {} if models is None else models
     for record in records:
         if isinstance(record.fact, StepStarted | HelperStarted):
             models[record.seq] = record.fact.model

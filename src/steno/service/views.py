@@ -223,15 +223,21 @@ class Views:
     async def spent_in(
         self, session: str, row: ListingRow, with_starts: bool = False
     ) -> list[Record]:
+        pages = self.spent_since(session, row, 0, with_starts)
+        return [record async for page in pages for record in page]
+
+    async def spent_since(
+        self, session: str, row: ListingRow, after: Seq, with_starts: bool = False
+    ) -> AsyncIterator[list[Record]]:
+        """The same, of the session's own facts after a seq, page by page."""
         kinds = (*USAGE_FACTS, "step.started", "helper.started") if with_starts else USAGE_FACTS
         forked_from = row.forked_from
-        found: list[Record] = []
-        after = 0 if forked_from is None else forked_from.seq
+        after = max(after, 0 if forked_from is None else forked_from.seq)
         while True:
             records = await self._store.read(session, after, PAGE, kinds)
-            found += records
+            yield records
             if len(records) < PAGE:
-                return found
+                return
             after = records[-1].seq
 
     async def since(self, at_ms: int, limit: int) -> list[Listed]:

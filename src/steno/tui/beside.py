@@ -17,7 +17,7 @@ from steno.config import ConfigError, editor
 from steno.engine import tokens
 from steno.engine.request import system_text
 from steno.frontend import login as logins
-from steno.frontend.costs import ESTIMATE, calls, dollars
+from steno.frontend.costs import ESTIMATE, Spending, calls, dollars
 from steno.journal.facts import InputAdmitted
 from steno.journal.history import History
 from steno.journal.parts import text_of as said_in
@@ -64,6 +64,7 @@ CLIPBOARDS = (
 class Beside:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
+        self._spending: dict[str, Spending] = {}
 
     # --- what goes along
 
@@ -350,13 +351,17 @@ class Beside:
         if watched.id is None or self._chat.service.ephemeral:
             return
         with contextlib.suppress(StoreError, ConfigError):
-            views = self._chat.service.views
-            row = (await views.glance(watched.id)).row
-            records = await views.spent_in(watched.id, row, with_starts=True)
-            costs = [call.cost for call in calls(records, row.model, self._chat.prices)]
-            known = [cost for cost in costs if cost is not None]
-            watched.cost = sum(known) if known else None
-            self._chat.changed()
+            chat, id = self._chat, watched.id
+            row = (await chat.service.views.glance(id)).row
+            spending = self._spending.setdefault(id, Spending(row.model, chat.prices))
+            async for records in chat.service.views.spent_since(
+                id, row, spending.upto, with_starts=True
+            ):
+                if chat.watched is not watched:
+                    return
+                spending.take(records)
+            watched.cost = spending.cost
+            chat.changed()
 
     async def context(self, session: str) -> None:
         """What the next request is made of, about."""
