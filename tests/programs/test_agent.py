@@ -17,7 +17,8 @@ import steno
 from steno.programs.functions import FunctionTool, schema_of
 from steno.service.views import Approval
 from steno.session.errors import Refusal
-from steno.store.errors import KeyReused
+from steno.store.errors import JournalCorrupt, KeyReused
+from tests.models.rules import check
 
 
 class Point(msgspec.Struct):
@@ -51,6 +52,8 @@ def test_three_lines_are_a_durable_agent(path: Path) -> None:
     assert said == [("user", "complete", "Hello"), ("assistant", "complete", "Hello")]
 
 
+@pytest.mark.promise(5)
+@pytest.mark.promise(9)
 def test_pieces_come_as_they_are_stored_and_are_the_answer(path: Path) -> None:
     with steno.Agent(path, model="scripted:pieces?n=50&size=4") as agent:
         turn, shown = agent.stream("alice", "Count"), ""
@@ -64,6 +67,7 @@ def test_pieces_come_as_they_are_stored_and_are_the_answer(path: Path) -> None:
         assert turn.answer().outcome == "done"
 
 
+@pytest.mark.promise(16)
 def test_the_same_key_is_answered_once(path: Path) -> None:
     with steno.Agent(path, model="scripted:echo") as agent:
         first = agent.run("alice", "Hello", key="1")
@@ -306,6 +310,69 @@ def test_there_is_nothing_to_resume_in_a_session_at_rest(path: Path) -> None:
             agent.resume("alice").answer()
 
 
+@pytest.mark.promise(17)
+def test_many_turns_at_once_in_one_session_are_answered_one_after_the_other(path: Path) -> None:
+    async def converse() -> list[str]:
+        async with (
+            steno.AsyncAgent(path, model="scripted:echo") as one,
+            steno.AsyncAgent(path, model="scripted:echo") as two,
+        ):
+            texts = [f"text {n}" for n in range(6)]
+            both = enumerate(texts)
+            runs = [(one if n % 2 else two).run("alice", text) for n, text in both]
+            assert [answer.text for answer in await asyncio.gather(*runs)] == texts
+            return [message.text for message in await one.messages("alice")]
+
+    said = asyncio.run(converse())
+    assert sorted(said[::2]) == [f"text {n}" for n in range(6)]
+    assert said[::2] == said[1::2]
+
+
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("session", {"session": None}),
+    ("session", {"session": 3}),
+    ("text", {"text": None}),
+    ("text", {"text": b"bytes"}),
+    ("key", {"key": 1}),
+    ("author", {"author": object()}),
+    ("output", {"output": object()}),
+]
+
+
+@pytest.mark.promise(75)
+@pytest.mark.parametrize(("name", "given"), WRONG, ids=[f"{name}" for name, _ in WRONG])
+def test_what_cannot_be_kept_is_refused_by_name_and_nothing_is_stored(
+    path: Path, name: str, given: dict[str, Any]
+) -> None:
+    with steno.Agent(path, model="scripted:echo") as agent:
+        agent.run("alice", "Hello")
+        with pytest.raises(TypeError, match=f"^{name} must be"):
+            agent.run(**({"session": "alice", "text": "x"} | given))
+        assert agent.run("alice", "\ud800 is kept").text == "\ud800 is kept"
+        assert len(agent.messages("alice")) == 4
+
+
+@pytest.mark.promise(75)
+@pytest.mark.parametrize("given", [{"limits": 3}, {"system": 3}, {"model": 3}, {"settings": 3}])
+def test_an_agent_on_wrong_terms_is_not_made(path: Path, given: dict[str, Any]) -> None:
+    [name] = given
+    with pytest.raises(TypeError, match=f"^{name} must be"):
+        steno.Agent(path, **({"model": "scripted:echo"} | given))
+
+
+@pytest.mark.promise(50)
+def test_a_damaged_session_takes_no_input_and_asks_no_model(path: Path) -> None:
+    with steno.Agent(path, model="scripted:echo") as agent:
+        agent.run("alice", "a zebra crossing")
+    damaged = bytearray(path.read_bytes())
+    at = damaged.index(b"a zebra crossing")
+    damaged[at] ^= 1
+    path.write_bytes(damaged)
+    with steno.Agent(path, model="scripted:echo") as agent, pytest.raises(JournalCorrupt):
+        agent.run("alice", "And now?")
+    assert b"And now?" not in path.read_bytes()
+
+
 # --- kills ----------------------------------------------------------------------------------------
 
 SHOWS = """
@@ -318,6 +385,8 @@ for piece in agent.stream("alice", "Count"):
 
 @pytest.mark.promise(2)
 @pytest.mark.promise(5)
+@pytest.mark.promise(34)
+@pytest.mark.promise(35)
 @pytest.mark.parametrize("chars", [1, 40, 333])
 def test_a_kill_keeps_every_character_shown_and_resume_goes_on(path: Path, chars: int) -> None:
     model = "scripted:pieces?n=2000&size=4&rate=400"
@@ -335,6 +404,13 @@ def test_a_kill_keeps_every_character_shown_and_resume_goes_on(path: Path, chars
     with steno.Agent(path, model="scripted:echo") as agent:
         assert agent.resume("alice").answer().outcome == "done"
         states = [one.state for one in agent.messages("alice")]
+    with steno.open(path) as chats:
+        chat = chats.session("alice")
+        told: dict[str, Any] = {"messages": chat.history("openai-chat"), "stream": True}
+        asked: dict[str, Any] = {"messages": chat.history("anthropic"), "max_tokens": 1}
+    for format, body in (("openai-chat", told), ("anthropic", asked)):
+        body["messages"].append({"role": "user", "content": [{"type": "text", "text": "Next."}]})
+        check(format, body)
     assert states == ["complete", "interrupted", "complete"]
 
 
@@ -353,6 +429,7 @@ steno.Agent(sys.argv[1], model=sys.argv[2], tools=[count]).run("alice", "Go")
 
 
 @pytest.mark.promise(9)
+@pytest.mark.promise(19)
 def test_a_tool_that_was_cut_off_by_a_kill_is_not_run_again(tmp_path: Path, path: Path) -> None:
     model = script(tmp_path, calls("count"), {"text": "Unknown."})
     ran = tmp_path / "ran"

@@ -186,29 +186,3 @@ async def test_messages_are_read_from_a_place_and_used_is_counted(
     assert [one.text for one in await settled(chat.messages(after=last.seq))] == ["a4"]
     assert (await settled(chat.usage())).calls == 5
     assert (await settled(chat.transcript())).title == "About letters"
-
-
-@pytest.mark.parametrize("verb", ["messages", "markdown", "usage"])
-def test_a_long_session_is_read_without_keeping_others_waiting(verb: str, tmp_path: Path) -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def use() -> None:
-        nonlocal turns
-        async with steno.aopen(":memory:") as chats:
-            chat = await chats.session("alice")
-            for n in range(1_000):
-                await chat.say(f"message {n}")
-            beside = asyncio.ensure_future(other())
-            await asyncio.sleep(0)
-            turns = 0
-            await getattr(chat, verb)()
-            beside.cancel()
-
-    asyncio.run(use())
-    assert turns > 5

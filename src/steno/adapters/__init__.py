@@ -24,14 +24,22 @@ async def in_thread(work: Callable[[], T]) -> T:
     outcome."""
     import anyio
     import anyio.to_thread
-    import sniffio
 
     done: list[T] = []
     with anyio.CancelScope(shield=True):
         working = anyio.to_thread.run_sync(work)
-        on_asyncio = sniffio.current_async_library() == "asyncio"
-        done.append(await (_outlasting(working) if on_asyncio else working))
+        done.append(await (_outlasting(working) if _on_asyncio() else working))
     return done[0]
+
+
+def _on_asyncio() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _outlasting(work: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steno.library.given import a_str
-from steno.library.means import MEMORY, SOURCE, Means, asked, keep_clear, path_of, search_of
+from steno.library.means import (
+    MEMORY,
+    SOURCE,
+    Means,
+    asked,
+    keep_clear,
+    load,
+    path_of,
+    search_of,
+)
 from steno.library.session import AsyncSession, bring
 from steno.store.protocol import Keeping, Kept, Listed, Settings
 
@@ -30,6 +39,7 @@ class AsyncLibrary:
     async def _open(self) -> "AsyncLibrary":
         from asyncio import sleep, to_thread
 
+        await load(to_thread, "steno.items", "steno.store.sqlite.store", "steno.store.memory")
         if str(self._path) == MEMORY:
             from steno.store.memory import MemoryStore, Place
 
@@ -112,6 +122,7 @@ class AsyncLibrary:
         anything. Docs: reference/search."""
         from asyncio import to_thread
 
+        await load(to_thread, "steno.search.keeper", "steno.search.query", "steno.search.searching")
         return await to_thread(
             self._searching().find, asked(query, limit, all, newest, before, literal)
         )

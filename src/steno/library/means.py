@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_loaded: set[str] = set()
 
 SOURCE = "library"
 MEMORY = ":memory:"
@@ -39,12 +42,20 @@ class Means:
         self.pause = pause
         self.aside = aside
 
+    async def need(self, *modules: str) -> None:
+        """Load what a verb imports. Where there is an event loop a thread does it."""
+        await load(self.aside, *modules)
+
     @cached_property
     def sessions(self) -> "Sessions":
         """Loaded when a session is read: to open a store and to keep items takes none of it."""
         from steno.session.load import Sessions
 
         return Sessions(self.store)
+
+    async def loaded_sessions(self) -> "Sessions":
+        await self.need("steno.session.load")
+        return self.sessions
 
     async def ensure(self, name: str) -> str:
         name = a_str("name", name)
@@ -56,11 +67,21 @@ class Means:
         await self.store.read(id, limit=1)
         return id
 
-    def edits(self) -> "Edits":
+    async def edits(self) -> "Edits":
+        await self.need("steno.service.edits", "steno.session.writer")
         from steno.service.edits import Edits
         from steno.session.writer import held_briefly
 
         return Edits(self.sessions, None, SOURCE, held_briefly)
+
+
+async def load(aside: Aside, *modules: str) -> None:
+    """A module that another thread is loading is waited for there, too: to import it here would
+    keep the event loop until it is there."""
+    missing = [module for module in modules if module not in _loaded]
+    if missing:
+        await aside(lambda: list(map(import_module, missing)))
+        _loaded.update(missing)
 
 
 async def at_once(work: Callable[[], T], /) -> T:

@@ -112,6 +112,7 @@ class AsyncReply:
         """Begin, if it is our turn. The last time it is, unless another reply is under way."""
         if not last and not await self._is_due():
             return False
+        await self._means.need("steno.session.writer", "steno.journal.transcript")
         from steno.session.writer import Writer
 
         try:

@@ -14,7 +14,7 @@ from steno.library.means import SOURCE, Means
 from steno.library.reply import AsyncReply
 from steno.session.cursors import Place, from_print
 from steno.store.errors import NotAllowed
-from steno.store.protocol import Admission, Admitted, Cursor, Event, Piece, Store
+from steno.store.protocol import PAGE, Admission, Admitted, Cursor, Event, Piece, Store, give_way
 
 if TYPE_CHECKING:
     from steno.journal.history import History
@@ -28,6 +28,15 @@ OUTPUT_CHARS_MAX = 10_000
 OUTPUTS_BYTES_MAX = 32 << 20
 """What `messages` reads of long outputs, the latest first. Of older ones it says how long they
 are."""
+
+HISTORY = (
+    "steno.journal.history",
+    "steno.engine.request",
+    "steno.models.providers",
+    "steno.models.wording",
+    "steno.runtimes.loop",
+)
+TRANSFERS = ("steno.service.transfers", "steno.service.views", "steno.session.load")
 
 WireFormat = Literal["openai-chat", "openai-responses", "anthropic"]
 _FORMATS = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages"}
@@ -67,14 +76,17 @@ class AsyncSession:
         """Accept what someone said, with files and images: paths, or names with bytes. The same
         `key` with the same text is accepted once, however often it comes. Raises `JournalCorrupt`,
         and stores nothing, if what a reply would be built from is damaged."""
-        parts, payloads = _attachments(attach) if attach else ((), ())
+        parts: tuple[Image | File, ...] = ()
+        payloads: tuple[bytes, ...] = ()
+        if attach:
+            parts, payloads = await self._means.aside(lambda: _attachments(attach))
         said = InputAdmitted(
             (Text(a_str("text", text)), *parts),
             f"{SOURCE}/{self.id}",
             None if key is None else a_str("key", key),
             None if author is None else a_str("author", author),
         )
-        await self._means.sessions.check(self.id)
+        await (await self._means.loaded_sessions()).check(self.id)
         admission = Admission(input=said, session=self.id, payloads=payloads)
         return await self._store.admit(admission)
 
@@ -108,28 +120,28 @@ class AsyncSession:
 
     async def undo(self) -> Seq:
         """Take the last turn that is not undone out of the model's view; what to `redo`."""
-        return (await self._means.edits().undo(self.id))[1]
+        return (await (await self._means.edits()).undo(self.id))[1]
 
     async def rewind(self, to: "Message | Seq") -> Seq:
         """Take what follows a message out of the model's view; what to `redo`."""
-        return await self._means.edits().rewind(self.id, _seq(to))
+        return await (await self._means.edits()).rewind(self.id, _seq(to))
 
     async def redo(self, undone: Seq) -> None:
         """Take an undo or a rewind back."""
-        await self._means.edits().redo(self.id, an_int("undone", undone))
+        await (await self._means.edits()).redo(self.id, an_int("undone", undone))
 
     async def hide(self, message: "Message | Seq", hidden: bool = True) -> bool:
         """Take one message out of the model's view, or put it back. False if it was so before."""
-        return await self._means.edits().hide(self.id, _seq(message), hidden)
+        return await (await self._means.edits()).hide(self.id, _seq(message), hidden)
 
     async def redact(self, message: "Message | Seq") -> "Redaction":
         """Take the text of a message out of the store for good, in forks too. The answer names
         where else it may stand."""
-        return await self._means.edits().redact(self.id, _seq(message))
+        return await (await self._means.edits()).redact(self.id, _seq(message))
 
     async def fork(self, at: "Message | Seq") -> "AsyncSession":
         """A session of its own with everything up to the end of a message or of a turn."""
-        return AsyncSession(self._means, await self._means.edits().fork(self.id, _seq(at)))
+        return AsyncSession(self._means, await (await self._means.edits()).fork(self.id, _seq(at)))
 
     async def delete(self, with_forks: bool = False) -> int:
         """Remove the session for good; how many sessions were removed."""
@@ -137,28 +149,39 @@ class AsyncSession:
 
     async def export(self, to: str | PathLike[str], overwrite: bool = False) -> None:
         """Write a file that `bring` and `steno import` take. It is there whole or not at all."""
+        await self._means.need("steno.transfer.export")
         from steno.transfer.export import export, written_whole
 
-        with written_whole(a_path(to), overwrite) as file:
+        aside = self._means.aside
+        whole = written_whole(a_path(to), overwrite)
+        file = await aside(whole.__enter__)
+        try:
             async for piece in export(self._store, self.id):
                 file.write(piece)
+        except BaseException as error:
+            how = type(error), error, error.__traceback__
+            await aside(lambda: whole.__exit__(*how))
+            raise
+        await aside(lambda: whole.__exit__(None, None, None))
 
     async def markdown(self) -> str:
         """The session as a text for people."""
+        await self._means.need(*TRANSFERS, "steno.transfer.markdown")
         from steno.service.transfers import Transfers
         from steno.service.views import Views
 
         transfers = Transfers(self._store, Views(self._means.sessions))
-        return b"".join([piece async for piece in transfers.markdown(self.id)]).decode()
+        return "".join([piece.decode() async for piece in transfers.markdown(self.id)])
 
     # --- reading
 
     async def usage(self) -> "UsageTotal":
         """What its answers have used."""
+        await self._means.need("steno.journal.usage")
         from steno.journal.usage import UsageTotal
 
         total = UsageTotal()
-        await self._means.sessions.whole(self.id, total)
+        await (await self._means.loaded_sessions()).whole(self.id, total)
         return total
 
     async def messages(self, limit: int | None = None, after: Seq = 0) -> "list[Message]":
@@ -171,7 +194,9 @@ class AsyncSession:
             most = max(an_int("limit", limit), 0)
             messages = messages[max(len(messages) - most, 0) :]
         room = OUTPUTS_BYTES_MAX
-        for message in reversed(messages):
+        for at, message in enumerate(reversed(messages)):
+            if at % PAGE == 0:
+                await give_way()
             for part in _outputs(message):
                 room -= part.size
                 text = "" if room < 0 else await self._output(part)
@@ -195,23 +220,26 @@ class AsyncSession:
         items, that a request to it has. What still waits is not among it."""
         if format not in _FORMATS:
             raise ValueError(f"format must be one of {', '.join(_FORMATS)}, not {format!r}")
+        await self._means.need(*HISTORY, f"steno.models.{format.replace('-', '_')}")
         from steno.journal.history import History
 
         told = History()
-        await self._means.sessions.whole(self.id, told)
+        await (await self._means.loaded_sessions()).whole(self.id, told)
         return await _to_wire(self._means, told, format)
 
     async def transcript(self) -> "Transcript":
         """The view for people. What a dead process left open is shown as the next one will close
         it."""
+        await self._means.need("steno.journal.transcript")
         from steno.journal.transcript import Transcript
 
         view = Transcript()
-        await self._means.sessions.whole(self.id, view)
+        await (await self._means.loaded_sessions()).whole(self.id, view)
         return view
 
 
 async def bring(means: Means, file: str | PathLike[str], trust: bool) -> AsyncSession:
+    await means.need(*TRANSFERS, "steno.transfer.incoming")
     from steno.service.transfers import Transfers
     from steno.service.views import Views
 
@@ -260,8 +288,8 @@ async def _to_wire(means: Means, told: "History", format: str) -> list[Any]:
     from steno.models.wording import GO_ON
     from steno.runtimes.loop import payloads_told
 
-    request = build(told)
-    hashes = sorted(payloads_told(request.entries))
+    request = await means.aside(lambda: build(told))
+    hashes = await means.aside(lambda: sorted(payloads_told(request.entries)))
     payloads = {hash: await means.store.get(hash) for hash in hashes}
     wire = import_module(f"steno.models.{format.replace('-', '_')}")
 

@@ -43,6 +43,7 @@ from steno.journal.parts import Seq, Text, text_of
 from steno.journal.transcript import Message
 from steno.journal.usage import UsageTotal
 from steno.library import SOURCE, AsyncSession
+from steno.library.given import a_str, some_settings
 from steno.models.protocol import Model
 from steno.models.specs import kind_of
 from steno.programs.functions import FunctionTool, as_tool, decoded, schema_of
@@ -123,9 +124,15 @@ class AsyncAgent:
     ) -> None:
         if not (callable(approve) or approve in ("refuse", "allow", "wait", "leave")):
             raise ValueError('approve must be "refuse", "allow", "wait", "leave" or a function')
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits must be steno.Limits, not {type(limits).__name__}")
+        if not isinstance(store, str | PathLike):
+            raise TypeError(f"store must be a str or a path, not {type(store).__name__}")
+        if not isinstance(model, str) and not hasattr(model, "spec"):
+            raise TypeError(f"model must be a str or a Model, not {type(model).__name__}")
         self._at = store
-        self._settings = settings
-        self._system = system
+        self._settings = some_settings(settings)
+        self._system = a_str("system", system)
         self._tools = {one.spec.name: one for one in map(as_tool, tools)}
         if len(self._tools) != len(tools):
             raise ValueError("two tools have the same name")
@@ -217,9 +224,7 @@ class AsyncAgent:
 
     async def session(self, session: "str | AsyncSession") -> AsyncSession:
         """The session bound to a name, made if there is none: messages and all else of it."""
-        if isinstance(session, str):
-            return AsyncSession.over(self.store, await self._bound(session))
-        return AsyncSession.over(self.store, session.id)
+        return AsyncSession.over(self.store, await self._id(session))
 
     async def messages(self, session: Any) -> list[Message]:
         """Everything said in a session so far."""
@@ -232,7 +237,7 @@ class AsyncAgent:
     async def _id(self, session: Any) -> str:
         if isinstance(session, str):
             return await self._bound(session)
-        return str(session.id)
+        return str(a_session(session).id)
 
     # --- turns
 
@@ -247,14 +252,19 @@ class AsyncAgent:
         """Say something, and have it answered. Iterate over what comes back for the pieces of text,
         each durable before you see it; `await turn.answer()` gives all of it at the end. The
         same `key` is said once: a second time gives the answer that there is."""
+        a_session(session)
+        instructions = "" if output is None else _asks_for(output)
+        words = InputAdmitted(
+            (Text(a_str("text", text)),),
+            SOURCE,
+            None if key is None else a_str("key", key),
+            None if author is None else a_str("author", author),
+            instructions=instructions or None,
+        )
 
         async def begin(turn: AsyncTurn) -> AsyncGenerator[Event, None]:
             id = turn.session = await self._id(session)
-            instructions = "" if output is None else _asks_for(output)
-            source = f"{SOURCE}/{id}"
-            said = InputAdmitted(
-                (Text(text),), source, key, author, instructions=instructions or None
-            )
+            said = replace(words, source=f"{SOURCE}/{id}")
             if not instructions and (await self._sessions.load(id)).state.instructions:
                 said = replace(said, instructions="")
             await self._sessions.check(id)
@@ -501,10 +511,20 @@ def checked(answer: Answer, output: Any) -> Answer:
     return answer
 
 
+def a_session(session: Any) -> Any:
+    if not isinstance(session, str) and not isinstance(getattr(session, "id", None), str):
+        raise TypeError(f"session must be a name or a session, not {type(session).__name__}")
+    return session
+
+
 def _asks_for(output: Any) -> str:
+    try:
+        schema = schema_of(output)
+    except TypeError as error:
+        raise TypeError(f"output must be a msgspec or a pydantic type: {error}") from error
     return (
         "Answer with one JSON value and nothing else: no words around it, no code fence. "
-        f"It must fit this JSON schema: {schema_of(output)}"
+        f"It must fit this JSON schema: {schema}"
     )
 
 
