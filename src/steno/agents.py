@@ -33,6 +33,7 @@ from steno.engine.approval import Policy, Rule
 from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
 from steno.model_choice import Beginning, Terms, Wanted, native_default, runtime_of, spec_of
+from steno.models import over_http
 from steno.models.protocol import Model
 from steno.models.specs import KINDS, ModelKind, ModelSettings, kind_of, make, server_of
 from steno.runtimes.codex import RUNTIME
@@ -248,6 +249,11 @@ class Agents:
     def look_again(self) -> None:
         """Keys have changed."""
         self._models.look_again()
+
+    def load_ahead(self) -> None:
+        """What the first request needs, while there is time. Nothing is asked."""
+        if server_of(self.model_spec().partition(":")[0], self._models.settings) is not None:
+            over_http.load()
 
     def known_models(self) -> list[str]:
         """Models that can be used with what is configured, as far as we know any by name."""

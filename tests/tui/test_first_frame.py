@@ -7,7 +7,10 @@ import termios
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual.message import Message
 
+from steno.tui.terminal import Keys
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D
 from tests.program.world import World, wait_until
@@ -37,15 +40,40 @@ def test_the_frame_stands_until_the_chat_is_painted_over_it(world: World) -> Non
 def test_what_is_typed_before_the_chat_is_there_goes_into_it(
     world: World, server: ModelServer
 ) -> None:
-    server.replies = [Reply(("So it is.",))]
-    with full_screen(world) as chat:
+    """At once, when the terminal still has lines of its own; at the frame; and any key."""
+    server.replies = [Reply(("So it is.",)), Reply(("And so.",))]
+    with full_screen(world, columns=100) as chat:
+        chat.type("before the frame\r")
         wait_until(lambda: "starting" in chat.everything(), "the frame")
-        chat.type("typed early")
-        chat.wait_seen("○ ready")
-        chat.wait_seen("> typed early")
-        chat.type("\r")
-        chat.wait_seen("So it is.")
-    assert world.messages(world.only_session(), "user")[0]["text"] == "typed early"
+        chat.type("at the frbme\x1b[D\x1b[D\x7fa\r\x1b[Zand then")
+        chat.wait_seen("And so.")
+        chat.wait_seen("> and then")
+        chat.wait_seen("accept edits ○ ready")
+    said = world.messages(world.only_session(), "user")
+    assert [one["text"] for one in said] == ["before the frame", "at the frame"]
+
+
+def test_what_the_terminal_says_late_is_no_key_wherever_it_is_cut() -> None:
+    answer = b"\x1b]11;rgb:0000/0000/0000\x1b\\\x1b[?62;22c"
+    typed = b"a\x1b[D" + answer + b"\x1b[?2026;2$y\x1bOPb"
+    for cut in range(len(typed) + 1):
+        keys = Keys(late=True)
+        pieces = (typed[:cut], typed[cut:], b"")
+        found = [event for piece in pieces if piece for event in keys.of(piece)]
+        pressed = [event.key for event in found if isinstance(event, events.Key)]
+        assert pressed == ["a", "left", "f1", "b"], cut
+
+
+def test_a_key_that_begins_like_an_answer_is_pressed_in_the_end() -> None:
+    keys, pressed = Keys(late=True), list[Message]()
+    assert list(keys.of(b"\x1b")) == []
+
+    def came() -> bool:
+        pressed.extend(keys.of(b""))
+        return bool(pressed)
+
+    wait_until(came, "the key")
+    assert [event.key for event in pressed if isinstance(event, events.Key)] == ["escape"]
 
 
 @pytest.mark.parametrize("way", ["term", "ctrl-c"])

@@ -50,7 +50,7 @@ def test_enter_counts_for_what_is_typed_however_late_the_list_of_completions_is(
         await person.sees("▸ /rename TITLE")
         composer = person.chat.query_one(Composer)
         composer.insert(" a name of its own")
-        composer.on_key(events.Key("enter", None))  # before anything has heard of the change
+        await composer.on_key(events.Key("enter", None))  # before anything has heard of the change
         await person.sees("steno a name of its own")
 
     chat_with(world, talk)
@@ -448,11 +448,6 @@ def test_a_terminal_that_is_gone_is_written_to_without_an_error() -> None:
     out.write("to nobody")
     os.close(write)
     assert out.lost
-
-
-def test_what_was_typed_before_the_chat_was_there_is_in_the_input() -> None:
-    found = terminal._ANSWERS.sub("", "What \x1b]11;rgb:00/00/00\x1b\\is\x1b[?62;4c it?")
-    assert found == "What is it?"
 
 
 def test_nothing_loads_the_screen_before_the_chat_starts() -> None:

@@ -62,9 +62,6 @@ class HttpModel:
         self._format, self._endpoint = format, endpoint
         self._client: aiohttp.ClientSession | None = None
 
-    def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
-        return self._format.to_wire(request, payloads)
-
     async def stream(self, body: bytes) -> AsyncGenerator[ModelEvent, None]:
         reader = self._format.reader()
         broken: ModelError | None = None

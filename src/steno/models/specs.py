@@ -23,6 +23,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from steno.models.over_http import OverHttp
 from steno.models.protocol import Endpoint, Model
 from steno.models.providers import (
     KNOWN,
@@ -221,8 +222,6 @@ def make(spec: str, settings: ModelSettings) -> Model:
             raise ValueError(_unknown(spec, settings))
         made: Model = import_module(f"steno.models.{kind.module}").make(spec, name, settings)
         return made
-    from steno.models.http import HttpModel
-
     host, vendor = _host(server.provider.address), server.kind.vendor
     # Blobs are bound to the format they are written in, and to the server that can read them.
     own = vendor is not None and host == _host(vendor.base_url)
@@ -232,7 +231,7 @@ def make(spec: str, settings: ModelSettings) -> Model:
         tuning = replace(tuning, max_tokens=settings.max_tokens)
     module = import_module(f"steno.models.{server.kind.module}")
     format: Format = module.format(name, bound_to, tuning)
-    return HttpModel(spec, format, endpoint_of(server, settings))
+    return OverHttp(spec, format, endpoint_of(server, settings))
 
 
 def _unknown(spec: str, settings: ModelSettings) -> str:

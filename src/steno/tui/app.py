@@ -3,6 +3,7 @@ second at most."""
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -115,7 +116,6 @@ class Chat(App[int]):
         wiring: Agents,
         beginning: Beginning,
         shade: Shade,
-        typed: str = "",
     ) -> None:
         super().__init__(driver_class=Terminal)
         self.service = service
@@ -124,6 +124,8 @@ class Chat(App[int]):
         self.model = beginning.model
         self.wanted = beginning.wanted
         """Who was asked for at the start, until a session has it."""
+        self.answer_is_late = False
+        """Whether what the terminal says of itself may still come, among keys."""
         self.attached: list[Attachment] = []
         self.compacting: asyncio.Event | None = None
         self.watched = Watched(service, self.changed, self.failed)
@@ -144,7 +146,6 @@ class Chat(App[int]):
         self._text_at_stop = ""
         self._session = beginning.session
         self._at = beginning.at
-        self._typed = typed
         self._notes: list[tuple[Notice, str | None]] = []
         self._noted = 0
         self._start = Start("start", WELCOME)
@@ -184,8 +185,7 @@ class Chat(App[int]):
         yield Status(palette)
 
     async def on_mount(self) -> None:
-        self.query_one(Composer).focus()
-        self.query_one(Composer).replace_text(self._typed)
+        self.screen.set_focus(self.query_one(Composer))  # the next key may be there already
         if self._session is not None:
             if await self.acts.is_elsewhere(self._session):
                 self.do(self.acts.open(self._session))  # it asks
@@ -198,11 +198,12 @@ class Chat(App[int]):
         if self._prompt:
             self._say(self.acts.say(self._prompt, "queue"))
         self.set_interval(TICK_S, self._tick)
-        self.call_after_refresh(self._keep_index)
+        self.call_after_refresh(self._load_rest)
 
-    def _keep_index(self) -> None:
-        """What finds text is loaded once there is something to see."""
+    def _load_rest(self) -> None:
+        """What finds text, and what asks servers, is loaded once there is something to see."""
         self.service.searches.keep_up()
+        threading.Thread(target=self.wiring.load_ahead, name="load-ahead", daemon=True).start()
 
     # --- what is on the screen
 

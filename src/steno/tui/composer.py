@@ -231,12 +231,18 @@ class Composer(TextArea):
             text = text.replace(line, pasted)
         return text
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         self._begin()
         self._offer()
-        if self._acts(event.key):
+        if self._acts(event.key) or await self._edits(event.key):
             event.stop()
             event.prevent_default()
+
+    async def _edits(self, key: str) -> bool:
+        """Do what a key does to the text, in its place among the letters. Textual would do it only
+        after what was typed by then."""
+        bound = self._bindings.key_to_bindings.get(key, [])
+        return bool(bound) and await self.app.run_action(bound[0].action, self)
 
     def _acts(self, key: str) -> bool:
         """Do what a key stands for; False if it is for the text."""

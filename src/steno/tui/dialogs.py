@@ -2,9 +2,9 @@
 help."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
@@ -56,7 +56,6 @@ KEYS = (
     ("text  Enter", "at a question: deny the call and tell the model why; y, n or a answers it"),
     ("Tab", "to the messages and back"),
     ("Ctrl-O", "the list of sessions; type to find them by title and by what was said"),
-    ("Ctrl-F", "find in this session"),
     ("Ctrl-N", "a new session"),
     ("F1", "this help"),
     ("F8", "plain text: for the terminal's own selection"),
@@ -153,7 +152,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._rows = list(rows)
         self._acts = acts
         self._free = free
-        self._typing = Input(placeholder="type to find", compact=True)
+        self._typing = Line(left=acts, placeholder="type to find")
         self._listed = OptionList(compact=True)
         self._listed_for = ""
         """What the list was made for: news of a change may come later than the next key."""
@@ -377,6 +376,22 @@ class Shown(ModalScreen[None]):
         self.query_one(VerticalScroll).focus()
 
 
+class Line(Input):
+    """A line in which keys that edit act in their place among the letters, and those that the
+    screen acts on are left to it."""
+
+    def __init__(self, value: str = "", left: Collection[str] = (), **more: Any) -> None:
+        super().__init__(value, compact=True, **more)
+        self._left = left
+
+    async def on_key(self, event: events.Key) -> None:
+        bound = self._bindings.key_to_bindings.get(event.key, [])
+        if bound and event.key not in self._left:
+            event.stop()
+            event.prevent_default()
+            await self.app.run_action(bound[0].action, self)
+
+
 class Typed(ModalScreen[str | None]):
     """A line to type."""
 
@@ -393,7 +408,7 @@ class Typed(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="panel small"):
             yield Static(self._heading, classes="heading", markup=False)
-            yield Input(self._value, compact=True, password=self._secret)
+            yield Line(self._value, password=self._secret)
             yield Static("Enter saves   Esc back", classes="hint")
 
     def on_mount(self) -> None:

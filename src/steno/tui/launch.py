@@ -31,7 +31,8 @@ async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
     restorer = Restorer()
     asked = ask(terminal_colours())
     shade = kept_shade(wiring.where.home) or asked.shade
-    chat = Chat(service, wiring, beginning, shade, asked.typed)
+    chat = Chat(service, wiring, beginning, shade)
+    chat.answer_is_late = asked.late
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)
     going = {number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()}
     with heeding(going | {signal.SIGINT: chat.action_interrupt}):

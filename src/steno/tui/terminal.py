@@ -12,14 +12,16 @@ import select
 import termios
 import threading
 import time
-import tty
-from collections.abc import Callable
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 from steno.frontend import first_frame
 from steno.tui.painting.palette import BadTheme, Shade, palette_of
@@ -27,11 +29,15 @@ from steno.tui.painting.palette import BadTheme, Shade, palette_of
 STALL_S = 0.5
 CHUNK = 512
 """Bytes at once: a terminal that says it takes output takes so many without blocking."""
-ANSWER_S = 0.1
 HANG_UP_LOOK_MS = 250
+LOOK_S = 0.1
+READ_BYTES = 4_096
 
-_ANSWERS = re.compile(r"\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]")
-_LAST_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
+ANSWERS = re.compile(rb"\x1b\]11;[^\x07\x1b]*(\x07|\x1b\\)|\x1b\[\?[0-9;]*c")
+"""What a terminal says of its ground, and what it is."""
+_BEGUN_ANSWER = re.compile(rb"\x1b(\](1(1(;[^\x07\x1b]*\x1b?)?)?)?|\[\?[0-9;]*|\[)?\Z")
+LATE_S = 5.0
+"""How long an answer may take over a slow line until it would be taken for keys."""
 
 _RESTORE = (
     "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1004l\x1b[?2004l"
@@ -128,10 +134,22 @@ class Terminal(LinuxDriver):
             self.attrs_before = before
 
     def run_input_thread(self) -> None:
+        """As Textual does it, with the keys first that were pressed before there was a chat."""
+        keys = Keys(getattr(self._app, "answer_is_late", False))
         try:
-            super().run_input_thread()
-        except OSError:
+            self._press(keys, first_frame.take_typed())
+            while not self.exit_event.is_set():
+                ready = select.select([0], [], [], LOOK_S)[0]
+                typed = os.read(0, READ_BYTES) if ready else b""
+                self._press(keys, typed)
+                if ready and not typed:
+                    raise OSError("the terminal is gone")
+        except (OSError, ValueError):
             self._gone()
+
+    def _press(self, keys: "Keys", typed: bytes) -> None:
+        for event in keys.of(typed):
+            self.process_message(event)
 
     def _watch_for_hang_up(self) -> None:
         poll = select.poll()
@@ -158,6 +176,27 @@ class Terminal(LinuxDriver):
             loop.call_soon_threadsafe(getattr(self._app, what))
 
 
+class Keys:
+    """What comes from a terminal, as what was pressed. `late`: its answers may stand among that."""
+
+    def __init__(self, late: bool) -> None:
+        self._parser = XTermParser()
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+        self._held = b""
+        self._late_until_s = time.monotonic() + LATE_S if late else 0.0
+
+    def of(self, typed: bytes) -> Iterable[Message]:
+        """Nothing is typed when there was none for a while: then what was held back are keys."""
+        typed, self._held, nothing = self._held + typed, b"", not typed
+        if time.monotonic() < self._late_until_s:
+            typed = ANSWERS.sub(b"", typed)
+            if not nothing and (begun := _BEGUN_ANSWER.search(typed)) is not None:
+                typed, self._held = typed[: begun.start()], typed[begun.start() :]
+        if text := self._decode(typed):
+            yield from self._parser.feed(text)
+        yield from self._parser.tick()
+
+
 class Restorer:
     """Puts the terminal back as it was, from anywhere, also when nothing else answers any more."""
 
@@ -180,10 +219,10 @@ class Restorer:
 
 
 class Answer(Struct, frozen=True):
-    """What a terminal said, and what had been typed by then."""
+    """What a terminal said of its colours; `late` if it has not said all of it yet."""
 
     shade: Shade
-    typed: str
+    late: bool
 
 
 def keep_shade(home: Path, shade: Shade) -> None:
@@ -202,40 +241,34 @@ def kept_shade(home: Path) -> Shade | None:
 
 
 def ask(colours: str) -> Answer:
-    """Whether the terminal is dark or light: it is asked; if it does not say, by what the
-    environment says."""
-    found = _ask_ground().decode("utf-8", "replace")
-    light = _lightness(found)
+    """Whether the terminal is dark or light: it is asked, as a rule before the chat was loaded; if
+    it does not say, by what the environment says."""
+    found = _ask_ground()
+    light = _lightness(found.decode("utf-8", "replace"))
     said: Shade = "light" if colours.rpartition(";")[2] in ("7", "15") else "dark"
     if light is not None:
         said = "dark" if light < 0.5 else "light"
-    typed = "".join(char for char in _ANSWERS.sub("", found) if char.isprintable() or char == "\n")
-    return Answer(said, typed)
+    first_frame.keep(ANSWERS.sub(b"", found))
+    return Answer(said, late=not first_frame.LAST_ANSWER.search(found))
 
 
 def _ask_ground() -> bytes:
-    """All that comes in while the terminal answers. The question is followed by one that every
-    terminal answers, so that we wait no longer than needed where it does not know the first."""
+    """All that comes in while the terminal answers."""
+    framed = first_frame.before() is not None
     try:
         before = termios.tcgetattr(0)
-        tty.setcbreak(0, termios.TCSANOW)
+        if not framed:
+            first_frame.silence()
     except termios.error:
         return b""
-    found = b""
     try:
-        os.write(1, b"\x1b]11;?\x1b\\\x1b[c")
-        deadline_s = time.monotonic() + ANSWER_S
-        while not _LAST_ANSWER.search(found):
-            ready, _, _ = select.select([0], [], [], max(deadline_s - time.monotonic(), 0))
-            if not ready or not (piece := os.read(0, 4_096)):
-                break
-            found += piece
-    except OSError:
-        pass
+        first_frame.ask()
+        until_s = (first_frame.asked_s() or 0.0) + first_frame.ANSWER_S
+        return first_frame.heard(until_s, first_frame.LAST_ANSWER)
     finally:
-        with contextlib.suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSANOW, before)
-    return found
+        if not framed:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, before)
 
 
 def _lightness(answer: str) -> float | None:
