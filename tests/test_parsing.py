@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from steno.cli.keeping.words import HIDDEN
 from steno.cli.parsing import parser, query_last
 
 FULL = parser()
@@ -66,3 +67,67 @@ def test_a_parser_for_some_words_understands_them_as_one_for_all_does(
 def test_the_file_of_an_export_may_stand_anywhere(words: str) -> None:
     options = FULL.parse_args(query_last(["export", *words.split()]))
     assert (options.id, options.file, options.html) == ("x", "f", True)
+
+
+WITHOUT_JSON = {
+    "run": "--output ndjson",
+    "continue": "--output ndjson",
+    "retry": "--output ndjson",
+    "follow": "--output ndjson",
+    "export": "what it writes is JSON, or for people",
+    "completion": "a script",
+    "man": "a page",
+    "config edit": "an editor",
+    "gateway": "a server",
+    "gateway open": "a browser",
+    "gateway pair": "a code for a person",
+    "gateway unpair": "a person",
+    "acp": "a protocol",
+    "mcp": "a protocol",
+    "store copy": "a person waits for it",
+    "carry": "for steno itself",
+    "remember": "for steno itself",
+    "memory remove": "memory --json remove",
+}
+
+
+def acts(made: argparse.ArgumentParser, named: str = "") -> dict[str, argparse.ArgumentParser]:
+    """Every command, and what some do, by name."""
+    under = [one for one in made._actions if isinstance(one, argparse._SubParsersAction)]
+    found = {} if not named or (under and under[0].required) else {named: made}
+    for one in under:
+        for name, verb in one.choices.items():
+            found |= acts(verb, f"{named} {name}".strip())
+    return found
+
+
+def test_every_command_can_say_what_it_did_as_json() -> None:
+    without = {
+        name for name, verb in acts(FULL).items() if "--json" not in verb._option_string_actions
+    }
+    assert without == set(WITHOUT_JSON)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sessions --jsn", "steno sessions: error: unrecognized arguments: --jsn; did you mean"),
+        ("--contine", "did you mean --continue?"),
+        ("show x --nothing-like-it", "unrecognized arguments: --nothing-like-it\n"),
+    ],
+)
+def test_an_unknown_option_is_told_by_its_command_with_what_was_meant(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser(line.split()).parse_args(line.split())
+    assert said in capsys.readouterr().err
+
+
+def test_every_command_shows_how_it_is_used() -> None:
+    for name, verb in acts(FULL).items():
+        if name.partition(" ")[0] not in HIDDEN:
+            told = verb.format_help().partition("examples:\n")[2].splitlines()
+            assert told, name
+            for line in told:
+                assert f"steno {name}" in line, line

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from steno import config as configuration
 from steno.cli import output, stdio
 from steno.cli.keeping.tables import Progress, waiting
-from steno.cli.stdio import complain, note, show
+from steno.cli.stdio import complain, note, show, tell
 from steno.compose import Program, Setup
 from steno.config import Config, ConfigError, Place
 from steno.frontend import first_frame, wording
@@ -222,8 +222,9 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
             return _loop(transfer.copy_store(setup, options.source, options.target))
         case "restore":
             setup.restore(Path(options.file))
-            store = setup.where.store.name
-            show(f"restored; the store that was there before, if any, is kept as {store}.replaced")
+            kept = f"{setup.where.store.name}.replaced"
+            said = f"restored; the store that was there before, if any, is kept as {kept}"
+            tell(options, said, restored=options.file, kept=kept)
             return DONE
         case "gateway":
             from steno.cli import gateway
@@ -270,8 +271,11 @@ def _is_first(options: argparse.Namespace, setup: Setup, terms: Terms) -> bool:
 def _first_start(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
     from steno.cli.keeping import providers
 
+    first_frame.keep_typed()
     if _loop(providers.offer(setup)):
         setup = Setup(configuration.load(setup.where), setup.where)
+    if _on_screen(options):
+        first_frame.show("a new session", first_frame.WELCOME, "starting")
     return _loop(_with_service(options, setup, terms))
 
 
@@ -350,7 +354,7 @@ async def _around(
         case "backup":
             return await upkeep.backup(options, setup, program)
         case "vacuum":
-            return await upkeep.vacuum(setup, program)
+            return await upkeep.vacuum(options, setup, program)
         case "prune":
             return await upkeep.prune(options, service)
         case _:
@@ -425,12 +429,11 @@ async def _act_on(options: argparse.Namespace, wiring: "Agents", service: Servic
             return await memory.distill(options, service, id)
         case "interrupt":
             turn = await service.turns.interrupt(id)
-            if turn is not None:
-                show(f"asked turn {turn} to stop")
-            elif await service.turns.interrupt_helper(id):
-                show("asked the summary that is being made to stop")
-            else:
-                show("no turn is running")
+            summary = turn is None and await service.turns.interrupt_helper(id)
+            said = "no turn is running" if turn is None else f"asked turn {turn} to stop"
+            if summary:
+                said = "asked the summary that is being made to stop"
+            tell(options, said, session=id, turn=turn, summary=summary)
             return DONE
     from steno.cli import editing
 
@@ -461,12 +464,15 @@ async def _chat(
 ) -> int:
     """The chat on the full screen. `asked` is on the terms that the command asks for."""
     from steno.cli import chat
-    from steno.tui.launch import run as run_full_screen
 
     asked.check()  # a model that cannot be used is refused before anything is stored
     session = await chat.session_of(options, service)
     if session is not None and options.here:
         await mind_folder(options, service, session)
+    if first_frame.before() is not None:
+        first_frame.ask()
+    from steno.tui.launch import run as run_full_screen  # takes longer than a terminal to answer
+
     beginning = replace(
         asked.beginning(session),
         prompt=options.prompt or "",

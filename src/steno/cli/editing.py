@@ -7,11 +7,13 @@ from typing import Literal
 from steno.cli import stdio
 from steno.cli.keeping.tables import waiting
 from steno.cli.signals import Leaving
-from steno.cli.stdio import complain, show
+from steno.cli.stdio import complain, show, tell
 from steno.engine.approval import Verdict
+from steno.journal.parts import Seq
 from steno.service import Misused, Service
 from steno.service.approvals import ALWAYS_DAYS, always
 from steno.service.objects import rule_line, rule_object, to_json
+from steno.workspace.diffs import Diff
 
 DONE, FAILED = 0, 1
 
@@ -20,49 +22,79 @@ async def edit(options: argparse.Namespace, service: Service, id: str) -> int:
     match options.verb:
         case "rename":
             await service.edits.rename(id, options.title)
+            if options.json:
+                tell(options, "", session=id, title=options.title)
         case "goal":
             await _goal(options, service, id)
         case "undo" | "rewind" if options.withdraw is not None:
             await service.edits.redo(id, options.withdraw)
-            show(f"{options.verb} {options.withdraw} is taken back")
+            tell(
+                options,
+                f"{options.verb} {options.withdraw} is taken back",
+                session=id,
+                withdrawn=options.withdraw,
+            )
         case "undo" if options.files or options.both or options.redo_files:
             return await _undo_files(options, service, id)
         case "diff":
-            for one in await service.files.of_session(id):
+            found = await service.files.of_session(id)
+            if options.json:
+                show(to_json([_diff_object(one) for one in found]))
+            for one in () if options.json else found:
                 show("\n".join(one.unified()))
         case "undo":
             turn, seq = await service.edits.undo(id)
-            show(
+            tell(
+                options,
                 f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq} takes "
-                "this back"
+                "this back",
+                session=id,
+                turn=turn,
+                withdraw=seq,
             )
         case "rewind":
             seq = await service.edits.rewind(id, options.to)
-            show(
+            tell(
+                options,
                 f"the model's view is as it was at {options.to}; steno rewind {id} --withdraw "
-                f"{seq} takes this back"
+                f"{seq} takes this back",
+                session=id,
+                to=options.to,
+                withdraw=seq,
             )
         case "hide":
             await _hide(options, service, id)
         case "redact":
             return await _redact(options, service, id)
         case "fork":
-            show(await service.edits.fork(id, options.at))
+            made = await service.edits.fork(id, options.at)
+            tell(options, made, session=made, forked_from=id, at=options.at)
         case "compact":
-            return await _compact(service, id)
+            return await _compact(options, service, id)
     return DONE
+
+
+def _diff_object(one: Diff) -> dict[str, object]:
+    return {"path": one.path, "kind": one.kind, "diff": "\n".join(one.unified())}
 
 
 async def _undo_files(options: argparse.Namespace, service: Service, id: str) -> int:
     """Put files back, or take that back. Files that hold something else by now stay."""
+    turn: Seq | None = None
+    talk: Seq | None = None
     if options.redo_files:
         done = await service.files.redo(id)
     else:
         turn = await service.edits.last_turn(id)
         done = await service.files.undo(id, turn)
         if options.both:
-            _, seq = await service.edits.undo(id)
-            show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {seq}")
+            _, talk = await service.edits.undo(id)
+    if options.json:
+        paths = {"files": list(done.files), "left": list(done.left)}
+        tell(options, "", session=id, turn=turn, withdraw=talk, **paths)
+        return FAILED if done.left else DONE
+    if talk is not None:
+        show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {talk}")
     for path in done.files:
         show(f"put back {path}")
     for path in done.left:
@@ -78,32 +110,32 @@ async def _goal(options: argparse.Namespace, service: Service, id: str) -> None:
     """Set it, take it away, or say what it is."""
     if options.none:
         changed = await service.edits.set_goal(id, "")
-        show(f"session {id} has {'no goal any more' if changed else 'no goal'}")
+        gone = f"session {id} has {'no goal any more' if changed else 'no goal'}"
+        tell(options, gone, session=id, goal="")
     elif options.text is None:
-        show(
-            (await service.views.state(id)).goal
-            or f"session {id} has no goal; steno goal {id} TEXT sets one"
-        )
+        goal = (await service.views.state(id)).goal
+        none = f"session {id} has no goal; steno goal {id} TEXT sets one"
+        tell(options, goal or none, session=id, goal=goal)
     elif not options.text.strip():
         raise Misused(
             f"the goal is empty; session {id!r} keeps the one it has; --none takes it away"
         )
     else:
         await service.edits.set_goal(id, options.text)
-        show(f"the goal is part of every request from now on; steno goal {id} --none takes it away")
+        set = f"the goal is part of every request from now on; steno goal {id} --none takes it away"
+        tell(options, set, session=id, goal=options.text)
 
 
 async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
     changed = await service.edits.hide(id, options.seq, not options.show)
     already = "" if changed else "already "
-    if options.show:
-        show(f"message {options.seq} is {already}in the model's view")
-    else:
-        back = f"steno hide {id} --seq {options.seq} --show puts it back"
-        show(
+    said = f"message {options.seq} is {already}in the model's view"
+    if not options.show:
+        said = (
             f"message {options.seq} is {already}out of the model's view; people still see it; "
-            f"{back}"
+            f"steno hide {id} {options.seq} --show puts it back"
         )
+    tell(options, said, session=id, seq=options.seq, hidden=not options.show, changed=changed)
 
 
 async def _redact(options: argparse.Namespace, service: Service, id: str) -> int:
@@ -113,9 +145,18 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
     ):
         return FAILED
     redaction = await service.edits.redact(id, options.seq)
-    show(f"removed {what}; its place is kept. Backups that were made before still have it")
+    tell(
+        options,
+        f"removed {what}; its place is kept. Backups that were made before still have it",
+        session=id,
+        seq=options.seq,
+        removed=what,
+        copies=[{"session": copy.session, "seq": copy.seq} for copy in redaction.copies],
+        helpers=list(redaction.helpers),
+        threads=[{"runtime": runtime, "thread": thread} for runtime, thread in redaction.threads],
+    )
     for copy in redaction.copies:
-        how = f"steno redact {copy.session} --seq {copy.seq} removes that"
+        how = f"steno redact {copy.session} {copy.seq} removes that"
         complain(f"what is stored at {copy.seq} of session {copy.session} may repeat it: {how}")
     for helper in redaction.helpers:
         complain(f"the helper in session {helper} was given it, or gave it: steno show {helper}")
@@ -127,11 +168,16 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
     return DONE
 
 
-async def _compact(service: Service, id: str) -> int:
+async def _compact(options: argparse.Namespace, service: Service, id: str) -> int:
     with Leaving(service, id) as leaving, waiting("summarising"):
         came = await service.edits.compact(id, leaving.event)
     tokens = came.tokens
     about = "" if tokens is None else f"about {tokens[0]} tokens"
+    if options.json:
+        before, after = (None, None) if tokens is None else tokens
+        outcome = {"outcome": came.outcome, "detail": came.detail}
+        tell(options, "", session=id, **outcome, tokens_before=before, tokens_after=after)
+        return FAILED if came.outcome in ("failed", "stopped") else DONE
     match came.outcome:
         case "done":
             stands = "a summary stands for the older part"
@@ -151,7 +197,7 @@ async def delete(options: argparse.Namespace, service: Service) -> int:
         if not await _sure(f"delete session {id} for good?", "nothing was deleted"):
             return FAILED
     count = await service.delete(options.id, options.with_forks)
-    show(f"deleted {count} session{'s' if count > 1 else ''}")
+    tell(options, f"deleted {count} session{'s' if count > 1 else ''}", deleted=count)
     return DONE
 
 
@@ -196,14 +242,22 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
         for_long = f" for {days} days" if days else ""
         done += f", and always {', '.join(map(repr, rules))} in this session{for_long}"
     if owner is not None:
-        show(f"{done}; the turn goes on by itself")
+        done += "; the turn goes on by itself"
     elif waiting:
-        show(
-            f"{done}; still waiting: "
-            f"{', '.join(f'{other.tool} at {other.seq}' for other in waiting)}"
-        )
+        done += f"; still waiting: {', '.join(f'{other.tool} at {other.seq}' for other in waiting)}"
     else:
-        show(f"{done}; no process runs the session: steno continue {id} carries on")
+        done += f"; no process runs the session: steno continue {id} carries on"
+    tell(
+        options,
+        done,
+        session=id,
+        seq=one.seq,
+        tool=one.tool,
+        decision=said,
+        rules=list(rules),
+        running=owner is not None,
+        waiting=[other.seq for other in waiting],
+    )
     return DONE
 
 

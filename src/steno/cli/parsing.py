@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from steno.cli.keeping.words import Parser, add_around, count, number
+from steno.cli.keeping.words import Parser, add_around, count, number, with_json
 
 EXPIRES_S_MAX = 10 * 366 * 86_400
 LIMIT_MAX = 100_000
@@ -225,8 +225,8 @@ def _add_looks(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "deliveries", help="list what is owed to channels, and what became of it"
     )
     deliveries.add_argument("--limit", type=_limit, default=50, metavar="N")
-    with_id(verbs.add_parser("diff", help="how a session's edits changed the files"))
-    for look in (sessions, show, deliveries):
+    diff = with_id(verbs.add_parser("diff", help="how a session's edits changed the files"))
+    for look in (sessions, show, deliveries, diff):
         look.add_argument("--json", action="store_true")
 
 
@@ -290,6 +290,7 @@ def _add_approvals(verbs: "Verbs[argparse.ArgumentParser]") -> None:
             metavar="N",
             help="how long --always holds (approve: 30); 0: until you remove the rule",
         )
+        with_json(decide)
     verbs.choices["deny"].add_argument(
         "--reason", default="", metavar="TEXT", help="what to tell the model"
     )
@@ -320,7 +321,9 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     )
     goal.add_argument("text", nargs="?", metavar="TEXT", help="without it, the goal is printed")
     goal.add_argument("--none", action="store_true", help="take the goal away")
-    with_id(verbs.add_parser("interrupt", help="stop the running turn, from any process"))
+    interrupt = with_id(
+        verbs.add_parser("interrupt", help="stop the running turn, from any process")
+    )
     undo = with_id(verbs.add_parser("undo", help="take the last turn out of the model's view"))
     which = undo.add_mutually_exclusive_group()
     which.add_argument("--withdraw", type=number, metavar="SEQ", help="take an undo back")
@@ -359,6 +362,8 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     delete = with_id(verbs.add_parser("delete", help="remove a session for good"))
     delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
     delete.add_argument("--yes", action="store_true", help="without asking")
+    for done in (rename, goal, interrupt, undo, rewind, hide, redact, fork, compact, delete):
+        with_json(done)
 
 
 def _with_memory(verb: argparse.ArgumentParser) -> None:
@@ -456,7 +461,10 @@ def _add_keeping(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     backup.add_argument(
         "--keep", type=count, metavar="N", help="with --into: then remove all but the newest N"
     )
-    verbs.add_parser("restore", help="put a backup in its place").add_argument("file")
+    restore = verbs.add_parser("restore", help="put a backup in its place")
+    restore.add_argument("file")
+    for done in (backup, restore):
+        with_json(done)
     doctor = verbs.add_parser("doctor", help="say what is set up and what is not")
     doctor.add_argument("--ask", action="store_true", help="ask each provider whether it answers")
     doctor.add_argument("--json", action="store_true", help="one object")

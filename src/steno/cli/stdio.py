@@ -3,6 +3,7 @@
 OutputLost   stdout is closed, full or left by its reader; go on without it, and say so
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -70,6 +71,15 @@ def show(text: str, end: str = "\n") -> None:
         _hold(1, text + end)
         return
     _write(_for(sys.stdout, text + end))
+
+
+def tell(options: argparse.Namespace, text: str, **done: object) -> None:
+    """Say what was done: in words, or as an object for a program."""
+    if options.json:
+        from steno.service.objects import to_json  # loads facts, and so behind the parser
+
+        text = to_json(done)
+    show(text)
 
 
 def show_painted(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from steno.agents import model_settings
 from steno.cli.keeping.tables import table
-from steno.cli.stdio import complain, note, person_present, show
+from steno.cli.stdio import complain, note, person_present, show, tell
 from steno.compose import Setup
 from steno.config import ConfigError
 from steno.frontend import login as logins
@@ -105,7 +105,7 @@ async def login(options: argparse.Namespace, setup: Setup) -> int:
     if done.outcome != "kept":
         complain(said)
         return FAILED
-    show(said)
+    tell(options, said, provider=name, outcome=done.outcome)
     return DONE
 
 
@@ -122,7 +122,8 @@ def _key(name: str) -> str:
 
 def logout(options: argparse.Namespace, setup: Setup) -> int:
     if logins.log_out(setup.where, options.provider):
-        show(f"{options.provider}: the key is gone from here; the provider may still take it")
+        said = f"{options.provider}: the key is gone from here; the provider may still take it"
+        tell(options, said, provider=options.provider, outcome="forgotten")
         return DONE
     complain(f"{options.provider}: no key was kept by steno login; nothing was changed")
     return FAILED

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from steno import config as configuration
-from steno.cli.stdio import complain, show
+from steno.cli.stdio import complain, show, tell
 from steno.compose import Setup
 from steno.config import ConfigError
 from steno.frontend import settings
@@ -21,7 +21,7 @@ DONE, FAILED = 0, 1
 def act(options: argparse.Namespace, setup: Setup) -> int:
     match options.act:
         case "path":
-            show(str(setup.where.config))
+            tell(options, str(setup.where.config), config=str(setup.where.config))
         case "get" if options.name is None:
             everything = settings.everything(setup.config)
             if options.json:
@@ -33,7 +33,9 @@ def act(options: argparse.Namespace, setup: Setup) -> int:
             show(value if isinstance(value, str) and not options.json else _written(value))
         case "set":
             written = settings.keep_value(setup.where, options.name, options.value)
-            show(f"{options.name} = {written} in {setup.where.config}")
+            said = f"{options.name} = {written} in {setup.where.config}"
+            value = settings.value_of(configuration.load(setup.where), options.name)
+            tell(options, said, key=options.name, value=value, config=str(setup.where.config))
         case _:
             return _edit(setup)
     return DONE

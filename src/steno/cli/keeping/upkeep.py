@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from steno.cli.keeping.tables import Progress, table, waiting
-from steno.cli.stdio import Lines, note, person_present, show
+from steno.cli.stdio import Lines, note, person_present, show, tell
 from steno.compose import Program, Setup
 from steno.service import Misused, Service
 from steno.service.objects import to_json
@@ -27,12 +27,15 @@ async def backup(options: argparse.Namespace, setup: Setup, program: Program) ->
         raise Misused("--keep goes with --into: only backups that were rotated in are removed")
     if options.into is None:
         await _copied(setup, program, Path(options.file))
+        if options.json:
+            tell(options, "", file=options.file, removed=[])
         return DONE
     folder = _folder(options.into)
     made = folder / f"{PREFIX}{datetime.now().astimezone():%Y%m%d-%H%M%S-%f}{ENDING}"
     await _copied(setup, program, made)
-    show(str(made))
-    for old in superseded([one.name for one in folder.iterdir()], options.keep):
+    removed = superseded([one.name for one in folder.iterdir()], options.keep)
+    tell(options, str(made), file=str(made), removed=[str(folder / old) for old in removed])
+    for old in removed:
         (folder / old).unlink()
         note(f"[removed the older backup {folder / old}]")
     return DONE
@@ -141,11 +144,12 @@ def _row(one: Listed) -> list[str]:
     return [one.id, f"{when:%Y-%m-%d}", one.row.title[:60].replace("\n", " ")]
 
 
-async def vacuum(setup: Setup, program: Program) -> int:
+async def vacuum(options: argparse.Namespace, setup: Setup, program: Program) -> int:
     store = setup.where.store
     before = store.stat().st_size if store.exists() else 0
     with waiting("writing the store anew"):
         await program.vacuum()
     after = store.stat().st_size
-    show(f"the store was written anew: {before:,} bytes before, {after:,} now")
+    said = f"the store was written anew: {before:,} bytes before, {after:,} now"
+    tell(options, said, bytes_before=before, bytes_after=after)
     return DONE

@@ -4,7 +4,7 @@ loaded here, so that --help stays quick."""
 import argparse
 import os
 import re
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from steno.cli.parsing import Verbs
@@ -62,6 +62,29 @@ EXAMPLES = {
     "vacuum": "steno vacuum",
     "completion": "steno completion bash > ~/.local/share/bash-completion/completions/steno",
     "man": "steno man | man -l -",
+    "acp": "steno acp\nsteno acp --model anthropic:claude-sonnet-5 --mode plan",
+    "mcp": "steno mcp\nsteno mcp --allow-write",
+    "jobs": 'steno jobs add "what is new?" --cron "0 9 * * 1-5"\nsteno jobs list',
+    "jobs add": 'steno jobs add "what is new?" --cron "0 9 * * 1-5" --zone Europe/Berlin\n'
+    'steno jobs add "the build?" --every 30m --missed skip',
+    "jobs list": "steno jobs list\nsteno jobs list --json",
+    "jobs show": "steno jobs show news",
+    "jobs run": "steno jobs run news",
+    "jobs pause": "steno jobs pause news",
+    "jobs resume": "steno jobs resume news",
+    "jobs remove": "steno jobs remove news",
+    "gateway open": "steno gateway open\nsteno gateway open --no-browser",
+    "gateway pair": "steno gateway pair 4711\nsteno gateway pair --invite telegram",
+    "gateway unpair": "steno gateway unpair 123456",
+    "gateway people": "steno gateway people --json",
+    "gateway token": "steno gateway token add phone --scope read --expires 30d\n"
+    "steno gateway token list\nsteno gateway token revoke phone",
+    "memory remove": "steno memory remove 01JA:9.1",
+    "store copy": "steno store copy ~/.steno/store.db postgresql://localhost/steno",
+    "config get": "steno config get\nsteno config get model.default",
+    "config set": "steno config set model.default ollama:qwen3",
+    "config path": "steno config path",
+    "config edit": "steno config edit",
 }
 
 
@@ -92,6 +115,21 @@ class Parser(argparse.ArgumentParser):
             more["epilog"] = "examples:\n" + "\n".join(f"  {line}" for line in shown.splitlines())
         super().__init__(prog=prog, formatter_class=Help, **more)  # type: ignore[arg-type]
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """What a command does not know is told with the usage of that command."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0])}")
+        return found, unknown
+
+    def _meant(self, word: str) -> str:
+        if not word.startswith("--"):
+            return ""
+        from difflib import get_close_matches
+
+        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.7)
+        return f"; did you mean {near[0]}?" if near else ""
+
     def error(self, message: str) -> NoReturn:
         wrong = re.match(r"argument (COMMAND|[\w{},-]+): invalid choice: '(.*?)' \(", message, re.S)
         if wrong and wrong[1] in ("COMMAND", "ACT"):
@@ -107,6 +145,11 @@ class Parser(argparse.ArgumentParser):
             meant = f"did you mean {' or '.join(near)}? " if near else ""
             message = f"there is no command {wrong[2]!r}; {meant}{self.prog} --help lists them"
         super().error(message)
+
+
+def with_json(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    verb.add_argument("--json", action="store_true", help="say what was done as one object")
+    return verb
 
 
 def number(text: str) -> int:
@@ -143,6 +186,8 @@ def add_around(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     )
     logout = verbs.add_parser("logout", help="forget a provider's key")
     logout.add_argument("provider", metavar="NAME")
+    for one in (login, logout):
+        with_json(one)
     _add_config(verbs)
     usage = verbs.add_parser("usage", help="what models were asked for, and what that costs")
     usage.add_argument(
@@ -161,7 +206,8 @@ def add_around(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     prune.add_argument("--yes", action="store_true", help="without asking")
     prune.add_argument("--dry-run", action="store_true", help="say which; delete nothing")
     prune.add_argument("--json", action="store_true", help="one object a line, a line a session")
-    verbs.add_parser("vacuum", help="give back the room that removed sessions left")
+    vacuum = verbs.add_parser("vacuum", help="give back the room that removed sessions left")
+    with_json(vacuum)
     completion = verbs.add_parser("completion", help="print a script that completes commands")
     completion.add_argument("shell", choices=SHELLS)
     verbs.add_parser("man", help="print the manual page")
@@ -176,5 +222,6 @@ def _add_config(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     put = acts.add_parser("set", help="write one key; the rest of the file stays as it is")
     put.add_argument("name", metavar="KEY")
     put.add_argument("value", metavar="VALUE")
-    acts.add_parser("path", help="where the file is")
+    with_json(put)
+    with_json(acts.add_parser("path", help="where the file is"))
     acts.add_parser("edit", help="open it in your editor; a mistake is told before it is kept")
