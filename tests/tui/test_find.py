@@ -26,6 +26,24 @@ def test_the_list_finds_a_session_by_what_was_said_in_it(world: World, server: M
     chat_with(world, talk)
 
 
+def test_the_list_opens_a_session_at_the_message_that_was_found(
+    world: World, server: ModelServer
+) -> None:
+    server.replies = [Reply(("\n\n".join(f"line {i}" for i in range(60)),))]
+    said(world, "first words", "with the needle in it", "and at last")
+
+    async def talk(person: Person) -> None:
+        await person.press("ctrl+o")
+        await person.sees("Sessions")
+        await person.press(*"needle")
+        await person.sees("with the needle in it")
+        await person.press("enter")
+        await person.sees_no_more("type to find")
+        await person.sees("with the needle in it", "line 0")
+
+    chat_with(world, talk)
+
+
 def test_a_message_of_the_session_is_found_and_shown(world: World, server: ModelServer) -> None:
     server.replies = [Reply(("\n\n".join(f"line {i}" for i in range(60)),))]
     id = said(world, "first words", "with the needle in it", "and at last")

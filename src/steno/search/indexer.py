@@ -94,7 +94,7 @@ class Indexer:
     def clear(self) -> None:
         """Take out what was removed from the journal, also from the log; then it is in no file of
         the index."""
-        cleared = int(self._file.one("select cleared from about"))
+        cleared = int(self._file.one("select cleared from about")) or self._begun()
         try:
             page = self._store.changes(cleared, 1_000, False)
         except UnknownMark as error:
@@ -126,6 +126,15 @@ class Indexer:
             while self._file.sweep():
                 pass
             self._file.scrub()
+
+    def _begun(self) -> FeedMark:
+        """A file without parts has nothing of what was before the last restore."""
+        bottom = floor(self._store)[0]
+        if not bottom or self._file.parts():
+            return 0
+        with self._file.writing():
+            self._cleared(bottom)
+        return bottom
 
     def _cleared(self, mark: FeedMark) -> None:
         self._file.connection.execute("update about set cleared = max(cleared, ?)", (mark,))

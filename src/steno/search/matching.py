@@ -143,8 +143,9 @@ def _places(term: Term, text: str) -> list[tuple[int, int]]:
     if len(text) <= (_LONG if words else 2 * _WINDOW):
         return _in_window(term, text, 0)
     overlap = 4 * len(term.text) + 64
-    for start in range(0, len(text), _WINDOW):
-        window = text[start : start + _WINDOW + overlap]
+    step = max(_WINDOW, overlap)
+    for start in range(0, len(text), step):
+        window = text[start : start + step + overlap]
         if found := _in_window(term, window, start):
             return found
     return []

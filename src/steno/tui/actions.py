@@ -155,8 +155,8 @@ class Acts:
         folder = (await self._chat.service.views.state(session)).folder
         return "" if folder in ("", self._chat.service.folder) else folder
 
-    async def open(self, session: str) -> None:
-        """Show a session, where it stopped, and what was left open."""
+    async def open(self, session: str, at: int | None = None) -> None:
+        """Show a session, where it stopped or at a message, and what was left open."""
         if folder := await self.is_elsewhere(session):
             where = await self._chat.ask(
                 Choice(
@@ -185,6 +185,8 @@ class Acts:
                     tone,
                     while_run_by=elsewhere,
                 )
+            if at is not None:
+                chat.call_after_refresh(chat.reveal, at)
 
     async def new(self) -> None:
         async with self._in_order:
@@ -214,19 +216,17 @@ class Acts:
             }
             first, later = await self._listed(folder)
             heading = "Sessions of this folder" if folder else "Sessions"
-            done = await self._chat.ask(
-                Finder(
-                    heading,
-                    first,
-                    acts,
-                    later=later,
-                    search=self._said,
-                    preview=self.beside.preview,
-                )
+            finder = Finder(
+                heading,
+                first,
+                acts,
+                later=later,
+                search=self._said,
+                preview=self.beside.preview,
             )
-            match done:
+            match await self._chat.ask(finder):
                 case ("open", session):
-                    await self.open(session)
+                    await self.open(session, finder.found_at(session))
                     return
                 case ("new", _):
                     await self.new()
@@ -274,7 +274,13 @@ class Acts:
         async with aclosing(self._chat.service.searches.follow(wanted)) as answers:
             async for found in answers:
                 yield [
-                    Row(hit.session, f"{hit.title}: {hit.text}", "", ("", "", ago(hit.at_ms), ""))
+                    Row(
+                        hit.session,
+                        f"{hit.title}: {hit.text}",
+                        "",
+                        ("", "", ago(hit.at_ms), ""),
+                        at=hit.seq,
+                    )
                     for hit in found.hits
                 ]
 

@@ -188,11 +188,9 @@ class Chat(App[int]):
         self.screen.set_focus(self.query_one(Composer))  # the next key may be there already
         if self._session is not None:
             if await self.acts.is_elsewhere(self._session):
-                self.do(self.acts.open(self._session))  # it asks
+                self.do(self.acts.open(self._session, self._at))  # it asks
             else:
-                await self._done(self.acts.open(self._session))
-                if self._at is not None:
-                    self.call_after_refresh(self.reveal, self._at)
+                await self._done(self.acts.open(self._session, self._at))
         else:
             self.welcome()
         if self._prompt:

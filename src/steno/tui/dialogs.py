@@ -82,6 +82,8 @@ class Row(Struct, frozen=True):
     beside: tuple[str, ...] = ()
     says: str = ""
     """What it is, after the name, as far as there is room."""
+    at: int | None = None
+    """The message of it that was found, if one was."""
 
     def has(self, word: str) -> bool:
         return word in self.words or (len(word) >= ID_CHARS_MIN and self.id.startswith(word))
@@ -154,6 +156,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._free = free
         self._typing = Line(left=acts, placeholder="type to find")
         self._listed = OptionList(compact=True)
+        self._at: dict[str, int | None] = {}
         self._listed_for = ""
         """What the list was made for: news of a change may come later than the next key."""
 
@@ -226,6 +229,10 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         chosen = None if self._typing.value != self._listed_for else self._chosen()
         self._fill(None if chosen is None else chosen.id)
 
+    def found_at(self, id: str) -> int | None:
+        """At which message a row was found; None if it was found by its own name."""
+        return self._at.get(id)
+
     def _chosen(self) -> Option | None:
         at = self._listed.highlighted
         return None if at is None else self._listed.get_option_at_index(at)
@@ -242,6 +249,7 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         if self._searched[0] == wanted:
             known = {row.id for row in found}
             found += [row for row in self._searched[1] if row.id not in known]
+        self._at = {row.id: row.at for row in found}
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
         listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
