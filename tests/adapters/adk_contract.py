@@ -18,6 +18,8 @@ from crashkit.checks import CHECKS, run_check
 from crashkit.forks import Forks
 from steno.adapters.google_adk import StenoSessionService
 from steno.adapters.google_adk_state import CHANGES_MAX
+from tests.adapters.crash_stores import GoogleADK
+from tests.adapters.given import WRONG, comes_back, is_refused_whole, keeps_order
 
 KILLS = 20
 ALICE: dict[str, Any] = {"app_name": "app", "user_id": "alice"}
@@ -111,6 +113,8 @@ def test_an_event_that_is_sent_again_is_kept_once(service: Any) -> None:
     asyncio.run(use())
 
 
+@pytest.mark.promise(17)
+@pytest.mark.promise(18)
 def test_a_session_that_was_changed_since_is_refused(tmp_path: Path) -> None:
     async def use() -> None:
         mine, other = (StenoSessionService(tmp_path / "chats.db") for _ in range(2))
@@ -157,3 +161,23 @@ def test_events_stay_through_kills_a_full_disk_and_damage(check: str) -> None:
     with Forks("tests.adapters.crash_stores:GoogleADK") as forks:
         outcome = run_check(CHECKS[check], forks, 1, KILLS)
     assert (outcome.verdict, outcome.detail) == ("passed", "")
+
+
+@pytest.mark.promise(9)
+def test_what_was_given_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    comes_back(GoogleADK, tmp_path)
+
+
+@pytest.mark.promise(75)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_kept_is_refused_with_all_that_came_with_it(
+    wrong: str, tmp_path: Path
+) -> None:
+    is_refused_whole(GoogleADK, tmp_path, WRONG[wrong], WRONG[wrong])
+
+
+@pytest.mark.promise(47)
+def test_a_clock_that_is_set_back_changes_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps_order(GoogleADK, tmp_path, monkeypatch)

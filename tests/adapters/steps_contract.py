@@ -34,6 +34,8 @@ from pydantic_ai_harness.step_persistence import (
 from crashkit.checks import CHECKS, run_check
 from crashkit.forks import Forks
 from steno.adapters.pydantic_ai_steps import StenoStepStore
+from tests.adapters.crash_stores import PydanticAISteps
+from tests.adapters.given import WRONG, comes_back, is_refused_whole, keeps_order
 
 KILLS = 20
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -97,6 +99,7 @@ def test_a_run_is_read_back_and_found_by_its_conversation_and_its_parent(store: 
     asyncio.run(use())
 
 
+@pytest.mark.promise(18)
 def test_of_two_runs_with_one_id_the_second_is_refused(store: Any) -> None:
     async def use() -> None:
         if isinstance(store, InMemoryStepStore):
@@ -223,3 +226,23 @@ def test_snapshots_stay_through_kills_a_full_disk_and_damage(check: str) -> None
     with Forks("tests.adapters.crash_stores:PydanticAISteps") as forks:
         outcome = run_check(CHECKS[check], forks, 1, KILLS)
     assert (outcome.verdict, outcome.detail) == ("passed", "")
+
+
+@pytest.mark.promise(9)
+def test_what_was_given_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    comes_back(PydanticAISteps, tmp_path)
+
+
+@pytest.mark.promise(75)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_kept_is_refused_with_all_that_came_with_it(
+    wrong: str, tmp_path: Path
+) -> None:
+    is_refused_whole(PydanticAISteps, tmp_path, WRONG[wrong], WRONG[wrong])
+
+
+@pytest.mark.promise(47)
+def test_a_clock_that_is_set_back_changes_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps_order(PydanticAISteps, tmp_path, monkeypatch)

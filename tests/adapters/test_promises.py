@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 import steno
 from steno.library import Library
 from tests.adapters import crash_stores
+from tests.adapters.given import WRONG, comes_back, is_refused_whole, keeps_order
 from tests.models.rules import check
 
 ADAPTERS: dict[str, type[Any]] = {
@@ -28,14 +29,6 @@ ADAPTERS: dict[str, type[Any]] = {
     "langgraph": crash_stores.LangGraph,
     "pydantic-ai": crash_stores.PydanticAI,
 }
-ODD = (
-    "",
-    "\x00 and \x1b[31m",
-    "é e\u0301 \u202eabc 中文 🐈\u200d⬛ \U0010ffff",
-    "\ufdd0d800 and \ufdd0",
-    '"\\ \u2028 \r\n\t </s> {"a": [1]}',
-    "x" * 1_000_000,
-)
 
 
 @pytest.fixture(params=ADAPTERS)
@@ -46,27 +39,16 @@ def adapter(request: pytest.FixtureRequest) -> type[Any]:
 @pytest.mark.promise(76)
 @pytest.mark.promise(9)
 def test_what_was_given_comes_back_byte_for_byte(adapter: type[Any], tmp_path: Path) -> None:
-    adapter(tmp_path).append(ODD)
-    assert adapter(tmp_path).read() == list(ODD)
+    comes_back(adapter, tmp_path)
 
 
 @pytest.mark.promise(75)
-@pytest.mark.parametrize("wrong", ["\ud800", object()], ids=["half a character", "no JSON"])
+@pytest.mark.parametrize("wrong", WRONG)
 def test_what_cannot_be_kept_is_refused_with_all_that_came_with_it(
-    adapter: type[Any], wrong: Any, tmp_path: Path
+    adapter: type[Any], wrong: str, tmp_path: Path
 ) -> None:
-    store = adapter(tmp_path)
-    store.append(["before"])
-    refused = False
-    try:
-        store.append(["with it", wrong])
-    except Exception:  # noqa: BLE001 - each framework has errors of its own
-        refused = True
-    again = adapter(tmp_path)
-    kept = "?" if adapter is crash_stores.LangGraph else wrong  # its serializer makes it that
-    assert again.read() == (["before"] if refused else ["before", "with it", kept])
-    again.append(["after"])
-    assert adapter(tmp_path).read()[-1] == "after"
+    kept = "?" if adapter is crash_stores.LangGraph else WRONG[wrong]  # its serializer makes it so
+    is_refused_whole(adapter, tmp_path, WRONG[wrong], kept)
 
 
 @pytest.mark.promise(76)
@@ -74,17 +56,7 @@ def test_what_cannot_be_kept_is_refused_with_all_that_came_with_it(
 def test_a_clock_that_is_set_back_changes_no_order(
     adapter: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = iter(range(10_000_000, 0, -1_000))
-    opened = steno.open
-
-    def backwards(path: Any, settings: Any = None) -> Library:
-        return opened(path, steno.Settings(now_ms=lambda: next(times)))
-
-    monkeypatch.setattr(steno, "open", backwards)
-    said = [f"{n}" for n in range(12)]
-    for text in said:
-        adapter(tmp_path).append([text])
-    assert adapter(tmp_path).read() == said
+    keeps_order(adapter, tmp_path, monkeypatch)
 
 
 # --- what a kill cut off, gone on with in steno ---------------------------------------------------

@@ -48,6 +48,7 @@ async def read(store: ConversationStore, id: str, limit: int | None = None) -> l
 
 
 @pytest.mark.promise(76)
+@pytest.mark.promise(16)
 def test_messages_are_stored_once_and_read_back(store: ConversationStore) -> None:
     async def use() -> None:
         assert await read(store, "alice") is None

@@ -52,8 +52,11 @@ class Home:
         return id
 
     def sessions(self) -> list[str]:
-        listed = json.loads(self.steno("sessions", "--all", "--json"))
-        return [one["id"] for one in listed]
+        return [one["id"] for one in self.listed()]
+
+    def listed(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.steno("sessions", "--all", "--json"))
+        return found
 
     def show(self, id: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.steno("show", id, "--json"))
@@ -65,6 +68,13 @@ class Home:
             return any(one["role"] == "assistant" and one["text"] == text for one in said)
 
         wait_until(answered, f"the answer {text!r}")
+
+    def damage(self, text: bytes) -> None:
+        """Change one bit of what is stored."""
+        file = self.folder / "home" / "store.db"
+        data = bytearray(file.read_bytes())
+        data[data.index(text)] ^= 1
+        file.write_bytes(data)
 
     def store_files(self) -> dict[str, bytes]:
         home = self.folder / "home"

@@ -73,6 +73,7 @@ def test_an_editor_begins_prompts_allows_lists_forks_and_chooses(home: Home) -> 
     assert said == ["I look.", "It says 42."]
 
 
+@pytest.mark.promise(2)
 @pytest.mark.promise(5)
 def test_after_a_kill_in_mid_stream_a_load_shows_every_character_again(home: Home) -> None:
     home.script({"text": LONG, "pieces": 7, "delay_s": 0.002, "then": "hang"}, {"text": "Next."})
@@ -148,6 +149,70 @@ def test_cancel_stops_the_turn_and_keeps_what_was_shown(home: Home) -> None:
             await second.until(lambda one: one.text() == "Half of itNext.")
 
     asyncio.run(run())
+
+
+@pytest.mark.promise(17)
+@pytest.mark.promise(47)
+@pytest.mark.promise(75)
+def test_what_two_editors_say_at_once_is_answered_one_after_the_other(home: Home) -> None:
+    async def run() -> str:
+        async with editing(home) as one, editing(home) as two:
+            session = await begin(one, home)
+            assert await say(one, session, "first") == "end_turn"
+            await two.agent.load_session(session_id=session, cwd=str(home.work))
+            with pytest.raises((RequestError, ValueError)):
+                await one.agent.prompt(session_id=session, prompt=[])
+            texts = {one: "left", two: "\ud800 right"}
+            prompting = [say(editor, session, text) for editor, text in texts.items()]
+            assert await asyncio.gather(*prompting) == ["end_turn", "end_turn"]
+            check_wire(one)
+            return session
+
+    session = asyncio.run(run())
+    said = [message["text"] for message in home.show(session)["messages"]]
+    assert said[::2] == said[1::2], "each has its own answer, before the next is asked"
+    assert sorted(said[2::2]) in (["left", "\ud800 right"], ["left", "\ufffd right"])
+
+
+@pytest.mark.promise(19)
+@pytest.mark.promise(34)
+@pytest.mark.promise(35)
+@pytest.mark.promise(50)
+def test_a_call_that_a_kill_cut_off_is_not_made_again_and_damage_is_told(home: Home) -> None:
+    ran = home.work / "ran"
+    waits = {"name": "shell", "arguments": {"command": f"echo x >> {ran}; sleep 600"}}
+    home.script({"text": "I run.", "tool_calls": [waits]}, {"text": "Unknown."})
+
+    async def killed() -> str:
+        async with editing(home, "allow") as editor:
+            session = await begin(editor, home)
+            prompting = asyncio.create_task(say(editor, session, "run it"))
+            while not ran.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.01)
+            editor.kill()
+            await editor.process.wait()
+            with pytest.raises((RequestError, ConnectionError)):
+                await prompting
+            return session
+
+    async def loaded(session: str) -> None:
+        async with editing(home) as editor:
+            await editor.agent.load_session(session_id=session, cwd=str(home.work))
+            [states] = editor.calls().values()
+            assert states[-1] == "failed"
+            assert await say(editor, session, "and now") == "end_turn"
+            assert editor.text().endswith("Unknown.")
+
+    async def refused(session: str) -> None:
+        async with editing(home) as editor:
+            with pytest.raises(RequestError):
+                await editor.agent.load_session(session_id=session, cwd=str(home.work))
+
+    session = asyncio.run(killed())
+    asyncio.run(loaded(session))
+    assert ran.read_text() == "x\n"
+    home.damage(b"run it")
+    asyncio.run(refused(session))
 
 
 def check_wire(editor: Editor) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.clients.process import LIMIT_S, Home
+from tests.clients.process import LIMIT_S, Home, wait_until
 
 READS = {"sessions_list", "session_read", "session_search", "session_wait", "approvals_list"}
 
@@ -39,7 +39,10 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.promise(5)
+@pytest.mark.promise(9)
 @pytest.mark.promise(16)
+@pytest.mark.promise(75)
 def test_a_client_sends_once_waits_reads_and_searches(home: Home) -> None:
     async def do(client: Client) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == READS | {"session_send"}
@@ -48,6 +51,8 @@ def test_a_client_sends_once_waits_reads_and_searches(home: Home) -> None:
         assert again == sent | {"first": False}
         refused = await client.call_tool("session_send", {"text": "a red door", "key": "one"})
         assert refused.is_error
+        for wrong in ({"text": 3, "key": "2"}, {"text": "x"}, {"text": "", "key": "2"}):
+            assert (await client.call_tool("session_send", wrong)).is_error
 
         id = sent["session"]
         told: list[dict[str, Any]] = []
@@ -95,6 +100,43 @@ def test_without_allow_write_nothing_can_be_sent_and_nothing_is_written(home: Ho
 
     with_client(home, do)
     assert home.store_files() == before
+
+
+@pytest.mark.promise(17)
+@pytest.mark.promise(34)
+@pytest.mark.promise(50)
+def test_an_interrupted_answer_and_damage_are_told_as_what_they_are(home: Home) -> None:
+    home.script({"text": "half an", "then": "hang"})
+
+    async def do(client: Client) -> None:
+        sent = await call(client, "session_send", text="a green door", key="one")
+        id, cursor, said = sent["session"], sent["cursor"], ""
+        while "half an" not in said:
+            waited = await call(client, "session_wait", session=id, cursor=cursor, until="anything")
+            cursor = waited["cursor"]
+            said += "".join(one["text"] for one in waited["events"] if one["type"] == "text")
+        later = await call(client, "session_send", session=id, text="a red door", key="two")
+        assert later["session"] == id
+        home.steno("interrupt", id)
+        told: list[str] = []
+        while "turn_ended" not in told:
+            waited = await call(client, "session_wait", session=id, cursor=cursor)
+            cursor, told = waited["cursor"], told + [one["type"] for one in waited["events"]]
+        read = (await call(client, "session_read", session=id))["messages"]
+        states = [(one["text"], one["state"]) for one in read]
+        assert states[:2] == [("a green door", "complete"), ("half an", "interrupted")]
+        assert states[2][0] == "a red door", "it waited for its turn"
+        home.steno("interrupt", id)
+
+    with_client(home, do, "--allow-write")
+    [id] = home.sessions()
+    wait_until(lambda: not home.listed()[0]["running"], "the end of the turn")
+    home.damage(b"a green door")
+
+    async def damaged(client: Client) -> None:
+        assert (await client.call_tool("session_read", {"session": id})).is_error
+
+    with_client(home, damaged)
 
 
 @pytest.mark.promise(2)
