@@ -54,5 +54,6 @@ def _logged_in(page: Page, service: Service, home: Path) -> Page:
 def _painted_ms(page: Page, service: Service, session: str) -> float:
     page.goto("about:blank")
     page.goto(f"http://127.0.0.1:{service.port}/s/{session}")
-    page.wait_for_function(f"{_PAINT}.length > 0")
-    return float(page.evaluate(_PAINT)[0])
+    while not (painted := page.evaluate(_PAINT)):  # to wait in the page would need `unsafe-eval`
+        page.wait_for_timeout(5)
+    return float(painted[0])

@@ -109,13 +109,21 @@ def test_a_killed_turn_is_shown_as_interrupted_once_and_run_again_only_when_aske
 def test_a_token_for_one_session_sees_no_other_and_an_expired_one_nothing(
     gateway: Gateway, server: ModelServer, world: World
 ) -> None:
-    own, other = gateway.make(), gateway.make()
+    own, other = gateway.make(title="mine"), gateway.make(title="of another")
     add = ("gateway", "token", "add")
     bound = world.steno(*add, "bound", "--scope", "write", "--session", own).strip()
     brief = world.steno(*add, "brief", "--expires", "1s").strip()
     assert gateway.ask("GET", f"/api/sessions/{own}", token=bound).status == 200
     for path in (f"/api/sessions/{other}", f"/api/sessions/{other}/events", "/api/sessions"):
         assert gateway.ask("GET", path, token=bound).status == 403, path
+    for path in (f"/s/{own}", f"/s/{own}?before=2"):
+        page = gateway.ask("GET", path, token=bound)
+        assert (page.status, b"of another" in page.body, other.encode() in page.body) == (
+            200,
+            False,
+            False,
+        )
+        assert b"mine" in page.body
     wait_until(lambda: gateway.ask("GET", "/ready", token=brief).status == 401, "its end")
     assert "brief" in world.steno("gateway", "token", "list")
     assert brief not in world.steno("gateway", "token", "list", "--json")

@@ -3,7 +3,11 @@ the table of routes."""
 
 import json
 import re
+import signal
 import time
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -158,8 +162,25 @@ def test_no_token_is_in_the_store_the_log_an_error_a_url_or_what_a_tool_sees(
     assert (gateway.world.home / "tokens.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_another_address_needs_a_token_first(gateway: Gateway) -> None:
+def test_another_address_needs_a_token_first_and_is_then_a_name_of_ours(gateway: Gateway) -> None:
     gateway.stop()
+
+    def served(listen: str, *hosts: str) -> list[int]:
+        """What requests for these hosts get, and what the link of the page gets."""
+        with gateway.world.start("gateway", "--listen", f"{listen}:{gateway.port}") as program:
+            program.wait_shown("listens on")
+            link = gateway.world.steno("gateway", "open", "--no-browser").splitlines()[0]
+            found = []
+            for host in (*hosts, urlsplit(link).netloc):
+                with closing(HTTPConnection(listen, gateway.port, timeout=10)) as wire:
+                    wire.request("GET", "/login", headers={"Host": host})
+                    found.append(wire.getresponse().status)
+            program.signal(signal.SIGTERM)
+            program.end()
+            return found
+
+    assert served("127.0.0.2", f"127.0.0.2:{gateway.port}", "steno.example") == [200, 421, 200]
+    assert served("0.0.0.0", f"0.0.0.0:{gateway.port}") == [421, 200]
     gateway.world.steno("gateway", "token", "revoke", "test")
     said = gateway.world.steno("gateway", "--listen", "0.0.0.0:0", expect=2)
     assert said == ""

@@ -26,11 +26,16 @@ class Store:
         self.ended, self.empty = asyncio.Event(), asyncio.Event()
         self.away = False
         """Whether nothing can be written."""
+        self.refusals = 0
+        """How many claims fail from here on."""
         self.put: list[str] = []
 
     async def claim(self, limit: int, full: list[str], anew: bool) -> list[Listed]:
         self.listed += 1
         await asyncio.sleep(0)
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnwritable("another process writes")
         assert self.listed < 100, "it looks again and again"
         for session in self.left:  # each goes on growing meanwhile
             self.left[session] += 1
@@ -120,6 +125,22 @@ def test_everything_that_was_left_is_taken_up_at_a_start(tmp_path: Path, count: 
         store.ended.set()
         await service.drain(1)
         assert not store.left
+
+    asyncio.run(main())
+
+
+@pytest.mark.promise(63)
+def test_a_start_with_a_store_that_cannot_be_asked_takes_up_what_was_left_when_it_can(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        store = Store()
+        service = hub(store, tmp_path)
+        store.refusals = 3
+        store.ended.set()
+        await service.take_up()
+        await service.drain(1)
+        assert (store.refusals, store.left) == (0, {})
 
     asyncio.run(main())
 

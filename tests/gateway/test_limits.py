@@ -2,6 +2,7 @@
 server is the real one, in this process, with short times."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -45,6 +46,14 @@ async def flood(written: list[int], call: Call) -> Answer:
     return Stream(pieces())
 
 
+async def breaks(state: object, call: Call) -> Answer:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"data: first\n\n"
+        raise OSError("the disk is gone")
+
+    return Stream(pieces())
+
+
 async def cookie_name(state: object, call: Call) -> Answer:
     return Json({"name": call.cookie_name, "cookie": cookie(call.cookie_name, "st_x", 60)})
 
@@ -52,6 +61,7 @@ async def cookie_name(state: object, call: Call) -> Answer:
 ROUTES = (
     Route("GET", "/open", None, "open", echo, {200: dict}),
     Route("GET", "/cookie", "read", "cookie", cookie_name, {200: dict}),
+    Route("GET", "/breaks", "read", "breaks", breaks, {200: "text/event-stream"}),
     Route("GET", "/flood", "read", "flood", flood, {200: "text/event-stream"}),
     Route("POST", "/echo", "write", "echo", echo, {200: dict}, dict),
     Route("GET", "/stream", "read", "stream", forever, {200: "text/event-stream"}),
@@ -226,6 +236,22 @@ def test_an_idle_stream_is_pinged_and_told_when_the_service_stops(tmp_path: Path
         late = await service.send(service.request("GET /stream"))
         await late.head()
         assert b"event: bye" in await asyncio.wait_for(late.reader.read(), LATE_S)
+
+    run(tmp_path, check)
+
+
+def test_a_stream_that_breaks_is_cut_off_and_not_ended_as_if_it_were_whole(tmp_path: Path) -> None:
+    async def check(service: Small) -> None:
+        wire, told = await service.send(service.request("GET /breaks")), b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := await asyncio.wait_for(wire.reader.read(1 << 16), LATE_S):
+                told += data
+        assert (told.count(b"HTTP/1.1"), b"first" in told, told.endswith(b"0\r\n\r\n")) == (
+            1,
+            True,
+            False,
+        )
+        assert await service.status(service.request("GET /open", token=None)) == 200
 
     run(tmp_path, check)
 

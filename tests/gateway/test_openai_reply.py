@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
+from openai._streaming import SSEDecoder
 
 from steno.gateway.openai import chat, routes, turns
 from steno.gateway.openai.reply import Reply, Told, after, id_of, place_of
@@ -184,6 +185,7 @@ def test_a_heartbeat_is_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     events, chunks = asyncio.run(read())
     assert events == [b": ping\n\n"]
     assert chunks[0] == b": ping\n\n"
+    assert list(SSEDecoder().iter_bytes(iter(events))) == [], "an SDK's user does not see it"
 
 
 def test_a_client_agrees_with_the_whole_or_with_the_end_of_what_was_said() -> None:

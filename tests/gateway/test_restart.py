@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from steno.gateway.jobs.scheduler import LOOK_S
 from steno.gateway.starts import UNCLEAN_MAX, WITHIN_S
 from steno.journal.state import KILLED_MAX, WITHDRAWALS_MAX
 from tests.gateway.client import Gateway, eventually, text_of, wait_until
@@ -36,6 +37,11 @@ def test_an_input_accepted_while_the_service_stops_is_run_by_the_next(
     wait_until(lambda: gateway.ask("GET", "/ready").status == 503, "the drain")
     assert gateway.say(idle, "during the drain", "key").status == 202
     assert gateway.say(busy, "and here").status == 202
+    for again in ("retry", "continue"):  # no fact until it runs, so it cannot be accepted
+        own = {"Origin": f"http://127.0.0.1:{gateway.port}"}
+        form = own | {"Content-Type": "application/x-www-form-urlencoded"}
+        assert gateway.ask("POST", f"/api/sessions/{idle}/{again}").status == 503
+        assert gateway.ask("POST", f"/s/{idle}/{again}", b"", form).status == 503
     server.go_on()
     assert gateway.program.process.wait(20) == 0
     assert [one["text"] for one in world.messages(busy, "assistant")] == ["slow."]
@@ -136,6 +142,7 @@ def test_after_three_kills_jobs_wait_for_a_while_and_the_rest_of_the_service_say
     for page in ("/jobs", "/deliveries"):
         assert b"was killed 3 times within 5 minutes" in gateway.ask("GET", page).body
     assert b"was killed" not in gateway.ask("GET", "/usage").body
+    time.sleep(1.5 * LOOK_S)
     assert len(server.requests) == 1, "no job ran"
     for start in (gateway.world.home / "starts").iterdir():
         os.utime(start, (time.time() - WITHIN_S, time.time() - WITHIN_S))  # the minutes are over

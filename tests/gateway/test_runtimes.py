@@ -10,6 +10,7 @@ from tests.codex.world import FIXTURES, CodexWorld, real_codex
 from tests.gateway.client import Gateway
 from tests.models.aimock import aimock
 from tests.program import diary
+from tests.program.distilling import GOOD, LINES, TEA, distillations, distils, system
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_tools_mcp import configure, stdio
 from tests.program.world import World, wait_until
@@ -54,6 +55,31 @@ def test_a_tool_of_an_mcp_server_runs_once_it_is_allowed_over_http(
         gateway.close()
     starts = diary.told(world, hook="on_session_start")
     assert session in {one["session_id"] for one in starts}
+
+
+@pytest.mark.promise(33)
+def test_what_was_said_over_http_is_distilled_when_it_rests_and_told_to_the_next_session(
+    world: World, server: ModelServer, tmp_path: Path
+) -> None:
+    world.environment |= {"STENO_MEMORY_DISTILL": "auto", "STENO_MEMORY_REST_S": "0"}
+    distils(server, GOOD)
+    gateway = Gateway(world, tmp_path)
+    try:
+        first = gateway.make()
+        for line in LINES:
+            assert gateway.say(first, line, wait=20).status == 200
+
+        def made() -> list[Any]:
+            found: list[Any] = gateway.ask("GET", f"/api/sessions/{first}").json()["distillates"]
+            return found
+
+        wait_until(lambda: len(made()) == 1, "what is worth keeping")
+        assert len(distillations(server)) == 1
+        assert [role for role, _ in texts(gateway, first)] == ["user", "assistant"] * len(LINES)
+        assert gateway.say(gateway.make(), "hello", wait=20).status == 200
+        assert TEA in system(server.requests[-1])
+    finally:
+        gateway.close()
 
 
 def test_a_turn_by_codex_is_streamed_as_any_other(tmp_path: Path) -> None:

@@ -123,7 +123,17 @@ class Program:
         return self._shown.decode()
 
     def wait_shown(self, text: str) -> None:
-        wait_until(lambda: text in self.shown(), f"{text!r} to be shown; got {self.shown()!r}")
+        """A program that has ended shows nothing more."""
+
+        def is_shown() -> bool:
+            over = self.process.poll() is not None
+            shown = text in self.shown()
+            assert shown or not over, (
+                f"it ended without {text!r}: {self.shown()!r}, {self.errors()}"
+            )
+            return shown
+
+        wait_until(is_shown, f"{text!r} to be shown; got {self.shown()!r}")
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

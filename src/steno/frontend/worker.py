@@ -39,22 +39,24 @@ async def beside(wiring: Agents, service: Service) -> AsyncIterator[None]:
         await start_if_due(wiring, service)
 
 
-async def start_if_due(wiring: Agents, service: Service) -> None:
-    """Start the process if a session is due and none is at work. If it cannot be started, the
-    session stays due."""
+async def start_if_due(wiring: Agents, service: Service) -> int | None:
+    """Start the process if a session is due and none is at work; its id if it was started. If it
+    cannot be, the session stays due."""
     with contextlib.suppress(StoreError, OSError):
         if wiring.distils_unasked() and await service.memories.due(wiring.distils):
-            _start_worker(wiring.where)
+            return _start_worker(wiring.where)
+    return None
 
 
-def _start_worker(where: Place) -> None:
+def _start_worker(where: Place) -> int | None:
     """It holds the lock from its start on. It logs errors and prints nothing."""
     lock = take_lock(where)
-    if lock is not None:
-        try:
-            start_detached(["remember", str(lock)], Path(os.devnull), (lock,))
-        finally:
-            os.close(lock)
+    if lock is None:
+        return None
+    try:
+        return start_detached(["remember", str(lock)], Path(os.devnull), (lock,))
+    finally:
+        os.close(lock)
 
 
 def take_lock(where: Place) -> int | None:

@@ -265,7 +265,7 @@ async def export(hub: Hub, call: Call) -> Answer:
     return Stream(service.transfers.export(id), "application/x-ndjson")
 
 
-def _refuse_draining(hub: Hub) -> None:
+def refuse_draining(hub: Hub) -> None:
     """To run something again is no fact until it runs, so a service that stops cannot accept it."""
     if hub.draining.is_set():
         raise Problem(503, "stopping", "The service is stopping; ask again.", {"Retry-After": "1"})
@@ -273,7 +273,7 @@ def _refuse_draining(hub: Hub) -> None:
 
 async def retry(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
-    _refuse_draining(hub)
+    refuse_draining(hub)
     service = hub.service()
     hub.wake(id, await service.turns.retry(await service.views.load(id)))
     return Json(Done(), 202)
@@ -281,7 +281,7 @@ async def retry(hub: Hub, call: Call) -> Answer:
 
 async def go_on(hub: Hub, call: Call) -> Answer:
     id = call.parameters["id"]
-    _refuse_draining(hub)
+    refuse_draining(hub)
     service = hub.service()
     hub.wake(id, service.turns.continuation(await service.views.load(id)))
     return Json(Done(), 202)

@@ -49,11 +49,25 @@ async def _nothing(session: str) -> None:
     return None
 
 
-class Hub:
-    """`home` is where a session without a folder of its own gets one."""
+async def _no_memories() -> None:
+    return None
 
-    def __init__(self, program: Program, config: GatewayConfig, home: Path) -> None:
+
+class Hub:
+    """`home` is where a session without a folder of its own gets one. `remember` has sessions
+    distilled that are due."""
+
+    def __init__(
+        self,
+        program: Program,
+        config: GatewayConfig,
+        home: Path,
+        remember: Callable[[], Awaitable[None]] = _no_memories,
+    ) -> None:
         self.program = program
+        self._remember = remember
+        self._rested = True
+        """Whether a session came to rest since it was looked which are to be distilled."""
         self.draining = asyncio.Event()
         """Set when no new turn begins here."""
         self.leaving = asyncio.Event()
@@ -120,6 +134,7 @@ class Hub:
         task = self._tasks.pop(session)
         self._letting_go.pop(session, None)
         self._rested_s[session] = time.monotonic()
+        self._rested = True
         if session in self._claimed and session not in self._woken:
             self.later(self._given_back(session))
         if self._waits:
@@ -182,6 +197,18 @@ class Hub:
         glance = await self.service().views.glance(session)
         if session not in self._tasks and glance.row.unfinished():
             await self._take_up(Listed(session, glance.head, 0, glance.owner, glance.row), True)
+
+    async def take_up(self) -> None:
+        """What an earlier process left, at the start. If the store cannot be asked, that is no
+        reason not to start: it is looked again until it can."""
+        while not self.draining.is_set():
+            try:
+                await self.find_work()
+            except StoreError as error:
+                _log.warning("what was left is looked for again: %s", error)
+                await self.program.pause(LOOK_AGAIN_S)
+            else:
+                return
 
     async def find_work(self, at_start: bool = True, anew: bool = True) -> int:
         """Wake what others left: inputs that wait, turns that are open, turns that were cut off
@@ -277,6 +304,9 @@ class Hub:
             looked_s = time.monotonic() if anew else looked_s
             with contextlib.suppress(StoreError):  # the next look finds it
                 await self.find_work(at_start=False, anew=anew)
+            if anew and self._rested:
+                self._rested = False
+                await self._remember()
             rested = time.monotonic() - IDLE_S
             for session, since_s in list(self._rested_s.items()):
                 if since_s < rested:

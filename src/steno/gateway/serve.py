@@ -17,20 +17,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from steno.compose import GATEWAY, Setup
+from steno.compose import GATEWAY, Program, Setup
 from steno.config import ConfigError
+from steno.frontend.worker import start_if_due
 from steno.gateway.api import ROUTES as API
 from steno.gateway.channels.http import ROUTES as CHANNELS
 from steno.gateway.channels.worker import Channels
 from steno.gateway.feed import ROUTES as FEED
-from steno.gateway.hub import Hub
+from steno.gateway.hub import PLATFORM, Hub
 from steno.gateway.jobs.chat import JobsInChat
 from steno.gateway.jobs.http import ROUTES as JOBS
 from steno.gateway.jobs.scheduler import Scheduler
@@ -44,6 +46,7 @@ from steno.gateway.search import SEARCH
 from steno.gateway.server import Place, Server
 from steno.gateway.starts import UNCLEAN_MAX, Starts
 from steno.gateway.tokens import ADDRESS_FILE, Tokens
+from steno.model_choice import Terms
 from steno.service import Misused
 from steno.session.errors import NoSuch, Refusal
 from steno.store import errors
@@ -203,7 +206,7 @@ async def serve(
         loop.add_signal_handler(number, stopping.set)
     counted = Metrics()
     async with setup.open(role=GATEWAY, committed=counted.committed) as program:
-        hub = Hub(program, config, setup.where.home)
+        hub = Hub(program, config, setup.where.home, _remembering(program, config.approval))
         starts = Starts(setup.where.home)
         channels = Channels.of(setup.config, setup.where, hub, {"jobs": JobsInChat(hub)})
         gateway = Gateway(hub, channels, tokens, counted, starts)
@@ -216,7 +219,8 @@ async def serve(
             refusal_page=lambda one: refused(one.status, one.detail),
         )
         counted.count_streams(server.streams)
-        place = Place(port, config.names, config.proxies)
+        own = tuple(one.lower() for one in outside if not _is_everywhere(one))
+        place = Place(port, (*config.names, *own), config.proxies)
         port = await server.start(addresses, place)
         if port_file:
             _write_whole(Path(port_file), str(port))
@@ -224,7 +228,7 @@ async def serve(
         starts.begin()
         if not gateway.may_act():
             _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
-        taking_up = asyncio.create_task(hub.find_work())
+        taking_up = asyncio.create_task(hub.take_up())
         for one in (await asyncio.wait({taking_up}, timeout=TAKE_UP_S))[0]:
             one.result()
         service.searches.keep_up()
@@ -233,9 +237,8 @@ async def serve(
             jobs = asyncio.create_task(Scheduler(hub, channels).run(gateway.may_act))
             channels.start(gateway.may_act)
             gateway.ready = True
-            url = f"http://{_host(addresses)}:{port}"
-            _write_whole(setup.where.home / ADDRESS_FILE, url)
-            say(f"steno gateway listens on {url}")
+            _write_whole(setup.where.home / ADDRESS_FILE, _url(_reached_at(addresses[0]), port))
+            say(f"steno gateway listens on {_url(addresses[0], port)}")
             _notify("READY=1")
             await stopping.wait()
             _notify("STOPPING=1")
@@ -251,6 +254,29 @@ async def serve(
     return 0
 
 
+def _remembering(
+    program: Program, approval: Literal["ask", "refuse", "allow"]
+) -> Callable[[], Awaitable[None]]:
+    """Has sessions that are due distilled by a process of its own, as every front end does. It is a
+    child of this one, which lives long: one that has ended is waited for at the next look."""
+    terms, children = Terms(approval=approval), set[int]()
+
+    async def remember() -> None:
+        children.difference_update([one for one in children if _has_ended(one)])
+        started = await start_if_due(program.agents(terms), program.service(PLATFORM, terms))
+        if started is not None:
+            children.add(started)
+
+    return remember
+
+
+def _has_ended(child: int) -> bool:
+    try:
+        return os.waitpid(child, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return True
+
+
 def _make_room() -> None:
     """A stream is an open file, and the limit of a shell is commonly about as many as we serve."""
     sys.setswitchinterval(SWITCH_S)
@@ -262,8 +288,23 @@ def _make_room() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _host(addresses: Sequence[str]) -> str:
-    return f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+def _url(address: str, port: int) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{port}"
+
+
+def _reached_at(address: str) -> str:
+    """Where this machine reaches it."""
+    if _is_everywhere(address):
+        return LOOPBACK[":" in address]
+    return address
+
+
+def _is_everywhere(address: str) -> bool:
+    try:
+        return ip_address(address).is_unspecified
+    except ValueError:  # a name
+        return False
 
 
 def _write_whole(path: Path, text: str) -> None:

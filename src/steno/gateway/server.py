@@ -69,6 +69,8 @@ _PARTS = {
     "model": r"[!-~]{1,200}",
 }
 _PART = r"[A-Za-z0-9_.:-]{1,128}"
+_BEGUN = web.RequestKey("begun", web.StreamResponse)
+"""Of a request: the stream that answers it, once its status is sent."""
 _FORM = "application/x-www-form-urlencoded"
 _FORM_IN_PARTS = "multipart/form-data"
 
@@ -503,7 +505,7 @@ class Server:
                     | dict(answer.headers)
                 )
                 await response.prepare(request)
-                stream.response = response
+                stream.response = request[_BEGUN] = response
                 await stream.write(first)
                 if self._ending and answer.bye:
                     await stream.write(answer.bye)
@@ -515,7 +517,13 @@ class Server:
         finally:
             del self._streams[task]
 
-    def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.Response:
+    def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.StreamResponse:
+        """A stream that has begun has told its status: cut off is all that it can be."""
+        begun: web.StreamResponse | None = request.get(_BEGUN)
+        if begun is not None:
+            if request.transport is not None:
+                request.transport.abort()
+            return begun
         if problem.kind == BAD_LINK:
             self._wrong.add(self._caller(request))
         by_person = request.method == "GET" or request.content_type in (_FORM, _FORM_IN_PARTS)

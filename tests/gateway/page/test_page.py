@@ -312,6 +312,65 @@ def test_reasoning_and_tools_are_folded_and_output_comes_live(desk: Desk) -> Non
     assert page.locator(".call.is-returned details").get_attribute("open") is None
 
 
+def test_an_answer_is_announced_copied_and_exported_and_its_thought_is_folded(desk: Desk) -> None:
+    code = "import os\n"
+    desk.script(Reply((f"Here *it* is:\n\n```python\n{code}```",), thought="Let me think."))
+    session = desk.gateway.make(title="kept", model="anthropic:test")
+    context = desk.context(permissions=["clipboard-read", "clipboard-write"])
+    page = desk.tab(f"/s/{session}", context)
+    say(page, "Write it")
+    thought = page.locator(".thought")
+    expect(page.locator(".answer .prose")).to_have_count(1)
+    expect(thought.locator(".thinking")).to_be_hidden()
+    thought.locator("summary").click()
+    expect(thought.locator(".thinking")).to_have_text("Let me think.")
+    expect(page.locator("#announce")).to_contain_text("Here it is:")
+    for role, name in (("navigation", "Sessions"), ("log", "Conversation"), ("textbox", "Message")):
+        expect(page.get_by_role(role, name=name)).to_be_visible()  # type: ignore[arg-type]
+    expect(page.get_by_role("article", name="Answer")).to_have_count(1)
+    (stored,) = desk.world.messages(session, "assistant")
+    pasted = "navigator.clipboard.readText()"
+    page.locator(".answer").hover()
+    page.locator(".answer > .acts").get_by_text("Copy").click()
+    wait_for(page, lambda: page.evaluate(pasted) == stored["text"], "the copy of the answer")
+    page.locator(".code [data-copy]").click()
+    wait_for(page, lambda: page.evaluate(pasted).strip() == code.strip(), "the copied code")
+    for link, begins in (("Export as Markdown", "# kept"), ("Export to import elsewhere", "{")):
+        page.locator(".menu > summary").click()
+        with page.expect_download() as saved:
+            page.get_by_text(link).click()
+        assert saved.value.path().read_text().startswith(begins)
+        page.keyboard.press("Escape")
+
+
+@pytest.mark.promise(21)
+def test_an_input_steers_a_decision_can_be_for_all_such_calls_and_colours_are_chosen(
+    desk: Desk,
+) -> None:
+    call = ("shell", '{"command": "echo same"}')
+    desk.script(Reply(tools=(call,)), Reply(tools=(call,)), Reply(("done",)))
+    session = desk.gateway.make(title="steers")
+    page = desk.tab(f"/s/{session}")
+    assert page.locator("#steer").is_hidden()
+    say(page, "Run it twice")
+    page.locator(".call.is-asked").wait_for()
+    page.fill("#say", "and be brief")
+    page.click("#steer")
+    expect(page.locator("#queue .tag")).to_have_text("Steers")
+    page.check("input[name=always]")
+    page.click("button[value=allow]")
+    expect(page.locator(".answer .prose")).to_have_text("done")
+    expect(page.locator(".call.is-returned")).to_have_count(2)
+    assert "and be brief" in str(desk.server.requests[1]["messages"]), "told at the next step"
+    theme = "document.documentElement.dataset.theme ?? ''"
+    chosen = []
+    for _ in range(2):
+        page.click("#theme")
+        page.reload()
+        chosen.append((page.evaluate(theme), page.locator("#theme").get_attribute("aria-label")))
+    assert chosen == [("light", "Colours: light"), ("dark", "Colours: dark")]
+
+
 @pytest.mark.promise(46)
 def test_a_long_session_shows_its_end_and_earlier_messages_on_demand(desk: Desk) -> None:
     turns = 44

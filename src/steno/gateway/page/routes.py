@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steno.gateway.api import LINE_CHARS_MAX, Attached, attachment_of
+from steno.gateway.api import LINE_CHARS_MAX, Attached, attachment_of, refuse_draining
 from steno.gateway.channels.worker import ChannelHealth
 from steno.gateway.feed import BETWEEN
 from steno.gateway.hub import Hub
@@ -102,15 +102,18 @@ async def _frame(pages: Pages, call: Call, cursor: str = "") -> Frame:
     service = pages.hub.service()
     mark = await service.views.mark()
     query = call.query.get("q", "").strip()[:TITLE_CHARS_MAX]
-    if query:
+    asked = await pages.inbox.waiting(service)
+    if (bound := call.token.session) is not None:
+        found, more = [await service.views.summary(bound)], None
+        asked = [one for one in asked if one.session == bound]
+    elif query:
         found, more = await service.views.titled(query, LIST_MAX), None
     else:
         before = call.number("before", -(1 << 62), 1 << 62, None) if not cursor else None
         found = await service.views.sessions(LIST_MAX, before)
         more = found[-1].listed.mark if len(found) == LIST_MAX else None
-    waiting = len(await pages.inbox.waiting(service))
     after = f"{mark}{BETWEEN}{cursor}" if cursor else str(mark)
-    return Frame(found, after, _now_ms(), query, more, waiting)
+    return Frame(found, after, _now_ms(), query, more, len(asked))
 
 
 # --- what is looked at ----------------------------------------------------------------------------
@@ -422,12 +425,14 @@ async def stop(pages: Pages, call: Call) -> Answer:
 
 async def retry(pages: Pages, call: Call) -> Answer:
     service, id, _ = _service(pages, call)
+    refuse_draining(pages.hub)
     pages.hub.wake(id, await service.turns.retry(await service.views.load(id)))
     return _here(call)
 
 
 async def go_on(pages: Pages, call: Call) -> Answer:
     service, id, _ = _service(pages, call)
+    refuse_draining(pages.hub)
     pages.hub.wake(id, service.turns.continuation(await service.views.load(id)))
     return _here(call)
 
