@@ -157,12 +157,15 @@ def under(clients: list[Client], faults: Iterable[Fault], pause_s: float = 0.0) 
     for client in clients:
         client.start()
     wait_until(lambda: all(one.history.said for one in clients), "the first inputs")
-    for fault in faults:
+    for n, fault in enumerate(faults):
         ends = [len(one.history.ends) for one in clients]
+        began_s = time.monotonic()
         fault()
+        took_s = time.monotonic() - began_s
         time.sleep(pause_s)
         if not pause_s:
             _answered(clients, ends)
+        print(f"fault {n}: {took_s:.1f} s, over after {time.monotonic() - began_s:.1f}", flush=True)
     for client in clients:
         client.over.set()
     for client in clients:
