@@ -2,6 +2,7 @@
 server that goes away and comes back, and copies of the store elsewhere."""
 
 import asyncio
+import gc
 import subprocess
 import threading
 import time
@@ -33,7 +34,12 @@ from steno.store.errors import (
     StoreTooNew,
     StoreUnopenable,
 )
-from steno.store.postgres.database import PostgresSettings, StoreUnreachable, address
+from steno.store.postgres.database import (
+    Connector,
+    PostgresSettings,
+    StoreUnreachable,
+    address,
+)
 from steno.store.postgres.lone import Lone
 from steno.store.postgres.store import BlockingPostgresStore, PostgresStore
 from steno.store.protocol import Admission, Admitted, Piece, StoreRestored
@@ -405,6 +411,22 @@ def test_a_change_that_commits_late_is_not_missed(url: str, store: BlockingPostg
 def test_an_address_where_nothing_answers_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable, match="cannot reach"):
         BlockingPostgresStore(f"postgresql://nobody@/x?host={tmp_path}")
+
+
+def test_memory_does_not_grow_with_the_tries_to_reach_a_database_that_is_away(
+    tmp_path: Path,
+) -> None:
+    where = address(f"postgresql://nobody@/x?host={tmp_path}")
+    away = Connector(where, PostgresSettings(), "owner")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            with pytest.raises(StoreUnreachable):
+                away.connect()
+        assert gc.collect() < 50, "each leaves a circle of objects"
+    finally:
+        gc.enable()
 
 
 def test_a_session_that_is_locked_for_too_long_is_said_to_be(url: str) -> None:

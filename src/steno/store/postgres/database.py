@@ -200,7 +200,9 @@ def translated(doing: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error, doing) from error
+        # The driver's frames hold the error of a failed connection, and it holds them: 16 kB a try
+        # that would stay until garbage is collected.
+        raise translate(error, doing) from error.with_traceback(None)
 
 
 def is_lost(error: psycopg.Error) -> bool:
