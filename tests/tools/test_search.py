@@ -214,6 +214,19 @@ def test_a_result_can_be_followed(tmp_path: Path) -> None:
     with_store(tmp_path, run)
 
 
+def test_a_result_in_a_long_message_is_read_where_it_matches(tmp_path: Path) -> None:
+    async def run(store: SqliteStore) -> None:
+        id = await talked(store, "begin " + "hay " * 9_000 + "the needle" + " straw" * 9_000, "ok")
+        begun = said(await searched(store, id, session=id, message=2))
+        there = said(await searched(store, id, query="needle", session=id, message=2))
+        assert "begin hay" in begun
+        assert "needle" not in begun
+        assert "hay the needle straw" in there
+        assert 3_000 < len(there) < 9_000
+
+    with_store(tmp_path, run)
+
+
 def test_a_scan_ends_in_time_and_says_so(tmp_path: Path) -> None:
     async def run(store: SqliteStore) -> None:
         ids = [await talked(store, f"needle {i}", "ok") for i in range(5)]

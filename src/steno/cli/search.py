@@ -111,14 +111,14 @@ def _closing(found: Found, shown: int) -> str:
         said = ["No matches"]
     else:
         many = f"{found.matches}{' or more' if found.more else ''}"
-        said = [f"{shown} of {many} matches in {found.sessions} sessions"]
+        said = [f"{shown} of {many} matches in {_many(found.sessions, 'session')}"]
     left = found.left_out
     if left.same_session:
         said.append(f"{left.same_session} more in the same sessions: --all shows them")
     if left.hidden:
-        said.append(f"{left.hidden} hidden messages left out")
+        said.append(f"{_many(left.hidden, 'hidden message')} left out")
     if left.damaged:
-        said.append(f"{left.damaged} damaged messages could not be read: steno verify")
+        said.append(f"{_many(left.damaged, 'damaged message')} could not be read: steno verify")
     if left.unscanned:
         said.append("time was over before everything was read")
     if found.indexed < 0.9 and found.took_ms > _SLOW_MS:
@@ -127,6 +127,10 @@ def _closing(found: Found, shown: int) -> str:
     if found.next is not None:
         said.append(f"--before {found.next} shows more")
     return f"[{'; '.join(said)}]"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 async def _pick(hits: list[Hit]) -> Hit | None:

@@ -53,7 +53,7 @@ class Pace(Struct, frozen=True):
 
 LIVE = Pace(16, 64_000, 16_000, 0.0002)
 IDLE = Pace(128, 128_000, breath_s=0.001)
-BULK = Pace(512, 500_000, 8_000, bulk=True)
+BULK = Pace(256, 250_000, 8_000, bulk=True)
 
 
 class Progress(Struct, frozen=True):

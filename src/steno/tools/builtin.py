@@ -170,8 +170,9 @@ SEARCH_SPEC = ToolSpec(
         'found anywhere, in any case and script, and all have to be there; "in quotes" they stand '
         "side by side; -word excludes; OR; role:user; before:2026-01-31; after:7d; in:tools also "
         "looks at what tools gave back. The best of each session comes first. To read around a "
-        "result, give its session and message instead of a query. The last line in brackets says "
-        "what was left out, and the `next` to ask for what follows."
+        "result, give its session and message; with the query, too, a long message is shown where "
+        "it matches. The last line in brackets says what was left out, and the `next` to ask for "
+        "what follows."
     ),
     schema=(
         '{"type":"object","properties":{'

@@ -75,7 +75,7 @@ class SearchSessions:
 
     async def _answer(self, asked: SearchArguments) -> str:
         if asked.session is not None and asked.message is not None:
-            return await self._around(asked.session, asked.message)
+            return await self._around(asked.session, asked.message, asked.query or "")
         if asked.query is None or not asked.query.strip():
             raise Unusable("`query` is empty")
         found = await asyncio.to_thread(self._find, asked, asked.query)
@@ -99,8 +99,9 @@ class SearchSessions:
             )
         )
 
-    async def _around(self, session: str, seq: Seq) -> str:
-        """The messages around one, as far as the session that asks may see them."""
+    async def _around(self, session: str, seq: Seq, query: str) -> str:
+        """A message and those around it, as far as the session that asks may see them. Of a long
+        one, what stands around the match."""
         sees = await asyncio.to_thread(self._sees, session)
         messages = await self._messages(session) if sees else []
         places = [at for at, one in enumerate(messages) if one.seq == seq]
@@ -108,8 +109,13 @@ class SearchSessions:
             raise Unusable(f"there is no message {seq} in a session {session!r} that you can read")
         first = max(places[0] - AROUND_MESSAGES, 0)
         near = messages[first : places[0] + AROUND_MESSAGES + 1]
-        room = AROUND_CHARS_MAX // len(near)
-        lines = [f"{one.seq} {one.role}: {_cut(one.text, room)}" for one in near if not one.hidden]
+        room = AROUND_CHARS_MAX // 2 // len(near)
+        lines = [
+            f"{one.seq} {one.role}: "
+            + (_place(one.text, query) if one.seq == seq else _cut(one.text, room))
+            for one in near
+            if not one.hidden
+        ]
         left = len(messages) - len(near)
         return "\n".join([*lines, f"[{len(lines)} messages of {session}; {left} others in it]"])
 
@@ -158,6 +164,17 @@ def _line(hit: "Hit", own: str) -> str:
         f"{hit.session} message {hit.seq} ({day}, {hit.role}{here}) {hit.title!r}\n"
         f"  {_cut(hit.text, HIT_CHARS_MAX)}"
     )
+
+
+def _place(text: str, query: str) -> str:
+    """As much of a message as there is room for, around where it matches."""
+    if len(text) <= AROUND_CHARS_MAX // 2 or not query:
+        return _cut(text, AROUND_CHARS_MAX // 2)
+
+    from steno.search.matching import snippet
+    from steno.search.query import parse
+
+    return snippet(parse(query, time.time_ns() // 1_000_000), text, AROUND_CHARS_MAX // 4).text
 
 
 def _cut(text: str, room: int) -> str:
