@@ -22,6 +22,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
+
 from steno.gateway.channels.protocol import (
     Batch,
     Channel,
@@ -123,7 +125,7 @@ def _read(file: Path) -> list[Update]:
     try:
         told = json.loads(file.read_text())
         kind = KINDS[told.pop("kind", "message")]
-        return [kind(**told)]
+        return [msgspec.convert(told, kind)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return []
 

@@ -283,6 +283,9 @@ class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A place outside that can be told something: a webhook, or an account in a chat of this
     `kind`. Its address and its token may be secrets: no message shows them.
 
+    `inside`: the name of a webhook, or of a hook's receiver, may lead to an address that only
+    machines of this network reach.
+
     In a chat, `owners` and `allow` are ids of people, `groups` of chats, `bots` of other programs
     that may talk. `stream`: whether an answer is shown while it is written. `options` are the
     kind's own.
@@ -301,6 +304,7 @@ class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     stream: Literal["edit", "final"] = "edit"
     group_stream: Literal["edit", "final"] = "final"
     model: str = ""
+    inside: bool = False
     options: dict[str, str | int | float | bool | list[str]] = {}
 
     def __post_init__(self) -> None:

@@ -23,12 +23,14 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 class Subject(ABC):
     """`name` is the channel's in the configuration. `edits`: messages can be changed there.
-    `client_ids`: a message that was sent again under its key is not there twice."""
+    `client_ids`: a message that was sent again under its key is not there twice. `changes`,
+    `deletes`, `files`: what people can do there, and the platform tells of."""
 
     name = "ch"
     edits = True
     client_ids = False
     buttons = True
+    changes = deletes = files = True
     secret = TOKEN
 
     def open(self) -> None:  # noqa: B027 - most have nothing to start
@@ -61,6 +63,18 @@ class Subject(ABC):
         """Press the last button of this name in a person's chat."""
         raise NotImplementedError
 
+    def change(self, said: Any, text: str) -> None:
+        """The owner changes what they said."""
+        raise NotImplementedError
+
+    def delete(self, said: Any) -> None:
+        """The owner takes back what they said."""
+        raise NotImplementedError
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        """The owner says something, with a file of text."""
+        raise NotImplementedError
+
     def prepare(self, world: World) -> None:  # noqa: B027 - most have nothing to prepare
         """Set up what the program needs to find the channel."""
 
@@ -85,6 +99,8 @@ class Subject(ABC):
 
 
 class TelegramSubject(Subject):
+    deletes = False
+
     def __init__(self, folder: Path) -> None:
         self.stub = Telegram()
 
@@ -115,11 +131,20 @@ class TelegramSubject(Subject):
         at = max(id for id, one in messages.items() if "reply_markup" in one)
         self.stub.tap(int(person), at, label)
 
+    def change(self, said: Any, text: str) -> None:
+        self.stub.change(said["message"], text)
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        self.stub.files["f1"] = body
+        document = {"file_id": "f1", "file_name": name, "mime_type": "text/plain"}
+        self.stub.say("", int(OWNER), caption=text, document=document)
+
 
 class FolderSubject(Subject):
     """The template, as a plugin: found by its entry point."""
 
     client_ids = True
+    files = False
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "platform"
@@ -161,16 +186,17 @@ class FolderSubject(Subject):
 
     def press(self, label: str, person: str = OWNER) -> None:
         token = [one["buttons"][label] for one in self._messages(person) if one["buttons"]][-1]
+        self._tell("tapped", person, token=token)
+
+    def change(self, said: Any, text: str) -> None:
+        self._tell("edited", OWNER, of=said["id"], text=text)
+
+    def delete(self, said: Any) -> None:
+        self._tell("deleted", OWNER, of=said["id"])
+
+    def _tell(self, kind: str, person: str, **more: str) -> None:
         self._said += 1
-        self.again(
-            {
-                "kind": "tapped",
-                "id": f"t{self._said}",
-                "chat": person,
-                "person": person,
-                "token": token,
-            }
-        )
+        self.again({"kind": kind, "id": f"n{self._said}", "chat": person, "person": person} | more)
 
     def _messages(self, person: str) -> list[dict[str, Any]]:
         folder = self.path / "chats" / person

@@ -31,12 +31,14 @@ class DiscordStub(Site):
         super().__init__()
         self.messages: dict[str, dict[int, Raw]] = {}
         self.lose: Callable[[str, str], bool] = lambda method, path: False
+        self.files: dict[str, bytes] = {}
         self._nonces: dict[str, int] = {}
         self._ids = count(200_000)
         self._socket: web.WebSocketResponse | None = None
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_get("/ws/", self._connect)
+        router.add_get("/api/files/{id}", self._file)
         router.add_route("*", "/api/{path:.*}", self._api)
 
     # --- what people do
@@ -80,6 +82,9 @@ class DiscordStub(Site):
             self._socket = None
         return socket
 
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self.files[request.match_info["id"]])
+
     async def _api(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bot {TOKEN}":
             return web.json_response({"message": "401"}, status=401)
@@ -102,6 +107,8 @@ class DiscordStub(Site):
                 if after is None:
                     return [raw for _, raw in reversed(found)][:100]
                 return [raw for id, raw in found if id > int(after)][:100]
+            case "GET", ["channels", chat, "messages", id]:
+                return self.messages[chat][int(id)]
             case "POST", ["channels", chat, "messages"]:
                 return self._make(chat, body)
             case "PATCH", ["channels", chat, "messages", id]:
@@ -154,6 +161,19 @@ class DiscordSubject(Subject):
 
     def again(self, said: Any) -> None:
         self.stub.give("MESSAGE_CREATE", said)
+
+    def change(self, said: Any, text: str) -> None:
+        when = {"edited_timestamp": "2026-01-01T00:00:00+00:00"}
+        self.stub.give("MESSAGE_UPDATE", said | when | {"content": text})
+
+    def delete(self, said: Any) -> None:
+        self.stub.give("MESSAGE_DELETE", {"id": said["id"], "channel_id": said["channel_id"]})
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        self.stub.files["77777"] = body
+        url = f"{self.stub.url}/api/files/77777"
+        file = {"id": "77777", "filename": name, "content_type": "text/plain", "url": url}
+        self.stub.say(self.chat(OWNER), self.id(OWNER), text, attachments=[file])
 
     def texts(self, person: str = OWNER) -> list[str]:
         found = sorted(self.stub.messages.get(self.chat(person), {}).items())

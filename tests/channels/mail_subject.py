@@ -55,6 +55,7 @@ class Smtp(Controller):
 class MailSubject(Subject):
     edits = False
     buttons = False
+    changes = deletes = False
     secret = "test"
 
     def __init__(self, folder: Path) -> None:
@@ -126,6 +127,11 @@ class MailSubject(Subject):
         self.first.setdefault(person, str(mail["Message-ID"]))
         self.deliver(mail)
         return mail
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        mail = self.write(text)
+        mail.add_attachment(body, maintype="text", subtype="plain", filename=name)
+        self.deliver(mail)
 
     def again(self, said: Any) -> None:
         self.deliver(said)

@@ -49,6 +49,14 @@ class User:
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {error.read().decode()}") from error
 
+    def upload(self, body: bytes) -> str:
+        """The address of what was put into the server's store."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "text/plain"}
+        address = self._base.replace("/client/v3", "/media/v3/upload")
+        asked = urllib.request.Request(address, body, headers, method="POST")
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return str(json.load(answer)["content_uri"])
+
     def make_room(self, *others: "User", **fields: Any) -> str:
         """A room with others, who have joined."""
         invited = [one.id for one in others]
@@ -148,12 +156,28 @@ class MatrixSubject(Subject):
         }
 
     def say(self, text: str, person: str = OWNER) -> Any:
-        txn, _ = self.person(person).say(self.room(person), text)
-        return person, text, txn
+        txn, event = self.person(person).say(self.room(person), text)
+        return person, text, txn, event
 
     def again(self, said: Any) -> None:
-        person, text, txn = said
+        person, text, txn, _ = said
         self.person(person).say(self.room(person), text, txn)
+
+    def change(self, said: Any, text: str) -> None:
+        relation = {"rel_type": "m.replace", "event_id": said[3]}
+        new = {"msgtype": "m.text", "body": text}
+        edit: dict[str, Any] = {"m.new_content": new, "m.relates_to": relation}
+        self.person(OWNER).say(self.room(OWNER), f"* {text}", **edit)
+
+    def delete(self, said: Any) -> None:
+        path = f"/rooms/{quote(self.room(OWNER))}/redact/{quote(said[3])}/r{next(_numbers)}"
+        self.person(OWNER).ask("PUT", path, {})
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        address = self.person(OWNER).upload(body)
+        info = {"mimetype": "text/plain", "size": len(body)}
+        file: dict[str, Any] = {"msgtype": "m.file", "url": address, "filename": name, "info": info}
+        self.person(OWNER).say(self.room(OWNER), text, **file)
 
     def texts(self, person: str = OWNER) -> list[str]:
         return self.person(person).texts(self.room(person), self.bot.id)

@@ -32,12 +32,15 @@ class SlackStub(Site):
         self.lose: Callable[[str], bool] = lambda method: False
         self.refuse: Callable[[str], Answer | None] = lambda method: None
         self.pending: dict[str, dict[str, Any]] = {}
+        self.files: dict[str, bytes] = {}
+        self.reactions: list[dict[str, Any]] = []
         self._stamps = count(4_000_000_000)
         self._socket: web.WebSocketResponse | None = None
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_route("*", "/api/{method}", self._api)
         router.add_get("/socket", self._connect)
+        router.add_get("/files/{id}", self._file)
 
     # --- what people do
 
@@ -77,6 +80,11 @@ class SlackStub(Site):
             self._socket = None
         return socket
 
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
+            return web.Response(status=403)
+        return web.Response(body=self.files[request.match_info["id"]])
+
     async def _api(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
         body = json.loads(await request.text() or "{}")
@@ -105,6 +113,12 @@ class SlackStub(Site):
                 }
             case "conversations.history":
                 return self._history(body)
+            case "files.info":
+                return {"file": {"url_private_download": f"{self.url}/files/{body['file']}"}}
+            case "reactions.add":
+                assert body["timestamp"] in self.messages[body["channel"]]
+                self.reactions.append(body)
+                return {}
             case "chat.postMessage":
                 ts = f"{next(self._stamps)}.000200"
                 made: Answer = {"user": BOT, "bot_id": "B1", "ts": ts, "text": _shown(body)}
@@ -176,6 +190,24 @@ class SlackSubject(Subject):
 
     def again(self, said: Any) -> None:
         self.stub.give({"type": "events_api", "payload": {"event": said}})
+
+    def change(self, said: Any, text: str) -> None:
+        new = {"user": said["user"], "text": text, "ts": said["ts"]}
+        self._tell("message_changed", said, message=new, previous_message=said)
+
+    def delete(self, said: Any) -> None:
+        self._tell("message_deleted", said, deleted_ts=said["ts"], previous_message=said)
+
+    def _tell(self, subtype: str, said: Any, **more: Any) -> None:
+        ts = f"{said['ts']}{len(subtype)}"
+        event = {"type": "message", "subtype": subtype, "channel": said["channel"], "ts": ts}
+        self.stub.give({"type": "events_api", "payload": {"event": event | more}})
+
+    def attach(self, text: str, name: str, body: bytes) -> None:
+        self.stub.files["F1"] = body
+        file = {"id": "F1", "name": name, "mimetype": "text/plain", "size": len(body)}
+        told = {"subtype": "file_share", "files": [file]}
+        self.stub.say(f"D{OWNER}", self.id(OWNER), text, **told)
 
     def made(self, person: str = OWNER) -> list[dict[str, Any]]:
         found = sorted(self.stub.messages.get(f"D{person}", {}).items())

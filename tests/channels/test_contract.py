@@ -33,20 +33,38 @@ def gateway(subject: Subject, world: World, tmp_path: Path) -> Iterator[Gateway]
 
 @pytest.mark.promise(67)
 @pytest.mark.promise(16)
+@pytest.mark.promise(43)
 def test_what_is_said_is_answered_once_however_often_it_arrives(
     subject: Subject, gateway: Gateway, server: ModelServer, world: World
 ) -> None:
+    """Also when it is changed and taken back: that is told with what is said next."""
     server.replies = [Reply(("Hello ", "Ann."))]
     said = subject.say("hello")
     subject.wait("Hello Ann.")
+    if subject.changes:
+        subject.change(said, "hello and goodbye")
+    if subject.deletes:
+        subject.delete(said)
     subject.again(said)
+    if subject.files:
+        subject.attach("look", "notes.txt", b"the notes of Monday")
+    else:
+        subject.say("look")
+    wait_until(lambda: subject.texts() == ["Hello Ann."] * 2, "the second answer")
     gateway.kill()
     subject.again(said)
     gateway.start()
     subject.say("more")
-    wait_until(lambda: subject.texts().count("Hello Ann.") == 2, "the second answer")
-    assert len(server.requests) == 2
-    assert subject.texts() == ["Hello Ann.", "Hello Ann."]
+    wait_until(lambda: subject.texts() == ["Hello Ann."] * 3, "the third answer")
+    assert len(server.requests) == 3
+    told = str(server.requests[1]["messages"])
+    assert ("hello and goodbye" in told) is subject.changes
+    assert ("deleted in the chat" in told) is subject.deletes
+    assert ("the notes of Monday" in told) is subject.files
+    inputs = world.messages(world.only_session(), "user")
+    assert [one["text"] for one in inputs] == ["hello", "look", "more"]
+    names = [one["name"] for said in inputs for one in said.get("attachments", ())]
+    assert names == ["notes.txt"] * subject.files
 
 
 @pytest.mark.promise(64)
@@ -99,6 +117,8 @@ def last_word(request: dict[str, Any]) -> Reply:
     last = asked[-1] if asked else "nothing"
     if last == "q-fails" and not any("again" in str(one) for one in request["messages"]):
         return Reply(status=400, complaint="bad")
+    if last == "q-call" and request["messages"][-1]["role"] == "user":
+        return Reply(tools=(("shell", '{"command": "echo run >> ran.txt"}'),))
     return Reply(("Once upon",), then="hang") if last == "q-story" else Reply((f"To {last}.",))
 
 
@@ -157,6 +177,9 @@ def test_every_command_is_answered_and_does_what_it_says(
     assert first in link
     assert first in sessions
     assert server.requests[-1]["model"] == "other"
+    walk.ask(("q-call", "May I run shell?"))
+    walk.ask(("/approve", "Allowed."), ("q-after", "To q-after."))
+    assert [file.read_text() for file in world.home.rglob("ran.txt")] == ["run\n"]
     walk.ask(("q-fails", "/retry runs it again"))
     server.choose = lambda request: Reply(("Better.",))
     walk.ask(("/retry", "Better."))

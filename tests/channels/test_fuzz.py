@@ -1,9 +1,13 @@
 """Whatever a platform gives out, a channel reads it or leaves it out: an update that cannot be read
 never stops the ones behind it."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from xml.etree.ElementTree import Element, SubElement
 
+import slixmpp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +17,8 @@ from steno.gateway.platforms.discord import Discord
 from steno.gateway.platforms.mail import Mail
 from steno.gateway.platforms.matrix import read_message
 from steno.gateway.platforms.slack import Slack
+from steno.gateway.platforms.slack import _later as later
+from steno.gateway.platforms.xmpp import Archived, Xmpp
 
 UPDATES = (Message, Edited, Deleted, Tapped)
 KEYS = [
@@ -119,7 +125,8 @@ OBJECTS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8)
 
 
 def setup(kind: str, secret: str, **options: Any) -> ChannelSetup:
-    config = ChannelConfig(kind=kind, url="imap://127.0.0.1:1", options=options)
+    url = "" if kind == "xmpp" else "imap://127.0.0.1:1"
+    config = ChannelConfig(kind=kind, url=url, options=options)
     return ChannelSetup("ch", config, secret, Path())
 
 
@@ -159,6 +166,65 @@ def test_discord(name: str, data: dict[str, Any]) -> None:
     usual = {"id": "1", "channel_id": "2", "author": {"id": "3"}, "content": "x"}
     assert is_update(discord._read(name, data))
     assert is_update(discord._read(name, usual | data))
+
+
+@given(st.lists(OBJECTS, max_size=3))
+def test_history_of_slack_and_discord(raws: list[dict[str, Any]]) -> None:
+    """What is read after a start goes through the same reading."""
+    asyncio.run(_read_histories(raws))
+
+
+async def _read_histories(raws: list[dict[str, Any]]) -> None:
+    slack = Slack(setup("slack", "xapp-1,xoxb-1", team="T1234567", user="U1234567"))
+    discord = Discord(setup("discord", "MTIzNDU2Nzg5MDEyMzQ1Njc4.x.y"))
+
+    async def told(method: str, body: Any = None, token: str = "") -> dict[str, Any]:
+        channels = [{"id": "D1", "is_im": True}]
+        return {"channels": channels} if "users" in method else {"messages": raws}
+
+    async def history(chat: str, after: str) -> list[dict[str, Any]]:
+        return [dict(one) for one in raws]
+
+    with patch.object(slack, "_ask", told), patch.object(discord, "_history", history):
+        found = await slack._missed(0.0)
+        later("1.0", found)
+        marks = {"12345": "1"}
+        found += await discord._missed(marks)
+    assert all(is_update(one) for one in found)
+    assert marks["12345"].isdecimal()
+
+
+XMPP = slixmpp.ClientXMPP("steno@example.org/here", "secret")
+for plugin in ("xep_0030", "xep_0308", "xep_0313", "xep_0359"):
+    XMPP.register_plugin(plugin)
+JIDS = st.sampled_from(["ann@example.org/x", "@@", "", "a b@c", "steno@example.org"])
+ABOUT = st.sampled_from(["replace", "retract", "body", "origin-id"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(["from", "to"]), JIDS),
+    st.dictionaries(st.sampled_from(["type", "id"]), st.sampled_from(["chat", "error", "i", ""])),
+    st.lists(
+        st.tuples(ABOUT, st.sampled_from(["id", "x"]), st.sampled_from(["", "7"])), max_size=4
+    ),
+)
+def test_xmpp(
+    jids: dict[str, str], more: dict[str, str], children: list[tuple[str, str, str]]
+) -> None:
+    stanza = Element("{jabber:client}message", jids | more)
+    for name, attribute, value in children:
+        space = {"replace": "urn:xmpp:message-correct:0", "retract": "urn:xmpp:message-retract:1"}
+        named = f"{{{space.get(name, 'jabber:client')}}}{name}"
+        SubElement(stanza, named, {attribute: value}).text = value
+    outer = Element("{jabber:client}message")
+    result = SubElement(outer, "{urn:xmpp:mam:2}result", {"id": "41"})
+    SubElement(result, "{urn:xmpp:forward:0}forwarded").append(stanza)
+    made: Any = slixmpp.Message
+    one = Archived(made(stream=XMPP, xml=outer))
+    assert one.id == "41"
+    channel = Xmpp(setup("xmpp", "secret", jid="steno@example.org"))
+    assert all(is_update(read) for read in channel._unanswered([one]))
+    assert is_update(channel._change(one, "40"))
 
 
 HEADERS = [

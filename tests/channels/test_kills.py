@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ import pytest
 from steno.journal.state import KILLED_MAX
 from tests.chance import chance_of
 from tests.channels.conftest import Serve
+from tests.channels.contract import OWNER as OWNER_ID
+from tests.channels.contract import serving
+from tests.channels.matrix_subject import MatrixSubject
 from tests.channels.telegram_stub import Telegram
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -156,6 +160,50 @@ def test_every_input_is_answered_once_across_kills(
     if left:
         assert len(left) <= _given_up(world, by_http), f"what was cut off goes on: {left}"
         assert len(left) <= everything / 100, left
+    assert world.steno("verify") != ""
+
+
+@pytest.mark.torture
+@pytest.mark.promise(14, 63, 68)
+@pytest.mark.parametrize("kills", [60])
+@pytest.mark.timeout(2_400)
+def test_no_room_of_synapse_has_a_double_or_a_stray_across_kills(
+    server: ModelServer, world: World, tmp_path: Path, kills: int
+) -> None:
+    chance = chance_of("room kills", kills)
+    people = [OWNER_ID, *(str(number) for number in range(8, 13))]
+    server.choose = lambda request: Reply(("answer ", "to ", asked_for(request)), delay_s=0.01)
+    matrix = MatrixSubject(tmp_path)
+    said: dict[str, list[str]] = {person: [] for person in people}
+    with serving(matrix, world, tmp_path) as start:
+        for person in people:
+            matrix.room(person)
+        gateway = start(allow=people[1:])
+        for number in range(kills):
+            for person in chance.sample(people, 3):
+                said[person].append(f"q-{number}-{person}")
+                sent = matrix.say(said[person][-1], person)
+                if chance.random() < 0.3:
+                    matrix.again(sent)
+            time.sleep(0.2 + chance.random() * 0.8)
+            gateway.kill()
+            _forget_the_kills(world)
+            gateway.start()
+        for person in people:
+            wait_until(
+                lambda one=person: len(matrix.texts(one)) >= len(said[one]),  # type: ignore[misc]
+                f"every answer to {person}",
+                300.0,
+            )
+        wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+        for person in people:
+            texts = matrix.texts(person)
+            assert len(texts) == len(said[person]), "one message for each, and no mark beside them"
+            whole = [one for one in texts if CUT_OFF not in one]
+            asked = [one.rpartition("answer to ")[2] for one in whole]
+            assert len(set(asked)) == len(asked), "no answer stands twice"
+            assert asked == [one for one in said[person] if one in asked], "in order"
+            assert len(texts) - len(whole) <= max(1, kills / 30)
     assert world.steno("verify") != ""
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from steno.engine.people import OWNERS_ONLY
+from steno.gateway.channels.commands import NAMES
 from tests.channels.contract import GUEST, OWNER, STRANGER, Subject, running
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -86,6 +88,10 @@ def test_five_wrong_codes_lock_the_right_one_too(
 ) -> None:
     subject.say("let me in", STRANGER)
     code = code_in(subject.wait_like("Give the owner this code", STRANGER))
+    for other in ("11", "12", "13"):
+        subject.say("me too", other)
+    wait_until(lambda: taken(gateway) == 4, "all who ask")
+    assert [len(subject.texts(other)) for other in ("11", "12", "13")] == [1, 1, 0], "three wait"
     for _ in range(5):
         world.steno("gateway", "pair", "AAAAAAAA", expect=2)
     world.steno("gateway", "pair", code, expect=2)
@@ -116,19 +122,24 @@ def test_a_paired_person_may_talk_and_not_decide_link_or_read_others(
     subject.say("the owner's own words")
     subject.wait("ok")
     owners = next(one["id"] for one in world.sessions() if "own words" in one["title"])
-    for command in (f"/resume {owners}", f"/link {owners}", "/sessions", "/model scripted:echo"):
-        before = len(subject.texts(GUEST))
-        subject.say(command, GUEST)
-        wait_until(lambda n=before: len(subject.texts(GUEST)) > n, command)  # type: ignore[misc]
-    assert subject.texts(GUEST)[1:] == ["Only the owner may do that."] * 4
-    server.replies = [TOOL, Reply(("done",))]
+    for command in sorted(OWNERS_ONLY & NAMES):
+        subject.say(f"/{command} {owners}", GUEST)
+    subject.say("/status", GUEST)
+    subject.wait_like("resting", GUEST)
+    refused = ["Only the owner may do that."] * len(OWNERS_ONLY & NAMES)
+    assert subject.texts(GUEST)[1:-1] == refused
+    server.replies = [Reply(("Once upon",), then="hang"), TOOL, Reply(("done",))]
     server.requests.clear()
+    subject.say("a story", GUEST)
+    subject.wait("Once upon", GUEST)
+    subject.say("/stop", GUEST)
+    subject.wait_like("Stopped. What was said is kept.", GUEST)
     subject.say("do it", GUEST)
     subject.wait_like("May I run shell?", GUEST)
     subject.wait_like("May I run shell?", OWNER)
     subject.press("Allow", GUEST)
     subject.say("/approve", GUEST)
-    wait_until(lambda: subject.texts(GUEST).count("Only the owner may do that.") == 5, "the no")
+    wait_until(lambda: subject.texts(GUEST).count(refused[0]) > len(refused), "the no")
     assert list(world.home.rglob("ran.txt")) == []
     subject.press("Allow", OWNER)
     subject.wait("done", GUEST)

@@ -3,6 +3,7 @@ a decision."""
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,17 +36,28 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 
 
 def write(
-    subject: Subject, text: str, person: str, group: str = "", name: str = "", quoted: str = ""
+    subject: Subject,
+    text: str,
+    person: str,
+    group: str = "",
+    name: str = "",
+    quoted: str = "",
+    file: str = "",
 ) -> None:
-    """To us, in a group if one is named."""
+    """To us, in a group if one is named; with a file of this id and name, if there is one."""
     if isinstance(subject, TelegramSubject):
         told: dict[str, Any] = {"reply_to_message": {"text": quoted}} if quoted else {}
+        if file:
+            told["document"] = {"file_id": file, "file_name": file}
+            subject.stub.files[file] = b"what Telegram has"
         chat = int(group) if group else None
         said_to_us = f"@{NAME} {text}" if group else text
         subject.stub.say(said_to_us, int(person), chat, name or "Ann", **told)
     elif isinstance(subject, FolderSubject):
         said = {"chat": group or person, "person": person, "text": text, "name": name}
-        subject.again(said | {"id": text, "group": bool(group), "quoted": quoted})
+        files = [{"id": file, "name": file}] if file else []
+        more = {"id": text, "group": bool(group), "quoted": quoted, "files": files}
+        subject.again(said | more)
 
 
 def asks_once(request: dict[str, Any]) -> Reply:
@@ -100,7 +112,7 @@ def test_rights_are_those_of_the_place_and_a_name_gives_none(
         write(subject, "once more", TAKER, name=GUEST)
         write(subject, "in the group", TAKER, GROUP, name="Eve")
         subject.wait("ok", GROUP)
-        write(subject, "hello", OWNER, name=EVIL, quoted=EVIL)
+        write(subject, "hello", OWNER, name=EVIL, quoted=EVIL, file=EVIL)
         subject.wait("ok")
         assert [subject.texts(OTHER_GROUP), subject.texts(TAKER)] == [[], []]
         people = json.loads(world.steno("gateway", "people", "--json"))
@@ -111,8 +123,9 @@ def test_rights_are_those_of_the_place_and_a_name_gives_none(
     assert f"Eve ({TAKER})" in by_group
     assert "in the group" not in directly, "each chat has a session of its own"
     lines = directly.split("\n")
-    assert [line[:14] for line in lines] == ["[Message from ", "[It refers to:", "hello"]
-    assert all(line.count("]") == 1 and line.endswith("]") for line in lines[:2])
+    heads = ["[Message from ", "[It refers to:", "[It came with ", "hello"]
+    assert [line[:14] for line in lines] == heads
+    assert all(line.count("]") == 1 and line.endswith("]") for line in lines[:3])
     assert "<|im_start|>" not in directly
     assert "\u202e" not in directly
 
@@ -120,6 +133,35 @@ def test_rights_are_those_of_the_place_and_a_name_gives_none(
 def _said(request: dict[str, Any]) -> str:
     told = [one["content"] for one in request["messages"] if one["role"] == "user"][-1]
     return told if isinstance(told, str) else "".join(one["text"] for one in told)
+
+
+@pytest.mark.promise(66)
+def test_nothing_that_a_message_or_a_model_wrote_is_opened(
+    subject: Subject, server: ModelServer, world: World, tmp_path: Path
+) -> None:
+    """Neither an address nor a path, wherever it stands: in what is said, in a quote, as the id or
+    the name of a file, in an answer."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret of the host")
+    subject.configure(world)
+    gateway = Gateway(world, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        address = f"http://127.0.0.1:{trap.getsockname()[1]}/x"
+        lure = f"{address} ![a]({address}) <img src='{address}'> file://{secret} MEDIA:{secret}"
+        server.replies = [Reply((lure,))]
+        try:
+            for number, id in enumerate((str(secret), f"../..{secret}", address)):
+                write(subject, f"{number} {lure}", OWNER, quoted=lure, name=address, file=id)
+            wait_until(lambda: len(server.requests) == 3, "three turns")
+            wait_until(lambda: len(subject.texts()) == 3, "three answers")
+        finally:
+            gateway.close()
+        trap.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+    for kept in (*map(str, server.requests), *subject.texts(), str(world.sessions())):
+        assert "the secret of the host" not in kept
+    assert "not fetched" in str(server.requests[-1])
 
 
 @pytest.mark.promise(37, 70)
@@ -142,6 +184,8 @@ def test_a_call_waits_for_the_owner_through_a_restart_and_runs_once(
         subject.say("/stop")
         subject.wait_like("This question is over")
         asked_by(subject, "third")
+        gateway.kill()
+        gateway.start()
         subject.say("/approve always")
         subject.wait_like("so are calls like it in this session for 30 days")
         wait_until(lambda: subject.texts().count("done") == 2, "the third answer")

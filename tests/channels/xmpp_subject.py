@@ -71,13 +71,15 @@ class User:
         id = str(stanza["id"]) if corrected is None else str(corrected.get("id"))
         self.made[id] = str(stanza["body"])
 
-    def say(self, to: str, text: str, corrects: str = "") -> str:
+    def say(self, to: str, text: str, corrects: str = "", retracts: str = "") -> str:
         async def send() -> str:
             stanza = self._client.make_message(to, text, mtype="chat")
             stanza["id"] = id = f"s{next(_numbers)}"
             stanza.xml.append(Element(_ORIGIN, {"id": id}))
             if corrects:
                 stanza.xml.append(Element(_REPLACE, {"id": corrects}))
+            if retracts:
+                stanza.xml.append(Element("{urn:xmpp:message-retract:1}retract", {"id": retracts}))
             stanza.send()
             return id
 
@@ -92,6 +94,7 @@ class User:
 
 class XmppSubject(Subject):
     buttons = False
+    files = False
     secret = "test"
 
     def __init__(self, folder: Path) -> None:
@@ -134,6 +137,13 @@ class XmppSubject(Subject):
 
     def again(self, said: Any) -> None:
         """The archive gives nothing out twice but after a kill."""
+
+    def change(self, said: Any, text: str) -> None:
+        self.person(OWNER).say(self.jid, text, corrects=said)
+
+    def delete(self, said: Any) -> None:
+        told = "This person took a message back, which your client does not understand."
+        self.person(OWNER).say(self.jid, told, retracts=said)
 
     def texts(self, person: str = OWNER) -> list[str]:
         return list(self.person(person).made.values())

@@ -2,6 +2,7 @@
 known."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from steno.delivery.outbox import (
     pause_s,
     told,
 )
-from steno.delivery.webhook import Webhook
+from steno.delivery.webhook import Webhook, is_outside
 from steno.journal.debts import OwedDelivery
 from steno.journal.facts import Delivered, DeliveryExpired, DeliveryRefused
 
@@ -129,3 +130,61 @@ async def silent_and_absent() -> None:
     server.close()
     await server.wait_closed()
     assert await Webhook(f"http://127.0.0.1:{port}/").send(b"{}", "k") == Unreached("unreachable")
+
+
+@pytest.mark.parametrize(
+    ("address", "outside"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("64:ff9b::a00:1", False),
+        ("2002:a00:1::1", False),
+        ("64:ff9b::5db8:d822", True),
+        ("no address", False),
+    ],
+)
+def test_an_address_is_outside_if_everybody_could_reach_it(address: str, outside: bool) -> None:
+    assert is_outside(address) is outside
+
+
+def test_a_name_that_leads_inside_is_refused_after_it_was_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The attack: whoever answers for a name has it lead to what only this machine reaches."""
+    system = socket.getaddrinfo
+
+    def found(host: str, *more: Any, **how: Any) -> Any:
+        return system("127.0.0.1" if host == "hook.example" else host, *more, **how)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    asyncio.run(led_inside())
+
+
+async def led_inside() -> None:
+    reached = asyncio.Event()
+
+    async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        await reader.readuntil(b"}")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(taken, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = f"http://hook.example:{port}/"
+    assert await Webhook(url).send(b"{}", "k") == Unreached("its name leads inside")
+    assert not reached.is_set()
+    assert await Webhook(url, inside=True).send(b"{}", "k") == Replied(204)
+    assert await Webhook(f"http://localhost:{port}/").send(b"{}", "k") == Replied(204)
+    server.close()
+    await server.wait_closed()

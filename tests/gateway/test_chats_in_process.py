@@ -4,13 +4,20 @@ chat says afterwards."""
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 from msgspec.structs import replace
 
 from steno.engine.request import Request
-from steno.gateway.channels.protocol import Limits, Tapped
+from steno.gateway.channels.commands import Commands
+from steno.gateway.channels.protocol import (
+    ChannelLost,
+    Limits,
+    Message,
+    RemoteFile,
+    Tapped,
+)
 from steno.journal.facts import (
     ApprovalDecided,
     CommandGiven,
@@ -22,6 +29,7 @@ from steno.journal.facts import (
     TurnEnded,
 )
 from steno.journal.history import Said, Settled
+from steno.journal.parts import File
 from tests.world.boundaries import saying
 from tests.world.gateway import FAST, KEYED, OWNER, Platform, start, until_quiet
 from tests.world.listeners import Ear
@@ -173,6 +181,9 @@ def test_always_ends_after_thirty_days_and_is_listed_until_then() -> None:
         platform.say("q-3")
         await until_quiet(world)
         assert len(world.runs) == 2, "it waits for a person again"
+        world.shift_ms += 400 * DAY_MS
+        await until_quiet(world)
+        assert len(world.runs) == 2, "waiting never turns into yes"
         platform.say("/status")
         await until_quiet(world)
         assert "(ended " in platform.texts()[-1]
@@ -260,6 +271,82 @@ def test_five_messages_during_a_turn_wait_through_a_kill_each_as_its_own_input()
         assert world.model.most_at_once == 1, "one after the other"
         for n, request in enumerate(world.model.requests[-5:], 1):
             assert f"answer to q-{n - 1}" in str(request.entries), "the outcome before it is told"
+
+    play(test)
+
+
+def test_a_file_that_comes_while_a_turn_runs_is_fetched_before_its_own() -> None:
+    async def test(world: World) -> None:
+        world.model.choose = lambda request: replace(answer(request), pause_s=2.0)
+        platform = Platform()
+        platform.files["f"] = b"the notes of Monday"
+        start(world, platform)
+        platform.say("q-1")
+        await asyncio.sleep(1)
+        platform.say("q-2", files=(RemoteFile("f", "notes.txt"),))
+        await until_quiet(world)
+        last = world.model.requests[-1].entries[-1]
+        assert isinstance(last, Said)
+        assert [one.name for one in last.parts if isinstance(one, File)] == ["notes.txt"]
+        assert [one[-1] for one in platform.texts()] == ["1", "2"]
+
+    play(test)
+
+
+# --- what nobody foresaw --------------------------------------------------------------------------
+
+
+@pytest.mark.promise(14)
+def test_a_message_that_cannot_be_looked_for_now_is_looked_for_again() -> None:
+    async def test(world: World) -> None:
+        world.model.choose = answer
+        platform = Platform(PLATFORMS["finds"])
+        platform.raises = {"send": OSError("gone"), "find": ChannelLost("not now")}
+        start(world, platform)
+        platform.say("q-1")
+        await until_quiet(world, 20.0)
+        assert platform.raises == {}
+        assert platform.texts() == ["answer to q-1"]
+        [settled] = facts(world, DeliverySettled)[-1:]
+        assert isinstance(settled.outcome, Delivered)
+
+    play(test)
+
+
+@pytest.mark.promise(63)
+def test_a_channel_that_raises_anything_and_an_update_that_is_none_end_nothing() -> None:
+    async def test(world: World) -> None:
+        world.model.choose = answer
+        platform = Platform()
+        platform.raises["receive"] = KeyError("a library's mistake")
+        gateway = start(world, platform)
+        platform.push(Message("bad", OWNER, OWNER, cast(str, None)))
+        platform.say("q-1")
+        await until_quiet(world, 90.0)
+        assert platform.texts() == ["answer to q-1"]
+        assert [one.state for one in gateway.channels.health()] == ["receiving"]
+
+    play(test)
+
+
+def test_a_command_that_fails_as_nobody_foresaw_says_so_and_is_not_carried_out_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(*_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Commands, "_status", broken)
+
+    async def test(world: World) -> None:
+        world.model.choose = answer
+        platform = Platform()
+        start(world, platform)
+        platform.say("/status")
+        platform.say("q-1")
+        await until_quiet(world)
+        said, told = platform.texts()
+        assert "does not know why" in said
+        assert told == "answer to q-1"
 
     play(test)
 

@@ -24,8 +24,10 @@ from steno.gateway.channels.protocol import (
     NotNow,
     Outgoing,
     Quiet,
+    RemoteFile,
     Result,
     Sent,
+    Unsure,
     Update,
 )
 from steno.gateway.channels.worker import Channels, Worker, _prepare
@@ -45,7 +47,8 @@ KEYED = replace(FAST, edits=True, client_id_s=86_400)
 class Platform:
     """`updates` are those that are not acknowledged; `chats` has every message ever made, in order,
     with the key that it was made under. `tokens` are those of buttons, `answered` what who pressed
-    one was told. The next `fatal` messages are the last thing that their processes do."""
+    one was told, `files` what can be fetched. The next `fatal` messages are the last thing that
+    their processes do; each of `raises` is raised once, by the verb that it is named after."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or KEYED
@@ -55,6 +58,8 @@ class Platform:
         self.tokens: list[str] = []
         self.away = False
         self.fatal = 0
+        self.files: dict[str, bytes] = {}
+        self.raises: dict[str, Exception] = {}
         self._arrived = asyncio.Event()
         self._ids = itertools.count(1)
 
@@ -90,6 +95,7 @@ class PlatformChannel(Quiet):
     async def receive(self, mark: str) -> AsyncIterator[Batch]:
         while True:
             await self._platform.wait()
+            self._stumble("receive")
             given = list(self._platform.updates)
             yield Batch(tuple(given))
             self._process.check_alive()
@@ -113,6 +119,8 @@ class PlatformChannel(Quiet):
         if self._platform.fatal:
             self._platform.fatal -= 1
             self._process.die()
+        if (error := self._platform.raises.pop("send", None)) is not None:
+            return Unsure(str(error))
         await asyncio.sleep(0)
         self._process.check_alive()
         return Sent(id)
@@ -126,8 +134,18 @@ class PlatformChannel(Quiet):
         await asyncio.sleep(0)
         return Sent(message)
 
+    def _stumble(self, verb: str) -> None:
+        if (error := self._platform.raises.pop(verb, None)) is not None:
+            raise error
+
+    async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
+        await asyncio.sleep(0.5)
+        self._process.check_alive()
+        return self._platform.files[file.id]
+
     async def find(self, chat: str, key: str) -> str | None:
         self._process.check_alive()
+        self._stumble("find")
         found = [id for id, known, _ in self._platform.chats.get(chat, []) if known == key]
         return found[0] if found else None
 

@@ -144,6 +144,7 @@ def _channels(config: Config) -> list[str]:
     chats = [one for one in config.channels.values() if one.is_chat]
     if not chats:
         return []
+    inside = ", ".join(name for name, one in config.channels.items() if one.inside)
     open_to = sum(one.pairing and not one.allow for one in chats)
     return [
         f"strangers get a code an hour in {open_to} of {len(chats)} chats, nothing in the others; "
@@ -154,10 +155,13 @@ def _channels(config: Config) -> list[str]:
         f"owners by id: {sum(len(one.owners) for one in chats)}; they alone approve, link and pair",
         "a chat has one session; others are read by the owner alone",
         "refusals are recorded once an hour for each sender: steno gateway people",
-        "a question waits for the owner; its button names one call, also after a restart",
+        "a question waits for its owner for ever: no answer is never a yes",
+        "an approval names one call; its button cannot be guessed, and counts from an owner alone",
+        "the button works after a restart; a late one hears what was decided",
         f"always ends after {ALWAYS_DAYS} days and is listed: steno rules ID",
         "names, quotes and file names are told to a model as data",
-        "nothing that a message or a model writes is opened as a path or address",
+        "nothing that a message or a model writes is opened as a path or address; "
+        f"webhooks whose names may lead inside: {inside or 'none'}",
         "what a message says is shown as text: no HTML, script, control or direction of its own",
     ]
 

@@ -43,4 +43,4 @@ def channel(config: Config, name: str) -> Channel | None:
         return None
     from steno.delivery.webhook import Webhook
 
-    return Webhook(found.url, token)
+    return Webhook(found.url, token, found.inside)

@@ -155,6 +155,16 @@ class Refuse(Struct, frozen=True):
     code: bool = False
 
 
+def author_of(name: str, person: str) -> str:
+    """How an input is signed."""
+    return f"{name} ({person})" if name else person
+
+
+def is_by(author: str | None, person: str) -> bool:
+    """Whether a person wrote what is signed so, under whatever name."""
+    return author is not None and (author == person or author.endswith(f" ({person})"))
+
+
 def may(account: Account, rules: Rules, sender: Sender) -> Let | Refuse:
     if not sender.person or not sender.chat:
         return Refuse("empty")

@@ -8,16 +8,21 @@ undone is a fact, so the next start finds it.
 import asyncio
 import contextlib
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 from steno.compose import Program
 from steno.config import ConfigError, GatewayConfig
 from steno.gateway.streams import Echo
 from steno.journal.facts import TurnStarted
+from steno.journal.parts import Seq
+from steno.journal.state import State
 from steno.model_choice import Terms
 from steno.race import first_of
 from steno.service import Misused, Service
@@ -40,13 +45,23 @@ TAKING_UP_MAX = 32
 _log = logging.getLogger("steno.gateway")
 
 
-Prepare = Callable[[str], Awaitable[TurnStarted | None]]
-"""What must be done before a session runs, and the turn that it is to begin with, if one was cut
-off that somebody waits for."""
+EVERY_INPUT: Seq = sys.maxsize
 
 
-async def _nothing(session: str) -> None:
-    return None
+class Prepared(Struct, frozen=True):
+    """`opening`: the turn to begin with, if one was cut off that somebody waits for. `ready_to`:
+    the files of inputs up to there were fetched, as far as they can be."""
+
+    opening: TurnStarted | None = None
+    ready_to: Seq = EVERY_INPUT
+
+
+Prepare = Callable[[str], Awaitable[Prepared]]
+"""What must be done before a session runs."""
+
+
+async def _nothing(session: str) -> Prepared:
+    return Prepared()
 
 
 async def _no_memories() -> None:
@@ -153,8 +168,9 @@ class Hub:
             opening = self._openings.pop(session, None)
             self._letting_go[session] = asyncio.Event()
             try:
-                opening = opening or await self.prepare(session)
-                await self._turns(service, session, opening)
+                ready = Prepared(opening, 0) if opening else await self.prepare(session)
+                opening = ready.opening
+                await self._turns(service, session, ready)
             except UnknownSession:
                 return  # deleted meanwhile
             except SessionBusy:
@@ -167,18 +183,27 @@ class Hub:
                 _log.warning("session %s was not run: %s", session, error)
                 return
 
-    async def _turns(self, service: Service, session: str, opening: TurnStarted | None) -> None:
+    async def _turns(self, service: Service, session: str, ready: Prepared) -> None:
         """Run what waits; first the turn to begin with, if it is still due. If it is not, because
-        it began meanwhile, say, what waits is run all the same."""
+        it began meanwhile, say, what waits is run all the same. An input that came with files since
+        is prepared before its turn."""
         go = self._letting_go[session]
-        if opening is not None:
+
+        def enough(state: State) -> bool:
+            next = min(state.pending, default=0)
+            if next <= ready.ready_to or not state.pending[next].awaits:
+                return self.draining.is_set()
+            self._woken.add(session)
+            return True
+
+        if ready.opening is not None:
             try:
-                await service.turns.run_again(session, opening, go, self.draining)
+                await service.turns.run_again(session, ready.opening, go, self.draining, enough)
             except Refusal as refused:
                 _log.info("session %s: %s", session, refused)
             else:
                 return
-        await service.turns.run_pending(session, go, self.draining)
+        await service.turns.run_pending(session, go, self.draining, enough)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
         """Do something that whoever asked for it does not wait for."""

@@ -242,11 +242,13 @@ class Chats:
         fact = found[0].fact if found else None
         return fact if isinstance(fact, InputAdmitted) else None
 
-    async def awaited(self, session: str) -> list[tuple[Seq, str, AwaitedFile]]:
-        """The files that pending inputs await: each with its input and where that came from."""
-        pending = (await self.store.glance(session)).row.pending
+    async def awaited(self, session: str) -> tuple[Seq, list[tuple[Seq, str, AwaitedFile]]]:
+        """The files that pending inputs await: each with its input and where that came from; and
+        the head up to which inputs were looked at."""
+        glance = await self.store.glance(session)
+        pending = glance.row.pending
         if not pending:
-            return []
+            return glance.head, []
         settled = {
             (record.fact.input, record.fact.file)
             for record in await self.store.read(session, pending[0], PAGE, ("attachment.settled",))
@@ -257,7 +259,7 @@ class Chats:
             if (said := await self.input_at(session, seq)) is not None:
                 waits = [file for file in said.awaits if (seq, file.id) not in settled]
                 found += [(seq, said.source, file) for file in waits]
-        return found
+        return glance.head, found
 
     async def attach(
         self, session: str, input: Seq, file: str, found: Attachment | None, cause: str
@@ -269,16 +271,11 @@ class Chats:
         fact = AttachmentSettled(input, file, parts, cause)
         await self.note(session, [fact], f"attachment:{input}:{file}"[:KEY_CHARS_MAX])
 
-    async def find_input(self, session: str, source: str, key: str) -> Seq | None:
-        """The input that came under a key."""
-        after = 0
-        while page := await self.store.read(session, after, 1_000, ("input.admitted",)):
-            for record in page:
-                fact = record.fact
-                if isinstance(fact, InputAdmitted) and (fact.source, fact.key) == (source, key):
-                    return record.seq
-            after = page[-1].seq
-        return None
+    async def find_input(self, source: str, key: str) -> tuple[str, Seq, InputAdmitted] | None:
+        """The input that came under a key, in whichever session: where it is, and what it says."""
+        found = await self.store.admitted(source, key)
+        said = None if found is None else await self.input_at(found.session, found.seq)
+        return None if found is None or said is None else (found.session, found.seq, said)
 
     async def post(
         self, session: str, text: str, by: str, owed: DeliveryOwed, key: str

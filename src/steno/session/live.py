@@ -243,13 +243,18 @@ class Live:
             yield Record(next(closing, loaded.head), 0, ended.ending)
 
     async def run_pending(
-        self, session: str, leaving: asyncio.Event, last: asyncio.Event | None = None
+        self,
+        session: str,
+        leaving: asyncio.Event,
+        last: asyncio.Event | None = None,
+        enough: Enough | None = None,
     ) -> None:
         """Run a session until it rests. While another process runs it, wait in case that dies
-        before what is pending is taken. Once `last` is set, no further turn begins."""
+        before what is pending is taken. Once `last` is set, or it is `enough`, no further turn
+        begins."""
         while not (leaving.is_set() or (last is not None and last.is_set())):
             try:
-                await self._runner.run(session, _until(last), leaving)
+                await self._runner.run(session, enough or _until(last), leaving)
             except SessionBusy as busy:
                 if not (await self._store.glance(session)).row.pending:
                     return
@@ -264,9 +269,10 @@ class Live:
         opening: TurnStarted,
         leaving: asyncio.Event,
         last: asyncio.Event | None = None,
+        enough: Enough | None = None,
     ) -> None:
         """Run a turn that continues or retries, and then what is pending."""
-        await self._runner.run(session, _until(last), leaving, opening)
+        await self._runner.run(session, enough or _until(last), leaving, opening)
 
     async def only_waits(self, session: str) -> bool:
         """Whether nothing goes on in the open turn but waiting for a person."""

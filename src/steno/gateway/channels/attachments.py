@@ -5,9 +5,14 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from steno.gateway.channels.protocol import Channel, ChannelError, RemoteFile
+from steno.gateway.channels.protocol import (
+    Channel,
+    ChannelError,
+    ChannelRefused,
+    RemoteFile,
+)
 from steno.journal.facts import AwaitedFile
-from steno.journal.parts import File, hash_of
+from steno.journal.parts import File, Seq, hash_of
 from steno.service.attachments import Attachment, attachment
 from steno.service.chats import Chats
 from steno.session.errors import Misused
@@ -17,11 +22,12 @@ AGAIN_S = 1.0
 _log = logging.getLogger("steno.channels")
 
 
-async def fetch(chats: Chats, session: str, channels: Sequence[Channel]) -> None:
-    """Fetch what pending inputs of a session await. What cannot be fetched is recorded as such, so
-    that a turn never waits for it twice."""
+async def fetch(chats: Chats, session: str, channels: Sequence[Channel]) -> Seq:
+    """Fetch what pending inputs of a session await; up to where it was looked. What cannot be
+    fetched is recorded as such, so that a turn never waits for it twice."""
     by_account = {one.account: one for one in channels}
-    for input, source, file in await chats.awaited(session):
+    looked, awaited = await chats.awaited(session)
+    for input, source, file in awaited:
         channel = by_account.get(source)
         if channel is None:
             continue
@@ -33,6 +39,7 @@ async def fetch(chats: Chats, session: str, channels: Sequence[Channel]) -> None
             await chats.attach(session, input, file.id, None, str(error)[:200])
         else:
             await chats.attach(session, input, file.id, found, "")
+    return looked
 
 
 def _as_attachment(file: AwaitedFile, body: bytes) -> Attachment:
@@ -50,6 +57,8 @@ async def _try(channel: Channel, file: AwaitedFile) -> bytes:
     for attempt in range(FETCHES_MAX):
         try:
             return await channel.fetch(remote, most)
+        except ChannelRefused:
+            raise
         except ChannelError:
             if attempt == FETCHES_MAX - 1:
                 raise

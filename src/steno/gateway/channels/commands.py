@@ -3,13 +3,14 @@ that it is about: so a kill leaves it to be carried out once, and it can mean no
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from steno.config import ConfigError
-from steno.engine.people import OWNERS_ONLY, call_digest, rank_of
+from steno.engine.people import OWNERS_ONLY, call_digest, is_by, rank_of
 from steno.gateway.channels.held import HeldAccount
 from steno.gateway.channels.protocol import Message
 from steno.gateway.channels.wording import HELP
@@ -27,6 +28,7 @@ from steno.service.objects import rule_line
 from steno.store.errors import SessionBusy, StoreError, UnknownSession
 
 SESSIONS_SHOWN = 10
+_log = logging.getLogger("steno.channels")
 Handler = Callable[[CommandGiven, Seq], Awaitable[str]]
 Extra = Callable[[CommandGiven, str, str], Awaitable[str]]
 """A command of another part of the service: given what, on which channel, under which key that
@@ -122,6 +124,10 @@ class Commands:
             said = "There is no such session."
         except (StoreError, Misused, ConfigError) as error:
             said = f"That did not work: {error}."
+        except Exception:  # noqa: BLE001 - see below
+            # What was recorded would be carried out again at each start, and fail again.
+            _log.exception("the command /%s of %s", given.name, held.name)
+            said = "That did not work, and steno does not know why; its log has more."
         key = f"command:{held.source}:{seq}"
         await held.post(given.chat, said, key, "command")
         await held.note([CommandDone(seq)], f"done:{seq}")
@@ -155,7 +161,9 @@ class Commands:
         turn = (await held.service().views.load(given.session)).state.turn
         for input in () if turn is None else turn.inputs:
             said = await held.chats.input_at(given.session, input)
-            if said is not None and said.chat == given.chat:
+            if said is None or said.chat != given.chat:
+                continue
+            if is_by(said.author, given.person):
                 return True
         return turn is None
 

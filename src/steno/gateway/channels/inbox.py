@@ -23,13 +23,14 @@ from steno.engine.people import (
     Let,
     Refuse,
     Sender,
+    author_of,
     digest,
     enter,
+    is_by,
     looks_like_code,
     may,
     may_give,
 )
-from steno.gateway.channels.attachments import fetch
 from steno.gateway.channels.commands import Commands, decide, parse
 from steno.gateway.channels.held import HeldAccount
 from steno.gateway.channels.protocol import Deleted, Edited, Message, Outgoing, Tapped, Update
@@ -113,7 +114,7 @@ class Inbox:
             said.id,
             said.chat,
             text,
-            f"{name} ({said.person})" if name else said.person,
+            author_of(name, said.person),
             session,
             said.quoted,
             files=tuple(
@@ -123,8 +124,6 @@ class Inbox:
         reply_to = said.message if said.group else ""
         admitted = await held.chats.admit(arrival, (held.owed(said.chat, reply_to=reply_to),))
         if admitted is not None:
-            if said.files and admitted.first:
-                held.hub.later(fetch(held.chats, admitted.session, [held.channel]))
             held.hub.wake(admitted.session)
 
     async def _remember(self, sender: Sender, rank: Rank) -> None:
@@ -194,14 +193,16 @@ class Inbox:
     async def _changed(self, update: Edited | Deleted) -> None:
         held = self._held
         sender = Sender(update.person, update.chat, group=update.group)
-        session = held.known.chats.get(update.chat)
-        if session is None:
-            return
         if isinstance(update, Edited) and isinstance(may(held.known, held.rules, sender), Refuse):
             return
-        input = await held.chats.find_input(session, held.source, update.of)
-        if input is None:
-            return  # it was a command, or was said in another session of the chat
+        found = await held.chats.find_input(held.source, update.of)
+        if found is None:
+            return  # it was a command
+        session, input, said = found
+        if said.chat != update.chat:
+            return
+        if isinstance(update, Edited) and not is_by(said.author, update.person):
+            return  # nobody changes what others said
         fact: FreeFact = (
             InputEdited(input, update.text[:TEXT_CHARS_MAX], update.person)
             if isinstance(update, Edited)

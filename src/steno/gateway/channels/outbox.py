@@ -23,6 +23,7 @@ from msgspec import Struct
 from steno.gateway.channels.protocol import (
     Button,
     Channel,
+    ChannelError,
     Limits,
     No,
     NotNow,
@@ -389,7 +390,7 @@ class Outbox:
                 what = self._outgoing(debt, showing, wanted, part, state)
                 return await self._make(debt, part, what, state, False)
             case Look(part=part):
-                return await self._look(debt, part)
+                return await self._look(debt, part, state)
             case Fill(part=part):
                 left_s = state.edited_s + self._limits.edit_s - now
                 if not wanted.final and left_s > 0:
@@ -550,8 +551,12 @@ class Outbox:
             case unreachable:
                 assert_never(unreachable)
 
-    async def _look(self, debt: Debt, part: int) -> float:
-        found = await self._channel.find(debt.owed.address, f"{debt.owed.key}-{part}")
+    async def _look(self, debt: Debt, part: int, state: _State) -> float:
+        try:
+            found = await self._channel.find(debt.owed.address, f"{debt.owed.key}-{part}")
+        except ChannelError as error:
+            self.last_error = str(error)
+            return self._back_off(debt, state, error.wait_s)
         if found is None:
             await self._chats.failed(debt, "it was not there", unknown=False, final=False)
         else:

@@ -6,7 +6,7 @@
     find      look for one that may have been sent, where the platform can
 
 A channel keeps nothing that must last, never tries again by itself, and raises nothing but
-`ChannelError` from `receive`: what came of sending and editing is a value.
+`ChannelError`: what came of sending and editing is a value.
 
     ChannelError
       ChannelRefused   the account cannot be used: a wrong secret, say. A person must mend it
@@ -207,7 +207,8 @@ class Channel(Protocol):
         ...
 
     async def find(self, chat: str, key: str) -> str | None:
-        """The message that was sent under a key; None if there is none."""
+        """The message that was sent under a key; None if there is none. Raises `ChannelError` if
+        that cannot be known now."""
         ...
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:

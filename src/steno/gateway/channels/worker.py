@@ -24,9 +24,15 @@ from steno.gateway.channels.commands import Commands, Extra
 from steno.gateway.channels.held import HeldAccount
 from steno.gateway.channels.inbox import Inbox
 from steno.gateway.channels.outbox import Means, Outbox
-from steno.gateway.channels.protocol import Channel, ChannelError, ChannelRefused, ChannelSetup
+from steno.gateway.channels.protocol import (
+    Channel,
+    ChannelError,
+    ChannelRefused,
+    ChannelSetup,
+    Update,
+)
 from steno.gateway.channels.registry import chats_in, make
-from steno.gateway.hub import Hub
+from steno.gateway.hub import EVERY_INPUT, Hub, Prepared
 from steno.journal.facts import (
     AccountRead,
     ApprovalAsked,
@@ -47,6 +53,8 @@ LOOK_AGAIN_S = 0.2
 MARK_EVERY = 500
 MARK_S = 5.0
 WAIT_MAX_S = 60.0
+STUMBLES_MAX = 3
+"""An update on which we stumble so often is left out: those behind it wait for it."""
 State = Literal["starting", "waiting", "receiving", "trouble", "refused", "off"]
 _log = logging.getLogger("steno.channels")
 
@@ -83,6 +91,7 @@ class Worker:
         self._outbox: Outbox | None = None
         self._lease: Lease | None = None
         self._marked_s = 0.0
+        self._stumbles: dict[str, int] = {}
         self.receiving = asyncio.Event()
 
     def look(self) -> ChannelHealth:
@@ -105,6 +114,9 @@ class Worker:
                     self._trouble("refused", error)
                     wait_s = WAIT_MAX_S
                 except (ChannelError, StoreError) as error:
+                    self._trouble("trouble", error)
+                except Exception as error:  # noqa: BLE001 - one account must not end the others
+                    _log.exception("channel %s: not foreseen", self.health.name)
                     self._trouble("trouble", error)
                     asked_s = getattr(error, "wait_s", None)
                     long = time.monotonic() - began_s > WAIT_MAX_S
@@ -189,10 +201,23 @@ class Worker:
         async with aclosing(batches) as arriving:  # type: ignore[type-var]
             async for batch in arriving:
                 for update in batch.updates:
-                    await _whatever_happens(inbox.take(update))
+                    await self._take(inbox, update)
                 if batch.mark and batch.mark != held.known.mark:
                     await held.note([AccountRead(mark=batch.mark)])
         raise ChannelError("the platform ended the connection")
+
+    async def _take(self, inbox: Inbox, update: Update) -> None:
+        """Store an update. What we are not prepared for is tried again, and then left out."""
+        try:
+            await _whatever_happens(inbox.take(update))
+        except (ChannelError, StoreError):
+            raise
+        except Exception:
+            tries = self._stumbles[update.id] = self._stumbles.get(update.id, 0) + 1
+            if tries < STUMBLES_MAX:
+                raise
+            del self._stumbles[update.id]
+            _log.exception("channel %s: an update is left out: %r", self.health.name, update.id)
 
     # --- what happens elsewhere
 
@@ -246,16 +271,16 @@ async def _whatever_happens(taking: Coroutine[None, None, None]) -> None:
 
 async def _prepare(
     hub: Hub, session: str, channels: Sequence[Channel], names: frozenset[str]
-) -> TurnStarted | None:
+) -> Prepared:
     """Fetch what inputs of a chat came with. If a chat waits for a turn that was cut off, or a job
     does, it comes before what waits."""
     service = hub.service()
-    if channels:
-        await fetch(service.chats, session, channels)
+    ready_to = await fetch(service.chats, session, channels) if channels else EVERY_INPUT
     row = (await service.views.glance(session)).row
     owed = row.deliveries.open.values()
     chat_waits = any(one.taken and one.show == "answer" and one.channel in names for one in owed)
-    return await _cut_off(hub, session) if chat_waits or row.platform == JOB else None
+    opening = await _cut_off(hub, session) if chat_waits or row.platform == JOB else None
+    return Prepared(opening, ready_to)
 
 
 async def _cut_off(hub: Hub, session: str) -> TurnStarted | None:

@@ -154,7 +154,7 @@ class Discord(Quiet):
             with contextlib.suppress(_Absent):
                 for raw in await self._history(chat, marks[chat]):
                     raw.setdefault("guild_id", "" if chat not in self._config.groups else "1")
-                    if (read := self._message(raw)) is not None:
+                    if (read := self._read("MESSAGE_CREATE", raw)) is not None:
                         found.append(read)
                         _advance(marks, read)
         return found
@@ -197,7 +197,7 @@ class Discord(Quiet):
         author, text, files = raw["author"], str(raw.get("content") or ""), _files(raw)
         if str(author["id"]) == self._user or raw.get("webhook_id") or not (text or files):
             return None
-        if raw.get("type", 0) not in (0, 19):
+        if raw.get("type", 0) not in (0, 19) or _ID.fullmatch(str(raw["id"])) is None:
             return None
         group = bool(raw.get("guild_id"))
         replied = raw.get("referenced_message") or {}

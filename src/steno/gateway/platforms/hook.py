@@ -60,7 +60,10 @@ class Hook(Quiet):
             raise ChannelRefused(f"its secret must have {SECRET_LEN_MIN} characters or more")
         self._secret = setup.secret.encode()
         self._name = setup.name
-        self._out = Webhook(setup.config.url) if setup.config.url else None
+        config = setup.config
+        if config.url and not config.address:
+            raise ChannelRefused("its url must be one with https, or with http to this machine")
+        self._out = Webhook(config.url, inside=config.inside) if config.url else None
         self._waiting: asyncio.Queue[tuple[Message, asyncio.Future[None]]] = asyncio.Queue(
             WAITING_MAX
         )

@@ -6,6 +6,8 @@ receive    envelopes from a web socket, each acknowledged when it is stored. Sla
 send       chat.postMessage with the key in its metadata. slack_sdk's own repeats are off
 edit       chat.update
 find       the history, by metadata
+
+What is being answered gets a mark of two eyes, if the app may add reactions: bots cannot type.
 """
 
 import json
@@ -61,12 +63,14 @@ QUIET_S = 60.0
 PAGE = 200
 PAGES_MAX = 25
 FRAME_BYTES_MAX = 4 << 20
+CHATS_MAX = 10_000
 SAID = frozenset((None, "", "file_share", "thread_broadcast", "me_message"))
 WRONG_TOKEN = frozenset(
     ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive")
 )
 PERHAPS = frozenset(("internal_error", "fatal_error", "service_unavailable", "request_timeout"))
 _ID = re.compile(r"[A-Z][A-Z0-9]{2,30}")
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 class Slack(Quiet):
@@ -86,6 +90,7 @@ class Slack(Quiet):
         self._base = (setup.config.url.rstrip("/") + "/api/") if setup.config.url else API
         self._web: AsyncWebClient | None = None
         self._http: aiohttp.ClientSession | None = None
+        self._unmarked: dict[str, str] = {}
         self.limits = setup.limits(LIMITS)
 
     @property
@@ -158,8 +163,9 @@ class Slack(Quiet):
             kind = "im" if conversation.get("is_im") else "channel"
             raws = await self._history(id, f"{max(since_s, 0.0):.6f}")
             for raw in reversed(raws):
-                event = raw | {"channel": id, "channel_type": kind}
-                if (read := self._message(event)) is not None:
+                event = {"type": "message"} | raw | {"channel": id, "channel_type": kind}
+                read = self._read({"type": "events_api", "payload": {"event": event}})
+                if read is not None:
                     found.append(read)
         return found
 
@@ -213,10 +219,11 @@ class Slack(Quiet):
     def _message(self, event: dict[str, Any]) -> Message | None:
         person, chat, ts = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
         text, files = unescaped(str(event.get("text") or "")), _files(event)
-        if not (person and chat and ts) or person == self._user:
+        if not (person and chat) or person == self._user or _TS.fullmatch(ts) is None:
             return None
         if event.get("subtype") not in SAID or (not text and not files):
             return None
+        self._note_last(chat, ts)
         group = event.get("channel_type", "channel") != "im" and not chat.startswith("D")
         named = f"<@{self._user}>"
         return Message(
@@ -230,6 +237,12 @@ class Slack(Quiet):
             addressed=not group or named in text,
             files=files,
         )
+
+    def _note_last(self, chat: str, ts: str) -> None:
+        """What was said last in a conversation."""
+        while len(self._unmarked) >= CHATS_MAX:
+            del self._unmarked[next(iter(self._unmarked))]
+        self._unmarked[chat] = ts
 
     def _edited(self, event: dict[str, Any]) -> Edited | None:
         new, chat = event["message"], str(event["channel"])
@@ -273,6 +286,11 @@ class Slack(Quiet):
             if payload.get("key") == key and raw.get("user") in (None, self._user):
                 return str(raw["ts"])
         return None
+
+    async def show_typing(self, chat: str) -> None:
+        if (ts := self._unmarked.pop(chat, None)) is not None:
+            told = {"channel": chat, "timestamp": ts, "name": "eyes"}
+            await self._act("reactions.add", told)
 
     async def answer_tap(self, tap: str, text: str) -> None:
         chat, _, person = tap.partition(" ")

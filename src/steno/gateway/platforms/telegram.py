@@ -335,6 +335,7 @@ def _files(raw: dict[str, Any]) -> tuple[RemoteFile, ...]:
         ("voice", "voice.ogg", "audio/ogg"),
         ("audio", "audio", "audio/mpeg"),
         ("video", "video.mp4", "video/mp4"),
+        ("video_note", "video.mp4", "video/mp4"),
     ):
         if isinstance(raw.get(kind), dict):
             found.append(_file(raw[kind], name, media_type))

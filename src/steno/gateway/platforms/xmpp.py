@@ -4,7 +4,7 @@ receive    the archive (XEP-0313) after the last id that was stored. A message t
            only a reason to look there: one source, one order, exact ids, and no gap
 send       a message with an id of ours (XEP-0359), then a ping: the server answers in order, so its
            answer says that it has the message. Without one, the archive is looked into
-edit       a correction (XEP-0308)
+edit       a correction (XEP-0308); what a person takes back is a retraction (XEP-0424)
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from steno.gateway.channels.protocol import (
     ChannelLost,
     ChannelRefused,
     ChannelSetup,
+    Deleted,
     Edited,
     Limits,
     Message,
@@ -58,22 +59,31 @@ IDS_MAX = 10_000
 _JID = re.compile(r"[^\s@/<>&\"':]{1,200}@[a-z0-9.-]{1,200}")
 _ORIGIN = "{urn:xmpp:sid:0}origin-id"
 _REPLACE = "{urn:xmpp:message-correct:0}replace"
+_RETRACT = "{urn:xmpp:message-retract:1}retract"
 
 
 class Archived:
-    """A message as the archive has it."""
+    """A message as the archive has it. Of one that cannot be read there is the id alone: it means
+    nothing, and must not stop those behind it."""
 
     def __init__(self, result: Any) -> None:
-        stanza = result["mam_result"]["forwarded"]["stanza"]
-        origin = stanza.xml.find(_ORIGIN)
-        corrected = stanza.xml.find(_REPLACE)
         self.id = str(result["mam_result"]["id"])
+        self.sender = self.to = self.type = self.body = self.corrects = self.retracts = ""
+        self.ids: set[str] = set()
+        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError):
+            self._read(result["mam_result"]["forwarded"]["stanza"])
+        self.about = self.retracts or self.corrects
+
+    def _read(self, stanza: Any) -> None:
+        origin = stanza.xml.find(_ORIGIN)
+        corrected, retracted = stanza.xml.find(_REPLACE), stanza.xml.find(_RETRACT)
         self.sender = str(stanza["from"].bare).lower()
         self.to = str(stanza["to"].bare).lower()
         self.type = str(stanza["type"])
-        self.body = str(stanza["body"])
         self.ids = {str(stanza["id"]), "" if origin is None else origin.get("id", "")} - {""}
         self.corrects = "" if corrected is None else str(corrected.get("id", ""))
+        self.retracts = "" if retracted is None else str(retracted.get("id", ""))
+        self.body = str(stanza["body"])
 
 
 class Xmpp(Quiet):
@@ -189,20 +199,31 @@ class Xmpp(Quiet):
         for one in found:
             if one.sender == self._jid:
                 waiting.pop(one.to, None)
-            elif (message := self._message(one)) is not None:
-                waiting.setdefault(one.sender, []).append(message)
+            elif (read := self._message(one) or self._change(one, self._known(one))) is not None:
+                waiting.setdefault(one.sender, []).append(read)
         return [update for updates in waiting.values() for update in updates]
 
     async def _read(self, one: Archived) -> Update | None:
-        if one.corrects and one.sender != self._jid and one.body:
-            of = self._archive_ids.get((one.sender, one.corrects)) or await self._archived_as(
-                one.sender, one.sender, one.corrects
-            )
-            return Edited(one.id, one.sender, one.sender, of or one.corrects, one.body)
-        return self._message(one)
+        if not one.about or one.sender == self._jid:
+            return self._message(one)
+        of = self._known(one) or await self._archived_as(one.sender, one.sender, one.about)
+        return self._change(one, of)
+
+    def _known(self, one: Archived) -> str | None:
+        """The archive's id of what a message changes, if it was seen since the start."""
+        return self._archive_ids.get((one.sender, one.about))
+
+    def _change(self, one: Archived, of: str | None) -> Update | None:
+        if of is None or one.sender == self._jid:
+            return None
+        if one.retracts:
+            return Deleted(one.id, one.sender, of, one.sender)
+        return Edited(one.id, one.sender, one.sender, of, one.body) if one.body else None
 
     def _message(self, one: Archived) -> Message | None:
         if one.sender == self._jid or one.type not in ("chat", "normal") or not one.body:
+            return None
+        if one.about:
             return None
         while len(self._archive_ids) >= IDS_MAX:
             del self._archive_ids[next(iter(self._archive_ids))]
