@@ -360,8 +360,9 @@ class Beside:
                 if chat.watched is not watched:
                     return
                 spending.take(records)
-            watched.cost = spending.cost
-            chat.changed()
+            if watched.cost != spending.cost:
+                watched.cost = spending.cost
+                chat.changed()
 
     async def context(self, session: str) -> None:
         """What the next request is made of, about."""

@@ -169,11 +169,14 @@ class Watched:
             self._changed()
 
     async def _follow(self, live: LiveSession) -> None:
+        """The first end is the one that was folded when the session was opened."""
+        opened = live.end
         try:
             async for event in live.events():
                 match event:
                     case Tail():
-                        self._take_end(event)
+                        if event is not opened:
+                            self._take_end(event)
                     case Record():
                         self.folded.apply(event)
                     case _:
