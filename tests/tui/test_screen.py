@@ -269,6 +269,7 @@ def test_what_cannot_be_attached_is_said_and_nothing_that_was_typed_is_lost(
         await person.sees("+ attached missing.png")
         await person.say("look")
         await person.sees("▌ + missing.png")
+        await person.until(lambda: bool(server.requests), "the request")
 
     chat_with(world, talk, size=(110, 30))
     assert b64encode(PNG).decode() in json.dumps(server.requests[-1]["messages"])
