@@ -25,7 +25,7 @@ from bench import child
 from bench.building import warm
 from bench.engine_crowd import serving
 from bench.gateway_home import fill
-from bench.result import Plan, Result, at_least, at_most
+from bench.result import Plan, Result, at_least, at_most, noted
 from bench.timing import percentile
 from steno.gateway.tokens import Tokens
 from steno.journal.facts import InputAdmitted, SessionStarted
@@ -335,15 +335,14 @@ def _inputs(home: Path, each: int) -> list[Result]:
         cpu_s = service.cpu_s() - cpu_s
     what = f"{TURNS} clients posting inputs: inputs/s"
     each_us = cpu_s / (TURNS * each) * 1e6
-    detail = f"{ours:,.0f}/s against {base:,.0f}/s of the store; {TURNS} × {each}"
     best = 1 / (1 / library + 1 / base)
-    after = (
-        f"{best:,.0f}/s if {library:,.0f}/s of aiohttp answering a constant and the store took "
-        f"turns; {each_us:.0f} µs of CPU an input"
+    detail = (
+        f"{ours:,.0f}/s; {best:,.0f}/s if {library:,.0f}/s of aiohttp answering a constant and "
+        f"{base:,.0f}/s of the store took turns; {each_us:.0f} µs of CPU an input; {TURNS} × {each}"
     )
     return [
-        at_least(NAME, what, ours / base, 0.5, detail=detail),
-        at_least(NAME, f"{what}, of what the two parts can do", ours / best, 0.5, detail=after),
+        at_least(NAME, f"{what}, of what its two parts can do", ours / best, 0.5, detail=detail),
+        noted(NAME, f"{what}, of the store's own", ours / base),
     ]
 
 

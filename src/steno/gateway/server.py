@@ -124,31 +124,6 @@ class WrongTries:
             self._tries.popitem(last=False)
 
 
-class _Connections(web.Server):
-    """Closes a connection whose first request is not there in time. Those that follow on it are
-    held to the same time by aiohttp; the first is not."""
-
-    def __init__(self, handler: Any, header_s: float, **settings: Any) -> None:
-        super().__init__(handler, **settings)
-        self._header_s = header_s
-        self._late: dict[Any, asyncio.TimerHandle] = {}
-
-    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        later = asyncio.get_running_loop().call_later
-        self._late[handler] = later(self._header_s, transport.abort)
-
-    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
-        self.came(handler)
-        super().connection_lost(handler, exc)
-
-    def came(self, handler: Any) -> None:
-        """The header of a request is there."""
-        late = self._late.pop(handler, None)
-        if late is not None:
-            late.cancel()
-
-
 class _Table:
     """Finds the route of a path."""
 
@@ -220,9 +195,8 @@ class Server:
         self._ending = False
         self._place = Place(0)
         self._runner: web.ServerRunner | None = None
-        self._connections = _Connections(
+        self._connections = web.Server(
             self._serve,
-            self._bounds.header_s,
             handler_cancellation=True,
             keepalive_timeout=self._bounds.header_s,
             lingering_time=self._bounds.linger_s,
@@ -247,12 +221,6 @@ class Server:
         self._place = msgspec.structs.replace(place, port=port)
         self._watching = asyncio.create_task(self._watch())
         return port
-
-    async def stop_listening(self) -> None:
-        """Take no new connection; those that are open go on."""
-        if self._runner is not None:
-            for site in list(self._runner.sites):
-                await site.stop()
 
     async def close(self) -> None:
         if self._watching is not None:
@@ -303,7 +271,6 @@ class Server:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         began_s = time.monotonic()
         name = ""
-        self._connections.came(request.protocol)
         try:
             self._check_place(request)
             route, name, parameters, others = self._table.find(request.method, request.path)
