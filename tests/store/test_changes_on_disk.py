@@ -162,7 +162,7 @@ def test_with_many_writers_and_random_kills_every_change_is_told_once_in_order(p
     ended = False
     following = Thread(target=follow, args=(path, seen, lambda: ended), daemon=True)
     following.start()
-    crowd = Crowd(path, sessions, 4)
+    crowd = Crowd(path.parent, str(path), sessions, 4)
     try:
         for i in range(12):
             wait_for(seen, len(seen) + 25)

@@ -28,6 +28,7 @@ from steno.store.errors import SessionBusy
 from steno.store.protocol import Event, Lease, Piece
 from steno.store.sqlite.database import SqliteSettings
 from steno.store.sqlite.store import BlockingStore, SqliteStore
+from tests import postgres
 from tests.store import worker as script
 from tests.store.worker import worker
 
@@ -201,8 +202,9 @@ def test_a_blocking_follower_hears_another_process_too(path: Path, session: str)
 class Crowd:
     """Processes that write to one store, each with a file of its own for what was acknowledged."""
 
-    def __init__(self, path: Path, sessions: list[str], size: int) -> None:
-        self.path = path
+    def __init__(self, folder: Path, where: str, sessions: list[str], size: int) -> None:
+        self.folder = folder
+        self.where = where
         self.sessions = sessions
         self.chance = Random(48)
         self.started = 0
@@ -213,12 +215,12 @@ class Crowd:
     def _start(self) -> subprocess.Popen[bytes]:
         name = f"w{self.started}"
         self.started += 1
-        self.files.append(self.path.with_name(f"{name}.acknowledged"))
+        self.files.append(self.folder / f"{name}.acknowledged")
         command = [
             sys.executable,
             script.__file__,
             "write_for_ever",
-            str(self.path),
+            self.where,
             name,
             name,
             *self.sessions,
@@ -259,10 +261,10 @@ class Crowd:
         ]
 
 
-def rage(path: Path, seconds: float, size: int = 8) -> None:
-    with BlockingStore(path) as store:
+def rage(folder: Path, where: str, seconds: float, size: int = 8) -> None:
+    with script.opened(where) as store:
         sessions = [store.create(SessionStarted("test")) for _ in range(5)]
-    crowd = Crowd(path, sessions, size)
+    crowd = Crowd(folder, where, sessions, size)
     deadline = time.monotonic() + 60
     try:
         crowd.rage(seconds)
@@ -270,7 +272,7 @@ def rage(path: Path, seconds: float, size: int = 8) -> None:
             crowd.rage(1)
     finally:
         crowd.end()
-    with BlockingStore(path) as store:
+    with script.opened(where) as store:
         assert store.verify().damage == ()
         facts = {
             session: {record.seq: record.fact for record in store.read_all(session)}
@@ -326,7 +328,7 @@ def check_life(
 
 @pytest.mark.promise(5, 48)
 def test_eight_processes_with_random_kills_lose_nothing_acknowledged(path: Path) -> None:
-    rage(path, 5)
+    rage(path.parent, str(path), 5)
 
 
 @pytest.mark.torture
@@ -334,4 +336,12 @@ def test_eight_processes_with_random_kills_lose_nothing_acknowledged(path: Path)
 def test_eight_processes_with_random_kills_for_three_minutes_lose_nothing_acknowledged(
     path: Path,
 ) -> None:
-    rage(path, 180)
+    rage(path.parent, str(path), 180)
+
+
+@pytest.mark.torture
+@pytest.mark.promise(2, 5, 48)
+def test_eight_processes_with_random_kills_lose_nothing_acknowledged_in_postgresql(
+    tmp_path: Path,
+) -> None:
+    rage(tmp_path, postgres.server().new_store(), 60)

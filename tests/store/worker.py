@@ -36,7 +36,10 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq, Text
 from steno.journal.state import State
+from steno.store import facade
 from steno.store.errors import SessionBusy, StoreError
+from steno.store.postgres.database import PostgresSettings, is_address
+from steno.store.postgres.store import BlockingPostgresStore
 from steno.store.protocol import Admission, Cursor, Lease
 from steno.store.sqlite import backup, migrate
 from steno.store.sqlite.database import SqliteSettings, checked_pages
@@ -114,7 +117,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def admitted(store: BlockingStore, session: str, text: str, key: str | None = None) -> Seq:
+def admitted(store: facade.BlockingStore, session: str, text: str, key: str | None = None) -> Seq:
     said = InputAdmitted((Text(text),), "worker", key)
     return store.admit(Admission(input=said, session=session)).seq
 
@@ -122,7 +125,7 @@ def admitted(store: BlockingStore, session: str, text: str, key: str | None = No
 class Turn:
     """What a runner does, in few words."""
 
-    def __init__(self, store: BlockingStore, session: str) -> None:
+    def __init__(self, store: facade.BlockingStore, session: str) -> None:
         self.store = store
         self.lease: Lease = store.acquire(session)
         self.state = State()
@@ -352,7 +355,14 @@ def restore_and_die(saved: str, path: str, at: str) -> None:
 # --- many at once ---------------------------------------------------------------------------------
 
 
-def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
+def opened(where: str) -> facade.BlockingStore:
+    """A store in a file, or in PostgreSQL."""
+    if is_address(where):
+        return BlockingPostgresStore(where, PostgresSettings(lock_wait_ms=60_000))
+    return BlockingStore(Path(where), SqliteSettings(lock_wait_ms=60_000))
+
+
+def write_for_ever(where: str, name: str, seed: str, *sessions: str) -> None:
     """Say and answer things until killed. What was stored is written down only after the store said
     so.
 
@@ -360,7 +370,7 @@ def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
     SESSION SEQ TEXT`.
     """
     chance = Random(seed)
-    store = BlockingStore(Path(path), SqliteSettings(lock_wait_ms=60_000))
+    store = opened(where)
     for i in range(1_000_000):
         session = chance.choice(sessions)
         key = f"{name}-{i}"
@@ -372,7 +382,7 @@ def write_for_ever(path: str, name: str, seed: str, *sessions: str) -> None:
                 continue
 
 
-def _answer(store: BlockingStore, session: str, key: str, chance: Random) -> None:
+def _answer(store: facade.BlockingStore, session: str, key: str, chance: Random) -> None:
     turn = Turn(store, session)
     if not turn.state.pending:
         turn.release()

@@ -199,6 +199,9 @@ def test_faults_of_every_kind_lose_and_double_nothing(
     server.replies = [Reply(ANSWER, delay_s=0.05)]
     workers = start(3, f"{pair.url}&schema=faults")
     clients = [Client(workers, workers[n % 3].make(), n, "".join(ANSWER)) for n in range(4)]
+    checked = workers[0].world.steno("doctor", expect=None)
+    for said in ("PostgreSQL 15", "synchronous_commit on; commits wait for 1 standby", "its clock"):
+        assert said in checked, checked
     faults: list[Fault] = [
         pair.end_connections,
         lambda: pair.each(CuttingProxy.cut),

@@ -1,6 +1,7 @@
 """Several workers on one store: one runs a session; when it goes, another goes on."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -137,7 +138,9 @@ def test_a_worker_that_stops_in_order_hands_its_sessions_over_at_once(
     assert workers[0].stop() == 0
     assert workers[1].say(session, "second", wait=10).status == 200
     assert answers(workers[1], session) == ["one", "two"]
-    assert len(workers[1].world.steno("workers", "--json").splitlines()) == 1
+    [left] = [json.loads(line) for line in workers[1].world.steno("workers", "--json").splitlines()]
+    running = workers[1].program.process.pid
+    assert (left["host"], left["pid"], left["role"]) == (os.uname().nodename, running, "gateway")
 
 
 @pytest.mark.promise(72)
