@@ -589,6 +589,24 @@ def test_a_copy_that_was_cut_off_means_nothing(path: Path, session: str) -> None
     assert said(path, session) == ["hello"]
 
 
+@pytest.mark.promise(51)
+def test_a_backup_of_a_store_that_does_not_fit_in_the_cache_restores(
+    path: Path, tmp_path: Path
+) -> None:
+    """Each of its pages has its checksum, in whatever order SQLite writes them."""
+    with BlockingStore(path, SqliteSettings(durability="process")) as store:
+        session = store.create(SessionStarted("test"))
+        long = "".join(f"{n:07}" for n in range(600_000))
+        say(store, session, long)
+        store.backup(tmp_path / "backup")
+    restore(tmp_path / "backup", path)
+    with BlockingStore(path) as store:
+        assert store.verify().damage == ()
+        fact = store.read(session)[1].fact
+        assert isinstance(fact, InputAdmitted)
+        assert fact.parts == (Text(long),)
+
+
 def test_a_damaged_backup_is_refused_and_nothing_is_changed(
     path: Path, session: str, tmp_path: Path
 ) -> None:
