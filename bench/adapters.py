@@ -73,9 +73,59 @@ def langgraph(own: bool, folder: Path) -> Kept:
     return Kept(append, load, close)
 
 
+def adk(own: bool, folder: Path) -> Kept:
+    sessions: Any = import_module("google.adk.sessions.base_session_service")
+    events: Any = import_module("google.adk.events.event")
+    types: Any = import_module("google.genai.types")
+    if own:
+        module: Any = import_module("google.adk.sessions.sqlite_session_service")
+        service = module.SqliteSessionService(str(folder / "own.db"))
+        close: Callable[[], object] = lambda: None  # noqa: E731 - it opens the file for each call
+    else:
+        service = import_module("steno.adapters.google_adk").StenoSessionService(folder / "ours.db")
+        close = service.chats.close
+    place: dict[str, Any] = {"app_name": "app", "user_id": "alice", "session_id": "1"}
+    session: Json = None
+
+    async def append(n: int) -> None:
+        nonlocal session
+        session = session or await service.create_session(**place)
+        content = types.Content(role="user", parts=[types.Part(text=f"{n} {TEXT}")])
+        await service.append_event(session, events.Event(author="user", content=content))
+
+    async def load() -> object:
+        last = sessions.GetSessionConfig(num_recent_events=LAST)
+        return await service.get_session(**place, config=last)
+
+    return Kept(append, load, close)
+
+
+def steps(own: bool, folder: Path) -> Kept:
+    harness: Any = import_module("pydantic_ai_harness.step_persistence")
+    messages: Any = import_module("pydantic_ai.messages")
+    if own:
+        store = harness.SqliteStepStore(database=folder / "own.db")
+        close: Callable[[], object] = lambda: None  # noqa: E731 - it opens the file for each call
+    else:
+        module: Any = import_module("steno.adapters.pydantic_ai_steps")
+        store = module.StenoStepStore(folder / "ours.db")
+        close = store.close
+    said: list[Json] = []
+
+    async def append(n: int) -> None:
+        part = messages.UserPromptPart(content=f"{n} {TEXT}")
+        said.append(messages.ModelRequest(parts=[part]))
+        snapshot = harness.ContinuableSnapshot(run_id="1", step_index=n, messages=list(said))
+        await store.save_snapshot(snapshot)
+
+    return Kept(append, lambda: store.latest_snapshot(run_id="1"), close)
+
+
 STORES: dict[str, tuple[str, Callable[[bool, Path], Kept]]] = {
     "OpenAI SQLiteSession": ("agents", openai),
     "LangGraph SqliteSaver": ("langgraph.checkpoint.sqlite", langgraph),
+    "ADK SqliteSessionService": ("google.adk", adk),
+    "pydantic-ai-harness SqliteStepStore": ("pydantic_ai_harness", steps),
 }
 
 
@@ -90,10 +140,11 @@ def _against(plan: Plan, name: str) -> Iterator[Result]:
     except ImportError:
         yield noted(NAME, f"{name}: not installed", 0.0, "")
         return
-    many = plan.pick(1_000 if opened is openai else 300, 40)
+    many = plan.pick(1_000 if opened in (openai, langgraph) else 300, 40)
     folder = Path(plan.folder) / name.replace(" ", "-")
     folder.mkdir()
     both = opened(True, folder), opened(False, folder)
+    empty = [_bytes(folder, prefix) for prefix in ("own", "ours")]
     appends, loads = asyncio.run(_measured(both, many))
     for one in both:
         one.close()
@@ -107,7 +158,8 @@ def _against(plan: Plan, name: str) -> Iterator[Result]:
         f"{name}: bytes",
         sizes[1] / sizes[0],
         1.0,
-        detail=f"{sizes[1]:.0f} against {sizes[0]:.0f} a message",
+        detail=f"{sizes[1]:.0f} against {sizes[0]:.0f} a message; of an empty store "
+        f"{empty[1] / 1e3:.0f} kB against {empty[0] / 1e3:.0f} kB",
     )
 
 
@@ -136,7 +188,7 @@ def _medians(seconds: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def _bytes(folder: Path, prefix: str) -> int:
-    return sum(file.stat().st_size for file in folder.glob(f"{prefix}.db*"))
+    return sum(file.stat().st_size for file in folder.glob(f"{prefix}.db*") if file.is_file())
 
 
 if __name__ == "__main__":

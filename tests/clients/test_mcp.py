@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from steno.runtimes.codex.binary import find
 from tests.clients.process import LIMIT_S, Home, wait_until
 
 READS = {"sessions_list", "session_read", "session_search", "session_wait", "approvals_list"}
@@ -137,6 +138,22 @@ def test_an_interrupted_answer_and_damage_are_told_as_what_they_are(home: Home) 
         assert (await client.call_tool("session_read", {"session": id})).is_error
 
     with_client(home, damaged)
+
+
+def test_codex_writes_what_the_page_shows(tmp_path: Path) -> None:
+    codex = find("")
+    if codex is None:
+        pytest.skip("the real codex is not installed")
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "read-your-history-over-mcp.md"
+    subprocess.run(
+        [str(codex), "mcp", "add", "steno", "--", "steno", "mcp"],
+        env={"CODEX_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
+    written = (tmp_path / "config.toml").read_text()
+    assert written.strip() in page.read_text()
 
 
 @pytest.mark.promise(2)

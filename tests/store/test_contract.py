@@ -467,6 +467,26 @@ async def test_an_abandoned_lease_may_be_taken_again_at_once(place: Place) -> No
             await running.write("text")
 
 
+async def test_what_is_remembered_of_a_session_is_never_older_than_the_session(
+    place: Place,
+) -> None:
+    async with place.open() as store:
+        id = await store.create(STARTED)
+        first = await store.admit(Admission(input=said(SECRET), session=id))
+        for n in range(40):
+            await store.admit(Admission(input=said(f"{n}"), session=id))
+        glance = await store.glance(id)
+        assert (glance.row.messages, glance.row.title) == (41, SECRET)
+        glance.row.title, glance.row.waiting[0] = "changed by who was given it", (0, 0)
+        async with place.open() as other:
+            await other.admit(Admission(input=said("from elsewhere"), session=id))
+        again = (await store.glance(id)).row
+        assert (again.messages, again.title) == (42, SECRET)
+        assert again.waiting == [(2, 43)]
+        await store.redact(id, first.seq)
+        assert SECRET not in str((await store.glance(id)).row)
+
+
 @pytest.mark.promise(34)
 async def test_why_a_lease_was_abandoned_is_known_until_the_session_is_released(
     place: Place,

@@ -108,6 +108,7 @@ class Core:
         self._leases: set[tuple[str, int]] = set()
         self._claimed: set[str] = set()
         """What was handed out of the ready queue and is neither run nor put back yet."""
+        self._rows = queries.Remembered()
         self._closed = False
         self._pid = os.getpid()
         backend.start(self.queue.paused)
@@ -423,7 +424,7 @@ class Core:
     def _glance(self, session: str) -> tuple[SessionRow, Glance]:
         with self.snapshot() as view:
             row = queries.session(view, session)
-            listing, drafts = queries.listing(view, row), queries.drafts(view, row)
+            listing, drafts = self._rows.listing(view, row), queries.drafts(view, row)
             imported = view.imported(row.id) or 0
         left = None if row.owner is None else self.backend.left(session)
         return row, Glance(row.head, row.owner, tuple(drafts), listing, left, imported)

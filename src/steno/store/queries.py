@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from typing import assert_never
 
+from msgspec.structs import replace
+
+from steno.journal import codec
 from steno.journal.drafts import Draft, Stream, sealed_by, streams_of
 from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
@@ -39,6 +42,9 @@ from steno.store.protocol import (
 from steno.store.values import expect
 
 PAGE = 1_000
+_REMEMBER_FROM = 16
+"""Fewer facts are folded again: that takes no longer than to remember."""
+_REMEMBERED_MAX = 1_000
 _FIRST = 1 << 62
 _DEBTS = ("session.attended", "hook.owed", "delivery.owed")
 """The tags of facts after which something may be owed that was not."""
@@ -105,6 +111,34 @@ def listing(view: Snapshot, row: SessionRow) -> ListingRow:
     for record in records(view, row, row.listed, SEQ_MAX):
         found.apply(record)
     return found
+
+
+class Remembered:
+    """Rows for lists as they were folded last. What is remembered of a session holds as long as its
+    row is the same but for its head: then only facts after that are read.
+
+        row up to fact 3, facts 4 … 400     4 … 400 are folded, and the result is remembered
+        fact 401                            401 is folded
+        a redaction, or a new row           the row is another one: all are folded
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[SessionRow, bytes]] = {}
+
+    def listing(self, view: Snapshot, row: SessionRow) -> ListingRow:
+        after, found = row.listed, None
+        known, folded = self._rows.get(row.id, (None, b""))
+        if known is not None and known.head <= row.head and replace(known, head=row.head) == row:
+            after, found = known.head, codec.decode_listing(folded)
+        found = found or row.listing()
+        new = records(view, row, after, SEQ_MAX)
+        for record in new:
+            found.apply(record)
+        if len(new) > _REMEMBER_FROM:
+            if len(self._rows) >= _REMEMBERED_MAX:
+                self._rows.clear()
+            self._rows[row.id] = (row, codec.encode(found))
+        return found
 
 
 def drafts(view: Snapshot, row: SessionRow, started: Seq | None = None) -> list[Draft]:
