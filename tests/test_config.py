@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from steno.compose import Setup
 from steno.config import (
-    EXAMPLE,
     ChannelConfig,
     Config,
     ConfigError,
     Place,
     channel_token,
+    example,
     load,
     prepare_home,
     system_prompt,
@@ -124,14 +124,14 @@ def test_vendors_is_no_section_of_its_own(tmp_path: Path) -> None:
 def test_the_example_is_written_on_first_use_and_changes_nothing(tmp_path: Path) -> None:
     where = Place(tmp_path / "home", tmp_path)
     prepare_home(where)
-    assert where.config.read_text() == EXAMPLE
+    assert where.config.read_text() == example()
     assert load(where, {}) == Config()
 
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
 def test_the_example_names_every_key_with_its_default(section: str, key: str) -> None:
     (part,) = re.findall(
-        rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", EXAMPLE, re.DOTALL | re.MULTILINE
+        rf"^\[{section}\][^\n]*\n(.*?)(?=^\[|^# \[|\Z)", example(), re.DOTALL | re.MULTILINE
     )
     (line,) = re.findall(rf"^# ({key} = .*)$", part, re.MULTILINE)
     default = getattr(section_of(Config(), section), key)

@@ -12,6 +12,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,160 +37,6 @@ _VENDOR_EXAMPLE = """\
 # base_url = ""              # or {0.url_variable}; any server that speaks this format
 
 """
-_EXAMPLE = """\
-# steno's configuration. Every line is optional; what stands behind # is the default.
-# Each key can also be set by a variable: [store] durability is STENO_STORE_DURABILITY. Names in a
-# list are separated by commas there; [approvals], [contexts], [models.SPEC], [mcp.NAME],
-# [providers.NAME] and [channels.NAME] are a JSON object: STENO_CONTEXTS='{"local:smollm2": 8192}'.
-
-[model]
-# default = ""               # e.g. "anthropic:claude-sonnet-5", "openai-chat:gpt-5.6-terra";
-                             # empty: by the key that is set, else the small local model
-# fallback = []              # models that answer the rest of a turn when the session's own does
-                             # not, in this order
-# favourites = []            # models that steno models and the picker show first
-# max_tokens = 8192
-# context_tokens = 0         # what the model takes; older parts of a longer session are summarised.
-                             # 0: not known, then that happens when the provider says that a request
-                             # is too long, or at a million tokens
-
-VENDORS
-# [providers.NAME]           # a provider of your own, or other settings for a known one: openai,
-                             # anthropic, openrouter, gemini, azure, mistral, groq, deepseek, xai,
-                             # ollama, llamacpp, lmstudio. Its models are named NAME:MODEL
-# address = ""               # e.g. "https://RESOURCE.openai.azure.com/openai/v1"
-# format = "openai-chat"     # or "openai-responses", "anthropic"
-# key = ""                   # better: key_env, key_file, or steno login NAME
-# key_env = ""               # the variable that holds the key
-# key_file = ""              # the file that holds it, readable by you alone
-# key_header = ""            # e.g. "api-key"; empty: as the format has it
-# headers = {}               # sent with each request
-# query = {}                 # added to the address, e.g. { api-version = "2024-10-21" }
-# proxy = ""                 # empty: HTTPS_PROXY and NO_PROXY decide; "none": no proxy
-
-# [models."NAME:MODEL"]      # how one model is asked, and what it costs
-# effort = ""                # none, minimal, low, medium, high, xhigh: how much it thinks
-# temperature = 1.0
-# max_tokens = 0             # of an answer; 0: as [model] says, or the provider
-# price_in = 0.0             # US dollars for a million tokens; without it, our own table
-# price_out = 0.0
-
-[runtime]
-# default = "native"         # or STENO_RUNTIME; "codex": new sessions are run by codex. A session
-                             # keeps the one it has
-
-[codex]                      # needs pip install 'steno-agent[codex]', or a codex of your own
-# path = ""                  # empty: the one that steno-agent[codex] brings, else the one on PATH
-# home = ""                  # its configuration, login and threads; empty: codex's own default
-# model = ""                 # empty: codex's own choice
-# sandbox = "workspace-write"  # or "read-only", "danger-full-access": what its commands may do
-# start_s = 30.0             # how long it may take to start,
-# answer_s = 30.0            # to answer a request,
-# interrupt_s = 5.0          # and to stop
-
-[store]
-# address = ""               # "postgresql://USER@HOST/DATABASE": a store that several hosts share
-# synchronous_commit = ""    # there, instead of durability: "on", "remote_apply", "local", …
-# pooled = false             # there: a pooler stands between, in transaction mode
-# direct = ""                # then: the server's own address, for the one connection that listens
-# durability = "power"       # "process" is faster; a power cut may then take back the last seconds
-# lock_wait_ms = 5000
-
-[tools]
-# enabled = true
-# time_limit_s = 120.0
-# output_chars_max = 30000   # longer output is stored whole; a model is told its head and its tail
-# kept_chars_max = 5000000   # what is stored of one output
-# search = true              # the tool search_sessions
-# delegate = true            # the tool delegate: a helper with a session of its own
-# delegate_limit_s = 600.0
-# delegate_steps_max = 20
-# jobs = true
-# secret_env = []            # variables that commands do not get, beside those whose names look
-                             # like a secret's
-# kept_env = []              # variables that they get although their names do
-# sandbox = "none"           # "bwrap": commands can write to the folder only; needs bubblewrap
-# sandbox_network = false    # whether commands in the sandbox reach the network
-# cpu_s = 0                  # limits for each process of a command; 0: the system's
-# memory_mb = 0
-# open_files = 0
-# file_mb = 0
-
-# [mcp.NAME]                 # an MCP server; its tools are called NAME__TOOL. Needs
-                             # pip install 'steno-agent[mcp]'
-# command = ""               # the program, with args = [] and env = {}; or
-# url = ""                   # the address (streamable HTTP), with headers = {}
-# pass_env = []              # variables that the server gets although they look like a secret's
-# safe = []                  # tools that may be repeated; ["*"]: all
-# only = []                  # if not empty, the tools that are offered
-# start_limit_s = 30.0
-# time_limit_s = 120.0
-
-# [channels.NAME]            # a place that is told how a turn ended: steno run --deliver NAME
-# kind = "webhook"           # or a chat in which people talk to steno: "telegram", "matrix"
-# url = ""                   # where to: https, or http on this machine
-# token_env = ""             # the variable with the token to send along, if it wants one
-# token_file = ""            # or the file that holds it, readable by you alone
-# expires_s = 86400          # what cannot be delivered for so long is given up
-# owners = []                # in a chat: ids of people who may approve, link and pair,
-# allow = []                 # of others who may talk. With a list, strangers are not answered,
-# groups = []                # of groups in which it answers when it is addressed,
-# bots = []                  # and of other programs that may talk
-# pairing = true             # whether strangers may ask for a code
-# stream = "edit"            # an answer is shown while it is written; "final": when it is done
-# group_stream = "final"     # the same in groups
-# model = ""                 # what answers in its chats; empty: the default
-# options = {}               # what the kind needs beside that
-
-[memory]
-# titles = true              # a model gives sessions of the chat a title; false: their first line
-# enabled = true             # false: nothing is distilled, and new sessions are told nothing of
-                             # earlier ones
-# distill = "auto"           # sessions in which five turns or more were answered; "chat": not those
-                             # of steno run and of the library; "off": only with steno distill
-# rest_s = 10.0              # how long nothing must have happened in them
-# model = ""                 # who is asked; empty: the model that answers in the session
-# items_max = 12             # what a new session is told at most
-# chars_max = 2000
-
-[approvals]                  # TOOL, or "TOOL:PATTERN": "allow", "ask" or "deny". A rule that denies
-                             # wins, then the most specific one. Without a rule, shell, write_file
-                             # and edit_file are asked about
-# shell = "ask"
-# "shell:git status*" = "allow"
-# "shell:git push*" = "deny"
-
-[contexts]                   # context_tokens of single models
-# "anthropic:claude-sonnet-5" = 200000
-
-[gateway]
-# listen = "127.0.0.1:8765"
-# approval = "ask"          # refuse, allow: what becomes of a call that needs approval
-# folder = ""               # where tools of its sessions work; empty: a folder for each session
-# names = []                # other host names that it answers to
-# proxies = []              # addresses of proxies whose forwarded headers count
-# drain_s = 20.0            # how long running turns get after SIGTERM
-# sessions_max = 1000       # that run at once in this process; more wait in the store
-# sessions_per_tenant = 500 # of those, for one tenant (`alice` of sessions named `alice/...`)
-
-[limits]
-# attempts_max = 4           # requests in a row that get no answer
-# steps_max = 200            # model calls in one turn
-# turn_s = 0.0               # seconds for a turn, without the time that it waits for approval;
-                             # 0: as long as it takes
-# turn_tokens_max = 0        # tokens of a turn, as far as the provider counts them; 0: no budget
-# session_steps_max = 0      # the same for all turns of a session together
-# session_s = 0.0            # seconds that models and tools work
-# session_tokens_max = 0
-# summary_s = 60.0           # time for a summary of a long session
-# idle_s = 120.0             # silence of a stream after which it counts as broken
-# chat_idle_s = 21600.0      # a chat in which nothing happens for so long ends its visit; the next
-                             # message begins one again. 0: never
-"""
-
-
-EXAMPLE = _EXAMPLE.replace("VENDORS\n", "".join(map(_VENDOR_EXAMPLE.format, VENDORS)))
-
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
@@ -501,13 +348,20 @@ def prepare_home(where: Place) -> None:
         ) from error
 
 
+@cache
+def example() -> str:
+    """The configuration that a home begins with: every setting, in comments."""
+    text = Path(__file__).with_name("example.toml").read_text(encoding="utf-8")
+    return text.replace("VENDORS\n", "".join(map(_VENDOR_EXAMPLE.format, VENDORS)))
+
+
 def _write_example(file: Path) -> None:
     """Two first uses at once write it once. A disk without room for it does not matter: it is only
     an example."""
     with contextlib.suppress(FileExistsError):
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with contextlib.suppress(OSError), os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(EXAMPLE)
+            opened.write(example())
 
 
 def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
@@ -602,7 +456,7 @@ _MEND = "it must be TOML in UTF-8: correct it, or put it aside to begin with an 
 
 def parsed(text: str, origin: str) -> dict[str, dict[str, object]]:
     """The sections of a file's text, checked. Raises `ConfigError`."""
-    if text == EXAMPLE:
+    if text == example():
         return {}  # as it was made: it sets nothing, and needs no parser
     import tomllib
 

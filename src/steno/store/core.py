@@ -7,7 +7,6 @@ others look first, and are run in the caller's thread.
 
 import contextlib
 import os
-from base64 import b32encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -80,6 +79,7 @@ from steno.store.values import (
     check_stream,
     check_where,
     expect,
+    new_id,
 )
 from steno.store.verbs import RESERVED_SOURCE, Moment
 
@@ -690,16 +690,3 @@ class Core:
             else:
                 found = queries.by_change(view, where, limit, before)
         return self._with_runners(found)
-
-
-def new_id() -> str:
-    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to
-    meet."""
-    return b32encode(os.urandom(9)).decode().lower()[:13]
-
-
-def new_owner() -> str:
-    """Names an open store to people and to other processes; never used twice."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    host = "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40] or "host"
-    return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"

@@ -4,6 +4,8 @@ A fact is stored only if its bytes decode to an equal fact: then whatever was ac
 read back, whichever caller wrote it.
 """
 
+import os
+from base64 import b32encode
 from collections.abc import Sequence
 from typing import get_args
 
@@ -215,3 +217,16 @@ def check_facts(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: s
     for fact in facts:
         if type(fact) not in allowed:
             raise NotAllowed(f"{type(fact).__name__} {otherwise}; nothing was stored")
+
+
+def new_id() -> str:
+    """13 characters, 65 bits of chance: short enough to type the start of, long enough never to
+    meet."""
+    return b32encode(os.urandom(9)).decode().lower()[:13]
+
+
+def new_owner() -> str:
+    """Names an open store to people and to other processes; never used twice."""
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    host = "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40] or "host"
+    return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"

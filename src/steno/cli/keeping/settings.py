@@ -49,7 +49,7 @@ def _edit(setup: Setup) -> int:
     """A copy is edited: what cannot be used does not take the place of what can."""
     file = setup.where.config
     editor = configuration.editor()
-    before = file.read_text(encoding="utf-8") if file.exists() else configuration.EXAMPLE
+    before = file.read_text(encoding="utf-8") if file.exists() else configuration.example()
     handle, name = tempfile.mkstemp(prefix=".config-", suffix=".toml", dir=file.parent)
     copy = Path(name)
     try:

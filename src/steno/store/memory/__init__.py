@@ -36,9 +36,10 @@ from steno.store.backend import (
     marks_of,
     new_row,
 )
-from steno.store.core import Core, new_owner
+from steno.store.core import Core
 from steno.store.errors import JournalCorrupt, StoreClosed
 from steno.store.protocol import Damage, Keyed, Left, Mark, Piece, Settings
+from steno.store.values import new_owner
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from steno.journal import codec
 from steno.store.backend import Needs
-from steno.store.core import new_owner
 from steno.store.errors import StoreError, note, warn
 from steno.store.postgres.database import (
     Connected,
@@ -28,6 +27,7 @@ from steno.store.postgres.database import (
     is_lost,
     translated,
 )
+from steno.store.values import new_owner
 
 _PAUSE_S = 0.05
 _LONG_DEAD = 3

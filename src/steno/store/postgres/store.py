@@ -5,11 +5,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from steno.store import facade
-from steno.store.core import Core, new_owner
+from steno.store.core import Core
 from steno.store.postgres.backend import Database, PostgresBackend
 from steno.store.postgres.database import PostgresSettings, address
 from steno.store.postgres.owners import Worker
 from steno.store.protocol import Settings
+from steno.store.values import new_owner
 
 if TYPE_CHECKING:
     from asyncio import Event

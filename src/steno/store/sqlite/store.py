@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import cast
 
 from steno.store import facade
-from steno.store.core import Core, new_owner
+from steno.store.core import Core
 from steno.store.protocol import Settings
 from steno.store.sqlite.backend import SqliteBackend
 from steno.store.sqlite.database import SqliteSettings
+from steno.store.values import new_owner
 
 
 def _opened(where: Path, settings: Settings | None) -> Core:
