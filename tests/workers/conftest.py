@@ -1,6 +1,6 @@
 """Three gateways, each with a home of its own, on one store in PostgreSQL."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,13 @@ def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[i
     """Starts some workers, on one store or on another address of it."""
     started: Workers = []
 
-    def start(count: int, address: str = "", home: Path | None = None, **settings: str) -> Workers:
+    def start(
+        count: int,
+        address: str = "",
+        home: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> Workers:
         made: Workers = []
         for _ in range(count):
             folder = tmp_path / f"worker-{len(started) + len(made)}"
@@ -38,6 +44,7 @@ def start(server: ModelServer, tmp_path: Path, url: str) -> Iterator[Callable[[i
             world.environment["STENO_GATEWAY_NAMES"] = "127.0.0.1"
             world.environment["STENO_GATEWAY_PROXIES"] = "127.0.0.1"
             world.environment |= {f"STENO_GATEWAY_{name}": it for name, it in settings.items()}
+            world.environment |= environment or {}
             made.append(Gateway(world, folder, name=folder.name))
         started.extend(made)
         return made

@@ -218,6 +218,22 @@ def test_faults_of_every_kind_lose_and_double_nothing(
     check(clients, workers[0])
 
 
+@pytest.mark.torture
+@pytest.mark.promise(72, 73)
+@pytest.mark.timeout(300)
+def test_crashes_and_a_failover_of_the_database_interrupt_no_turn(
+    start: Start, server: ModelServer, pair: Pair
+) -> None:
+    server.replies = [Reply(ANSWER, delay_s=0.3)]
+    workers = start(3, f"{pair.url}&schema=faults")
+    clients = [Client(workers, workers[n % 3].make(), n, "".join(ANSWER)) for n in range(12)]
+    away_s = (0.0, 0.5, 1.0, 2.0, 5.0)
+    crashes: list[Fault] = [lambda it=it: pair.crash(it) for it in away_s]  # type: ignore[misc]
+    under(clients, [*crashes, pair.promote])
+    check(clients, workers[0])
+    assert {end for one in clients for end in one.history.ends} == {"done"}
+
+
 def _minutes(minutes: float, start: Start, server: ModelServer, pair: Pair) -> None:
     """Three workers and 40 clients. The primary is lost at the end: then all that was acknowledged
     is on its standby."""
