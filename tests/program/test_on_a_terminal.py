@@ -81,16 +81,16 @@ def eagerly(world: World, *words: str) -> tuple[str, str]:
     return told.decode(), said
 
 
-@pytest.mark.parametrize("verb", ["verify", "import"])
+@pytest.mark.parametrize("what", ["verify", "import", "index"])
 def test_progress_is_told_on_a_terminal_and_taken_away_at_the_end(
-    world: World, session: str, verb: str
+    world: World, session: str, what: str
 ) -> None:
     file = foreign.jsonl(world.work / f"{foreign.SESSION}.jsonl", foreign.claude_code())
-    words = (verb,) if verb == "verify" else (verb, str(file))
-    told, said = eagerly(world, *words)
+    words = {"verify": ("verify",), "import": ("import", str(file)), "index": ("search", "--build")}
+    told, said = eagerly(world, *words[what])
     lines = told.split("\r\x1b[2K")
     assert any(
-        re.fullmatch(rf"{verb} [█▏▎▍▌▋▊▉ ]{{24}} +\d+%  [\d,]+( of [\d,]+)?", one) for one in lines
+        re.fullmatch(rf"{what} [█▏▎▍▌▋▊▉ ]{{24}} +\d+%  [\d,]+( of [\d,]+)?", one) for one in lines
     )
     assert lines[-1] == "", "the line is gone at the end"
-    assert "%" not in said
+    assert "█" not in said

@@ -5,13 +5,13 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from typing import Any
 
+from steno.cli.keeping.tables import Progress
 from steno.cli.output import when
 from steno.cli.stdio import Lines, note, show, show_painted
 from steno.frontend.sanitize import sanitize
-from steno.search.indexer import Progress
+from steno.search.indexer import Progress as Built
 from steno.search.searching import Found, Hit
 from steno.service import Misused, Service
 from steno.service.objects import to_json
@@ -147,20 +147,16 @@ async def _pick(hits: list[Hit]) -> Hit | None:
 
 async def _build(service: Service) -> int:
     """Fill the index, with progress; Ctrl-C stops, and the next time goes on."""
-    stop, last = threading.Event(), 0.0
+    stop = threading.Event()
+    with Progress("index") as progress:
 
-    def tell(progress: Progress) -> None:
-        nonlocal last
-        if sys.stderr.isatty() and time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            note(f"\rindex {progress.share:.0%} built", end="")
+        def tell(built: Built) -> None:
+            progress.at(built.covered, built.marks)
 
-    try:
-        built = await asyncio.to_thread(service.searches.index.build, tell, stop.is_set)
-    except asyncio.CancelledError:
-        stop.set()
-        raise
-    if sys.stderr.isatty():
-        note("")
+        try:
+            built = await asyncio.to_thread(service.searches.index.build, tell, stop.is_set)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
     show(f"index {built.share:.0%} built: {built.texts} texts")
     return DONE
