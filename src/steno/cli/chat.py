@@ -162,7 +162,7 @@ async def session_of(options: argparse.Namespace, service: Service) -> str | Non
 
 async def _in_its_folder(options: argparse.Namespace, service: Service, session: str) -> bool:
     """Say that a session belongs to another folder, and ask where to go on; False to leave."""
-    folder = (await service.views.state(session)).folder
+    folder = await service.views.folder(session)
     if not folder or folder == service.folder:
         return True
     here = options.here

@@ -538,7 +538,7 @@ def _attached(options: argparse.Namespace) -> "list[Attachment]":
 
 async def mind_folder(options: argparse.Namespace, service: Service, id: str) -> None:
     """A session is run in the folder that it belongs to. Who is elsewhere is told, or moves it."""
-    folder = (await service.views.state(id)).folder
+    folder = await service.views.folder(id)
     if not folder or folder == service.folder:
         return
     if options.here:

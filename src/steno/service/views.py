@@ -136,6 +136,10 @@ class Views:
         """The state of a session as it stands."""
         return (await self._sessions.load(session)).state
 
+    async def folder(self, session: str) -> str:
+        """The folder that a session belongs to; "" if to none. Nothing of it is folded for that."""
+        return (await self._store.glance(session)).row.folder
+
     async def whole(self, session: str, *folds: Fold) -> Loaded:
         """A session as it stands, with folds of all of it."""
         return await self._sessions.whole(session, *folds)

@@ -152,7 +152,7 @@ class Acts:
 
     async def is_elsewhere(self, session: str) -> str:
         """The other folder that a session belongs to; "" if it belongs here, or to none."""
-        folder = (await self._chat.service.views.glance(session)).row.folder
+        folder = await self._chat.service.views.folder(session)
         return "" if folder in ("", self._chat.service.folder) else folder
 
     async def open(self, session: str, at: int | None = None) -> None:

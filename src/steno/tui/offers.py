@@ -73,7 +73,7 @@ def parse(line: str) -> tuple[str, str] | None:
 def nearest(name: str, own: Sequence[OwnCommand] = ()) -> str | None:
     """A command that may have been meant."""
     names = [*_BY_NAME, *(one.name for one in own)]
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return found[0] if found else None
 
 

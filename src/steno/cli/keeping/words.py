@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             names = [name for name in verbs if name not in HIDDEN]
-            near = get_close_matches(wrong[2], names, 2, 0.5)
+            near = get_close_matches(wrong[2], names, 2, 0.6)
             meant = f"did you mean {' or '.join(near)}? " if near else ""
             message = f"there is no command {wrong[2]!r}; {meant}{self.prog} --help lists them"
         super().error(message)
