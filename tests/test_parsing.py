@@ -2,6 +2,7 @@
 that they say."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from steno.cli.keeping.words import HIDDEN
 from steno.cli.parsing import parser, query_last
 
 FULL = parser()
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "command-line.md"
 (VERBS,) = (
     action.choices for action in FULL._actions if isinstance(action, argparse._SubParsersAction)
 )
@@ -125,9 +127,11 @@ def test_an_unknown_option_is_told_by_its_command_with_what_was_meant(
 
 
 def test_every_command_shows_how_it_is_used() -> None:
+    page = {f"  {line}" for line in PAGE.read_text(encoding="utf-8").splitlines()}
     for name, verb in acts(FULL).items():
         if name.partition(" ")[0] not in HIDDEN:
             told = verb.format_help().partition("examples:\n")[2].splitlines()
             assert told, name
+            assert set(told) <= page, name
             for line in told:
                 assert f"steno {name}" in line, line
