@@ -9,8 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from steno.providers.keys import Keys
+from steno.tui.blocks import Said
+from steno.tui.offers import Offers
 from steno.tui.painting.palette import DARK
 from steno.tui.terminal import kept_shade
+from steno.workspace.commands import Command
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 from tests.tui.chatting import Person, chat_with, setup_of
@@ -150,3 +153,41 @@ def test_the_list_of_sessions_shows_the_end_of_the_one_that_is_chosen(
         await person.sees("about the sea")
 
     chat_with(world, talk, size=(100, 40))
+
+
+@pytest.mark.parametrize(("typed", "seen"), [("/clear", "a new session"), ("/tokens", "Esc back")])
+def test_names_that_other_agents_have_for_commands_work(
+    world: World, server: ModelServer, typed: str, seen: str
+) -> None:
+    async def talk(person: Person) -> None:
+        await person.say("hello")
+        await person.rests()
+        await person.say(typed)
+        await person.sees(seen)
+
+    chat_with(world, talk)
+
+
+def test_a_command_of_the_folder_comes_before_what_others_call_ours() -> None:
+    own = Command("clear", "command", "Clear the table.", "clear the table")
+    offers = Offers([own])
+    assert offers.meant("/clear") == ("clear", "")
+    assert offers.meant("/exit now") == ("quit", "now")
+    assert [one.does for one in offers.like("/clea")] == ["clear the table"]
+    assert [one.name for one in offers.like("/exi")] == ["exit"]
+
+
+def test_escape_twice_goes_to_what_was_said_last(world: World, server: ModelServer) -> None:
+    async def talk(person: Person) -> None:
+        for text in ("one", "two"):
+            await person.say(text)
+            await person.rests()
+        await person.press("escape")
+        assert not person.scroll.has_focus
+        await person.press("escape")
+        await person.sees("r rewind")
+        chosen = person.scroll.chosen
+        assert isinstance(chosen, Said)
+        assert chosen.text == "two"
+
+    chat_with(world, talk)

@@ -29,7 +29,7 @@ def test_commands_are_completed_and_tab_takes_the_chosen_one(
 ) -> None:
     async def talk(person: Person) -> None:
         await person.type("/re")
-        await person.sees("/resume ID", "/retry", "/rename TITLE")
+        await person.sees("/resume [ID]", "/retry", "/rename TITLE")
         await person.press("down", "tab")
         await person.sees("> /retry")
         assert "/rename TITLE" not in person.screen()

@@ -66,7 +66,10 @@ class Acts:
             case "sessions":
                 await self.sessions()
             case "resume":
-                await self.open(await chat.service.views.resolve(rest or self._needs("resume ID")))
+                if not rest:
+                    await self.sessions()
+                    return
+                await self.open(await chat.service.views.resolve(rest))
             case "model":
                 await self.choose_model(rest or await self.beside.find_model(self._now()))
             case "login":

@@ -96,6 +96,12 @@ KEYS_IN_MESSAGES: Known = (
 )
 
 
+class Talk(Screen[None]):
+    """Keys go to the input from the first one on."""
+
+    AUTO_FOCUS = "Composer"
+
+
 class Chat(App[int]):
     CSS_PATH = "chat.tcss"
     TITLE = "steno"
@@ -153,6 +159,7 @@ class Chat(App[int]):
         self._cost_s = 0.0
         self._plain = False
         self._last_interrupt_s = -TWICE_S
+        self._last_escape_s = -TWICE_S
         self._busy: tuple[bool, Seq | None] = (False, None)
         self._rested: tuple[str | None, int] = (None, 0)
         """The session, and how many of its turns were over when it last rested."""
@@ -169,6 +176,9 @@ class Chat(App[int]):
         self.palette = palette_of(shade, wiring.where.home)
         self.register_theme(theme(shade, self.palette))
         self.theme = f"steno-{shade}"
+
+    def get_default_screen(self) -> Screen[None]:
+        return Talk(id="_default")
 
     def compose(self) -> ComposeResult:
         palette = self.palette
@@ -385,7 +395,7 @@ class Chat(App[int]):
 
     def _paint_keys(self, busy: bool) -> None:
         keys = self.query_one(Keys)
-        if self.query_one(Scroll).has_focus:
+        if self.focused is self.query_one(Scroll):
             found = KEYS_IN_MESSAGES
         elif self.query_one(Asking).call is not None:
             found = KEYS_AT_QUESTION
@@ -446,7 +456,7 @@ class Chat(App[int]):
     def on_composer_sent(self, event: Composer.Sent) -> None:
         composer = self.query_one(Composer)
         self.query_one(Scroll).action_bottom()
-        meant = parse(event.text)
+        meant = self.offers.meant(event.text)
         if event.answers is not None and meant is None:
             self._answer(event.answers, event.text)
             return
@@ -459,7 +469,7 @@ class Chat(App[int]):
             return
         if meant is not None and not self.offers.known(meant[0]):
             near = nearest(meant[0], tuple(self.offers.own.values()))
-            hint = f"did you mean /{near}?" if near else "/help lists them"
+            hint = f"did you mean /{near}?" if near else "/help lists them."
             composer.put_back(event.text)
             self.tell(
                 (
@@ -532,10 +542,15 @@ class Chat(App[int]):
                 self.do(self.acts.command("attach", what.removeprefix("attach ")))
 
     def _stop_by_escape(self) -> None:
+        """Stop what runs. Where nothing does, the second one goes to what was said last."""
+        scroll, now_s = self.query_one(Scroll), time.monotonic()
+        twice, self._last_escape_s = now_s - self._last_escape_s < TWICE_S, now_s
         if self.compacting is not None:
             self.compacting.set()
         elif self.watched.turn() is not None:
             self._stopping = self.do(self._stop())
+        elif twice and not self.query_one(Composer).text and scroll.go_to_said():
+            scroll.focus()
 
     def _suspend(self) -> None:
         """The process that runs a turn must be there to renew its lease."""

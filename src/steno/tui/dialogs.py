@@ -40,6 +40,7 @@ KEYS = (
     ("Ctrl-S", "steer: say it into the running turn, at its next step"),
     ("↑ when empty", "take the last queued input back; else what you said before"),
     ("Esc", "stop the turn and keep what was shown"),
+    ("Esc Esc", "with nothing running: to what you said last, to rewind, fork or hide from there"),
     ("Ctrl-C", "the same; twice within two seconds, with nothing typed between: leave"),
     ("Shift-Tab", "the next mode: ask, accept edits, plan, everything"),
     ("@", "name a file or a folder, which goes along"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from steno.workspace.commands import Command as OwnCommand
 from steno.workspace.finding import Files
@@ -29,7 +30,7 @@ COMMANDS = (
     Command("help", "", "keys and commands"),
     Command("new", "", "begin a new session"),
     Command("sessions", "", "find, resume, rename or delete a session"),
-    Command("resume", "ID", "go on with a session"),
+    Command("resume", "[ID]", "go on with a session; without an ID, the list"),
     Command("continue", "", "take up what was cut off, run what waits"),
     Command("retry", "", "run the last prompt again"),
     Command("stop", "", "stop the running turn"),
@@ -61,6 +62,23 @@ COMMANDS = (
 )
 
 _BY_NAME = {command.name: command for command in COMMANDS}
+ELSEWHERE = {
+    "add": "attach",
+    "approvals": "mode",
+    "clear": "new",
+    "connect": "login",
+    "drop": "detach",
+    "exit": "quit",
+    "models": "model",
+    "permissions": "mode",
+    "q": "quit",
+    "status": "context",
+    "summarize": "compact",
+    "themes": "theme",
+    "tokens": "context",
+    "usage": "cost",
+}
+"""What other agents call these commands, for hands that know them."""
 
 
 def parse(line: str) -> tuple[str, str] | None:
@@ -84,6 +102,13 @@ class Offers:
         self.own = {one.name: one for one in own if one.name not in _BY_NAME}
         self._files = files
 
+    def meant(self, line: str) -> tuple[str, str] | None:
+        """The command that a line is meant as, by its own name; None if it is to be said."""
+        found = parse(line)
+        if found is None or self.known(found[0]):
+            return found
+        return ELSEWHERE.get(found[0], found[0]), found[1]
+
     def known(self, name: str) -> bool:
         return name in _BY_NAME or name in self.own
 
@@ -101,4 +126,9 @@ class Offers:
         begun = line[1:].lower()
         commands = self.all()
         first = [command for command in commands if command.name.startswith(begun)]
+        first += [
+            replace(_BY_NAME[here], name=name)
+            for name, here in ELSEWHERE.items()
+            if len(begun) > 1 and name.startswith(begun) and name not in self.own
+        ]
         return first + [one for one in commands if begun and begun in one.name and one not in first]

@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from steno.tui.blocks import Answer, Block, Call, Notice
+from steno.tui.blocks import Answer, Block, Call, Notice, Said
 from steno.tui.painting.block import MARGIN, Look, inner_width, paint
 from steno.tui.painting.markdown import Growing, Line
 from steno.tui.painting.palette import DARK, Palette
@@ -394,6 +394,11 @@ class Scroll(ScrollView, can_focus=True):
             self.following, self._chosen = False, self._blocks[found[0]].key
             self._bring(found[0])
         return bool(found)
+
+    def go_to_said(self) -> bool:
+        """Choose what was said last; whether anything was."""
+        said = [one.seq for one in self._blocks if isinstance(one, Said) and one.seq]
+        return bool(said) and self.go_to(said[-1])
 
     def _bring(self, index: int) -> None:
         """Bring a block onto the screen."""

@@ -45,7 +45,8 @@ async def usage(options: argparse.Namespace, wiring: Agents, service: Service) -
     _plotted(by, _with_gaps(rows, options.days, now_ms) if by == ("day",) else rows)
     unreported = sum(row.usage.unreported for row in rows)
     if unreported:
-        note(f"[{unreported} calls have no count, so sums are lower bounds]")
+        calls = "1 call has" if unreported == 1 else f"{unreported} calls have"
+        note(f"[{calls} no count, so sums are lower bounds]")
     if any(row.cost is not None for row in rows):
         note(f"[{ESTIMATE}]")
     return 0
