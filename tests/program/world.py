@@ -37,6 +37,7 @@ class World:
             if not name.startswith(("STENO_", "OPENAI", "ANTH"))
         }
         self.environment = kept | {
+            "PATH": os.pathsep.join((str(Path(sys.prefix, "bin")), os.environ["PATH"])),
             "SSL_CERT_FILE": str(NOBODY),
             "STENO_HOME": str(self.home),
             "STENO_MODEL": model,

@@ -8,7 +8,10 @@ is left.
 import contextlib
 import json
 import os
+import re
+import shlex
 import signal
+import subprocess
 import time
 
 import pytest
@@ -241,3 +244,21 @@ def test_a_terminal_that_stops_reading_does_not_stop_the_turn(
         wait_until(lambda: world.show(id)["turns"][0]["outcome"] == "done", "the end of the turn")
         chat.wait_seen("line 2999")
         chat.wait_seen("○ ready")
+
+
+def test_the_line_printed_at_leaving_works_where_steno_is_no_command(
+    world: World, server: ModelServer
+) -> None:
+    world.environment["PATH"] = os.defpath
+    with full_screen(world, "hello there") as chat:
+        chat.wait_seen("ok")
+        chat.wait_seen("○ ready")
+        chat.type(CTRL_D)
+        assert chat.end() == 0
+        (line,) = re.findall(r"kept: (.* --resume \w+)", chat.everything())
+    words = [*shlex.split(line), "--plain"]
+    again = subprocess.run(
+        words, cwd=world.work, env=world.environment, input="", capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stderr
+    assert "hello there" in again.stdout

@@ -14,7 +14,7 @@ from steno.cli.signals import Asked, Leaving, taking_in
 from steno.cli.stdio import Lines, complain, cut_by_terminal, note, person_present, show
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.frontend.process import LEFT, REASONS, TWICE_S, heeding, leave_by_deadline
-from steno.frontend.wording import EPHEMERAL, IDLE, advice
+from steno.frontend.wording import EPHEMERAL, IDLE, advice, command
 from steno.frontend.worker import start_if_due
 from steno.journal.facts import ContextSet, Mode
 from steno.service import Loaded, Service, Shown
@@ -74,7 +74,7 @@ async def chat(options: argparse.Namespace, wiring: Agents, service: Service) ->
                 if leave:
                     break
     if session is not None and not service.ephemeral:
-        show(f"\nkept: steno --resume {session}")
+        show(f"\nkept: {command()} --resume {session}")
     return 0 if front.left_by in (None, signal.SIGINT) else LEFT
 
 

@@ -1,5 +1,8 @@
 """How a turn ended, in words: what happened, what was kept, what to do next."""
 
+import contextlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from steno.journal.facts import TurnEnded
@@ -149,9 +152,25 @@ def waits(session: str, cause: str) -> str:
     return f"{what}; your message is saved in session {session} and waits; {mend} {session} runs it"
 
 
+def command() -> str:
+    """steno, as it can be typed here: with a path where it is no command."""
+    import shlex  # both only when somebody leaves
+    from shutil import which
+
+    ours = Path(sys.prefix, "Scripts" if sys.platform == "win32" else "bin", "steno")
+    found = which("steno")
+    with contextlib.suppress(OSError):
+        if found is not None and Path(found).samefile(ours):
+            return "steno"
+    words = [str(ours)] if ours.exists() else [sys.executable, "-m", "steno"]
+    with contextlib.suppress(ValueError, OSError):
+        words[0] = str(Path(words[0]).relative_to(Path.cwd()))
+    return shlex.join(words)
+
+
 def left(session: str | None, unanswered: int, unsent: str) -> list[str]:
     """What a person who left the full screen must know."""
-    found = [] if session is None else [f"kept: steno --resume {session}"]
+    found = [] if session is None else [f"kept: {command()} --resume {session}"]
     if unanswered:
         which = "1 input is" if unanswered == 1 else f"{unanswered} inputs are"
         found.append(f"{which} not answered yet; there, /continue runs what waits")
