@@ -12,6 +12,7 @@ from steno.providers.keys import Keys
 from steno.tui.blocks import Said
 from steno.tui.offers import Offers
 from steno.tui.painting.palette import DARK
+from steno.tui.scroll import Scroll
 from steno.tui.terminal import kept_shade
 from steno.workspace.commands import Command
 from tests.program.model_server import ModelServer, Reply
@@ -155,7 +156,9 @@ def test_the_list_of_sessions_shows_the_end_of_the_one_that_is_chosen(
     chat_with(world, talk, size=(100, 40))
 
 
-@pytest.mark.parametrize(("typed", "seen"), [("/clear", "a new session"), ("/tokens", "Esc back")])
+@pytest.mark.parametrize(
+    ("typed", "seen"), [("/clear", "a new session"), ("/tokens", "the next request has")]
+)
 def test_names_that_other_agents_have_for_commands_work(
     world: World, server: ModelServer, typed: str, seen: str
 ) -> None:
@@ -191,3 +194,21 @@ def test_escape_twice_goes_to_what_was_said_last(world: World, server: ModelServ
         assert chosen.text == "two"
 
     chat_with(world, talk)
+
+
+def test_the_mouse_leaves_keys_to_the_input_and_letters_go_back_to_it(
+    world: World, server: ModelServer
+) -> None:
+    async def talk(person: Person) -> None:
+        await person.say("one")
+        await person.rests()
+        await person.pilot.click(Scroll)
+        await person.press("h", "i")
+        await person.sees("> hi")
+        await person.press("ctrl+u", "tab")
+        await person.sees("r rewind")
+        await person.press("s", "h")
+        await person.sees("> sh", "Enter send")
+
+    chat_with(world, talk)
+    assert len(world.messages(world.only_session(), "user")) == 1

@@ -581,6 +581,11 @@ class Chat(App[int]):
     def on_scroll_acted(self, event: Scroll.Acted) -> None:
         self.do(self.acts.on_message(event.act, event.block))
 
+    def on_scroll_typed(self, event: Scroll.Typed) -> None:
+        composer = self.query_one(Composer)
+        self.screen.set_focus(composer)
+        composer.insert(event.text)
+
     def on_scroll_left(self) -> None:
         self.query_one(Composer).focus()
 

@@ -61,6 +61,7 @@ class _Painted(Struct):
 
 
 class Scroll(ScrollView, can_focus=True):
+    FOCUS_ON_CLICK = False  # who selects with the mouse goes on typing in the input
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "choose(-1)", "Message above"),
         Binding("down,j", "choose(1)", "Message below"),
@@ -89,6 +90,13 @@ class Scroll(ScrollView, can_focus=True):
 
     class Left(Message):
         pass
+
+    class Typed(Message):
+        """Something was typed that is no key of the messages: it is meant for the input."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(self, palette: Palette = DARK) -> None:
         super().__init__()
@@ -453,6 +461,16 @@ class Scroll(ScrollView, can_focus=True):
     def action_leave(self) -> None:
         self._chosen = None
         self.post_message(self.Left())
+
+    def on_key(self, event: events.Key) -> None:
+        here = self.app.focused is self
+        if (char := event.character) and event.is_printable:
+            if here and event.key in self._bindings.key_to_bindings:
+                return
+            event.stop()
+            event.prevent_default()
+            self._chosen = None
+            self.post_message(self.Typed(char))
 
     def on_click(self, event: events.Click) -> None:
         at = self._block_at(round(self.scroll_y) + event.y)
