@@ -260,6 +260,8 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             listed.add_option(
                 Option(Text(said, style="italic"), disabled=not (self._free and wanted))
             )
+        elif self._end not in ("", MORE):  # what is listed is not all there is
+            listed.add_option(Option(Text(self._end, style="italic"), disabled=True))
         listed.highlighted = next((at for at, row in enumerate(found) if row.id == chosen), 0)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
