@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 
@@ -21,30 +20,50 @@ class OpenAIAgents:
 
 
 class OpenAIShown(OpenAIAgents):
-    """What a model of the SDK streams, before the SDK has it."""
+    """What a program is shown of a run of the SDK while its model streams."""
 
     offers = frozenset(("stream",))
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._loop = asyncio.new_event_loop()
-        self._pieces: list[str] = []
-        self._shown: Any = None
+        self._pieces: asyncio.Queue[str] = asyncio.Queue()
+        self._events: Any = None
 
     async def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        from openai.types.responses import ResponseTextDeltaEvent
+
+        number = 0
         while True:
-            yield SimpleNamespace(type="response.output_text.delta", delta=self._pieces.pop())
+            piece, number = await self._pieces.get(), number + 1
+            yield ResponseTextDeltaEvent(
+                content_index=0, delta=piece, item_id="1", logprobs=[], output_index=0,
+                sequence_number=number, type="response.output_text.delta",
+            )  # fmt: skip
+
+    async def _run(self) -> AsyncIterator[str]:
+        import agents
+
+        from steno.adapters.openai_agents import keeping
+
+        agent = agents.Agent("Assistant", model=keeping(self, self._session))
+        config = agents.RunConfig(tracing_disabled=True)
+        run = agents.Runner.run_streamed(agent, "go on", session=self._session, run_config=config)
+        async for event in run.stream_events():
+            data: Any = getattr(event, "data", None)
+            if getattr(data, "type", "") == "response.output_text.delta":
+                yield data.delta
 
     def write(self, piece: str) -> None:
-        if self._shown is None:
-            from steno.adapters.openai_agents import keeping
-
-            self._shown = keeping(self, self._session).stream_response(None, "go on")
-        self._pieces.append(piece)
-        self._loop.run_until_complete(anext(self._shown))
+        """Returns when the program that runs the agent has the piece."""
+        self._events = self._events or self._run()
+        self._pieces.put_nowait(piece)
+        assert self._loop.run_until_complete(anext(self._events)) == piece
 
     def shown(self) -> str:
         said = self._session.chats.session("openai:alice#shown").messages()
+        assert [one.state for one in said if one.role == "assistant"] in ([], ["interrupted"])
+        assert [one["content"] for one in asyncio.run(self._session.get_items())] == ["go on"]
         return "".join(one.text for one in said if one.role == "assistant")
 
 
