@@ -64,6 +64,8 @@ def test_what_failed_is_sent_again_once_with_the_same_text_under_the_same_key(
     assert receiver.keys() == {receiver.sent[0].key: 2}
     delivered = [one for one in shown(gateway)[1] if one != again]
     assert delivered == [], "what arrived is not tried again"
+    counted = gateway.ask("GET", "/metrics").body.decode().splitlines()
+    assert 'steno_deliveries_total{outcome="delivered"} 1.0' in counted, "by this process"
 
 
 @pytest.mark.promise(14)

@@ -122,8 +122,8 @@ class Desk:
 def desk_at(folder: Path) -> Iterator[Desk]:
     expect.set_options(timeout=WAIT_MS)
     with ModelServer() as server, sync_playwright() as driver:
-        gateway = Gateway(World(folder, server.url), folder)
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        gateway = Gateway(World(folder, server.url), folder)
         try:
             yield Desk(gateway, server, browser)
         finally:

@@ -22,6 +22,7 @@ from steno.gateway.page.html import Html, html, many, text
 MARKDOWN_CHARS_MAX = 100_000
 CODE_CHARS_MAX = 50_000
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_ALIGNED = {"text-align:right": ' class="right"', "text-align:center": ' class="centre"'}
 _COPY = Html('<button type="button" class="copy needs-script" data-copy="code">Copy</button>')
 
 
@@ -44,12 +45,20 @@ def _parser() -> MarkdownIt:
     made.add_render_rule("image", _image)
     made.add_render_rule("table_open", lambda *_: '<div class="wide"><table>')
     made.add_render_rule("table_close", lambda *_: "</table></div>")
+    made.add_render_rule("th_open", _cell)
+    made.add_render_rule("td_open", _cell)
     return made
 
 
 def _fence(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
     language = tokens[at].info.split(maxsplit=1)[0] if tokens[at].info.strip() else ""
     return code(tokens[at].content, language)
+
+
+def _cell(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
+    """The page's policy allows no style in an element."""
+    token = tokens[at]
+    return f"<{token.tag}{_ALIGNED.get(str(token.attrGet('style')), '')}>"
 
 
 def _link(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
