@@ -74,6 +74,7 @@ def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     _add_looks(verbs)
     _add_approvals(verbs)
     _add_edits(verbs)
+    _add_edits_of_text(verbs)
     _add_memory(verbs)
     _add_moving(verbs)
     _add_keeping(verbs)
@@ -341,6 +342,12 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--to", type=number, metavar="SEQ", help="the last message to stay, or the first turn to go"
     )
     where.add_argument("--withdraw", type=number, metavar="SEQ", help="take a rewind back")
+    for done in (rename, goal, interrupt, undo, rewind):
+        with_json(done)
+
+
+def _add_edits_of_text(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    """Which text there is, here and in another session."""
     hide = with_id(verbs.add_parser("hide", help="take one message out of the model's view"))
     hide.add_argument("--show", action="store_true", help="put it back")
     redact = with_id(verbs.add_parser("redact", help="remove the text of one message for good"))
@@ -362,7 +369,7 @@ def _add_edits(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     delete = with_id(verbs.add_parser("delete", help="remove a session for good"))
     delete.add_argument("--with-forks", action="store_true", help="and every fork of it")
     delete.add_argument("--yes", action="store_true", help="without asking")
-    for done in (rename, goal, interrupt, undo, rewind, hide, redact, fork, compact, delete):
+    for done in (hide, redact, fork, compact, delete):
         with_json(done)
 
 

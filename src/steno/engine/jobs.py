@@ -356,7 +356,6 @@ def run_note(run: JobRun) -> str:
     at_ms, admitted_ms = stamped(run.key.split(":", 2)[-1]), run.admitted_ms
     said = f"{OPENING} This is the job {run.key}. It runs by itself; nobody waits for the answer."
     if at_ms is not None and admitted_ms - at_ms > LATE_MS:
-        said += (
-            f" It runs {how_long(admitted_ms - at_ms)} late, because no service ran at its time."
-        )
+        late = how_long(admitted_ms - at_ms)
+        said += f" It runs {late} late, because no service ran at its time."
     return f"{said} If there is nothing to report, answer with exactly {SILENT} and nothing else."

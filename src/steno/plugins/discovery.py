@@ -63,7 +63,8 @@ def _places() -> dict[str, int]:
     here = ""
     with contextlib.suppress(FileNotFoundError):  # it was removed
         here = os.getcwd()  # noqa: PTH109 - quicker than Path, as below
-    for place in dict.fromkeys(os.path.join(here, place) for place in sys.path if place):  # noqa: PTH118
+    places = (os.path.join(here, place) for place in sys.path if place)  # noqa: PTH118
+    for place in dict.fromkeys(places):
         with contextlib.suppress(OSError):
             if place != here:
                 found[place] = os.stat(place).st_mtime_ns  # noqa: PTH116

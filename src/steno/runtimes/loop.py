@@ -304,10 +304,12 @@ async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> b
     back together."""
     from random import uniform
 
+    chance = uniform(0, 1)  # noqa: S311
     if ask.wait_ms:
-        wait_s = ask.wait_ms / 1000 * uniform(1.0, 1.1)  # noqa: S311
+        wait_s = ask.wait_ms / 1000 * (1 + 0.1 * chance)
     else:
-        wait_s = backoff_s[min(ask.attempt - 2, len(backoff_s) - 1)] * uniform(0.8, 1.2)  # noqa: S311
+        pause_s = backoff_s[min(ask.attempt - 2, len(backoff_s) - 1)]
+        wait_s = pause_s * (0.8 + 0.4 * chance)
     try:
         await asyncio.wait_for(held.stopped.wait(), wait_s)
     except TimeoutError:
