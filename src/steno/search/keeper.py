@@ -25,8 +25,9 @@ from steno.store.errors import StoreError
 from steno.store.protocol import FeedMark
 
 _REST_S = 0.02
+_PAUSE_LOOKS = 2
 _IDLE_LOOKS = 5
-_BUSY_LOOKS = 25
+_BUSY_LOOKS = 50
 _LOOK_AGAIN_S = 1.0
 _SCRUB_TRIES = 5
 _log = logging.getLogger("steno.search")
@@ -216,8 +217,8 @@ class Pauses:
     """Whether those who append pause, by how far the feed is every 20 ms.
 
     nothing came for 0.1 s          True: fill, many texts at a time
-    nothing since the last look     False: a few
-    something at every look         None: not now; but a few every half second
+    nothing at the last two looks   False: a few
+    something at every other look   None: not now; but a few every second
     """
 
     def __init__(self) -> None:
@@ -227,7 +228,8 @@ class Pauses:
 
     def look(self, mark: FeedMark) -> bool | None:
         came, self._mark = mark != self._mark, mark
-        self._quiet, self._busy = (0, self._busy + 1) if came else (self._quiet + 1, 0)
+        self._quiet = 0 if came else self._quiet + 1
+        self._busy = self._busy + 1 if self._quiet < _PAUSE_LOOKS else 0
         return None if self._busy % _BUSY_LOOKS else self._quiet >= _IDLE_LOOKS
 
 
