@@ -14,7 +14,7 @@ create table @store (
 );
 
 create sequence @numbers;                          -- of sessions: never used twice
-create sequence @places;                           -- of changes: taken while the rows that change are locked
+create sequence @places;                           -- of changes: taken once the transaction has a number
 
 create table @sessions (
     n       bigint   primary key,
