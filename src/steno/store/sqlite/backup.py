@@ -11,6 +11,7 @@ new file.
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -29,37 +30,55 @@ def backup(connection: apsw.Connection, to: Path) -> None:
     complete."""
     if to.exists():
         raise NotAllowed(f"{to} exists already; a backup never overwrites")
-    partial = to.with_name(to.name + ".partial")
+    partial, bare = _beside(to, ".partial"), _beside(to, ".partial-bare")
     try:
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+        for file in (partial, bare):
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
     except OSError as error:
         raise StoreUnopenable(f"cannot make {partial}: {error.strerror}") from error
     try:
         with translated(f"the backup {to} was not made"):
-            _copy(connection, partial)
+            with _may_write(connection):
+                connection.execute("vacuum into ?", (str(bare),))
+            _with_checksums(bare, partial)
+        bare.unlink()
         sync_file(partial)
         partial.replace(to)
         sync_folder(to.parent)
     except BaseException:
         with contextlib.suppress(OSError):
+            bare.unlink(missing_ok=True)
             partial.unlink()
         raise
 
 
-def _copy(connection: apsw.Connection, to: Path) -> None:
-    """All pages of one moment. Into a database that is one already: the file layer writes checksums
-    from the first page on that says so, and `vacuum into`, or a copy into an empty file, writes
-    that page after most others where a store is large."""
+@contextlib.contextmanager
+def _may_write(connection: apsw.Connection) -> Iterator[None]:
+    """`vacuum into` counts as writing, though it writes to another file."""
+    connection.pragma("query_only", False)
+    try:
+        yield
+    finally:
+        connection.pragma("query_only", True)
+
+
+def _with_checksums(bare: Path, to: Path) -> None:
+    """A file's first page tells the file layer that pages have checksums, and `vacuum into` writes
+    that page after most others where a store does not fit in the cache: those have none. So they
+    are copied into a file that has its first page already."""
+    source = apsw.Connection(str(bare), flags=apsw.SQLITE_OPEN_READONLY)
     copy = apsw.Connection(str(to), vfs=database.checked_pages())
     try:
         copy.reserve_bytes(reserve=database.CHECKSUM_BYTES)
         copy.pragma("synchronous", "off")
+        copy.pragma("journal_mode", "off")
         copy.pragma("user_version", 1)  # writes the first page
-        with copy.backup("main", connection, "main") as pages:
+        with copy.backup("main", source, "main") as pages:
             while not pages.done:
                 pages.step(-1)
     finally:
         copy.close()
+        source.close()
 
 
 def restore(backup: Path, path: Path, owner: str = "restore") -> None:
