@@ -75,13 +75,18 @@ class Subject(ABC):
         """The owner says something, with a file of text."""
         raise NotImplementedError
 
+    def active(self) -> bool:
+        """Whether anybody was shown that their message is read, or an answer written."""
+        return True
+
     def prepare(self, world: World) -> None:  # noqa: B027 - most have nothing to prepare
         """Set up what the program needs to find the channel."""
 
     def configure(self, world: World, **more: Any) -> None:
         world.environment["CH_SECRET"] = self.secret
-        if "allow" in more:
-            more["allow"] = [self.id(person) for person in more["allow"]]
+        for listed in ("owners", "allow"):
+            if listed in more:
+                more[listed] = [self.id(person) for person in more[listed]]
         owners = [self.id(OWNER)]
         settings = {"token_env": "CH_SECRET", "owners": owners} | self.settings() | more
         world.environment["STENO_CHANNELS"] = json.dumps({self.name: settings})
@@ -133,6 +138,9 @@ class TelegramSubject(Subject):
 
     def change(self, said: Any, text: str) -> None:
         self.stub.change(said["message"], text)
+
+    def active(self) -> bool:
+        return bool(self.stub.made("sendChatAction"))
 
     def attach(self, text: str, name: str, body: bytes) -> None:
         self.stub.files["f1"] = body
@@ -243,6 +251,16 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "slack": _slack,
     "xmpp": _xmpp,
 }
+
+
+def configure_all(world: World, *subjects: Subject) -> None:
+    """Several channels in one configuration."""
+    channels: dict[str, object] = {}
+    for number, subject in enumerate(subjects):
+        subject.name = f"ch{number}"
+        subject.configure(world)
+        channels |= json.loads(world.environment["STENO_CHANNELS"])
+    world.environment["STENO_CHANNELS"] = json.dumps(channels)
 
 
 @contextmanager

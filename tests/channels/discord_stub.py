@@ -32,6 +32,7 @@ class DiscordStub(Site):
         self.messages: dict[str, dict[int, Raw]] = {}
         self.lose: Callable[[str, str], bool] = lambda method, path: False
         self.files: dict[str, bytes] = {}
+        self.typed = 0
         self._nonces: dict[str, int] = {}
         self._ids = count(200_000)
         self._socket: web.WebSocketResponse | None = None
@@ -107,6 +108,9 @@ class DiscordStub(Site):
                 if after is None:
                     return [raw for _, raw in reversed(found)][:100]
                 return [raw for id, raw in found if id > int(after)][:100]
+            case "POST", ["channels", _, "typing"]:
+                self.typed += 1
+                return {}
             case "GET", ["channels", chat, "messages", id]:
                 return self.messages[chat][int(id)]
             case "POST", ["channels", chat, "messages"]:
@@ -168,6 +172,9 @@ class DiscordSubject(Subject):
 
     def delete(self, said: Any) -> None:
         self.stub.give("MESSAGE_DELETE", {"id": said["id"], "channel_id": said["channel_id"]})
+
+    def active(self) -> bool:
+        return self.stub.typed > 0
 
     def attach(self, text: str, name: str, body: bytes) -> None:
         self.stub.files["77777"] = body

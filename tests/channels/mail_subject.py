@@ -128,6 +128,9 @@ class MailSubject(Subject):
         self.deliver(mail)
         return mail
 
+    def active(self) -> bool:
+        return self.unseen() == 0
+
     def attach(self, text: str, name: str, body: bytes) -> None:
         mail = self.write(text)
         mail.add_attachment(body, maintype="text", subtype="plain", filename=name)

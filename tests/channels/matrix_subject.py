@@ -24,6 +24,7 @@ class User:
     def __init__(self, name: str) -> None:
         self._seen: dict[str, list[dict[str, Any]]] = {}
         self._reads: threading.Thread | None = None
+        self.shown: set[str] = set()
         self._base = f"http://127.0.0.1:{port_of('synapse')}/_matrix/client/v3"
         self.token = ""
         made = self.ask(
@@ -115,6 +116,11 @@ class User:
         told = self.ask("GET", f"/sync?filter={quote(_FILTER)}{query}")
         for room, news in told.get("rooms", {}).get("join", {}).items():
             self._seen.setdefault(room, []).extend(news["timeline"]["events"])
+            for event in news.get("ephemeral", {}).get("events", ()):
+                if event["type"] == "m.typing" and event["content"]["user_ids"]:
+                    self.shown.add("typing")
+                elif event["type"] == "m.receipt":
+                    self.shown.add("read")
         return str(told["next_batch"])
 
 
@@ -172,6 +178,9 @@ class MatrixSubject(Subject):
     def delete(self, said: Any) -> None:
         path = f"/rooms/{quote(self.room(OWNER))}/redact/{quote(said[3])}/r{next(_numbers)}"
         self.person(OWNER).ask("PUT", path, {})
+
+    def active(self) -> bool:
+        return {"typing", "read"} in [one.shown for one in self.people.values()]
 
     def attach(self, text: str, name: str, body: bytes) -> None:
         address = self.person(OWNER).upload(body)

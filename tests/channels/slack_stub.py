@@ -111,7 +111,7 @@ class SlackStub(Site):
                         {"id": id, "is_im": id.startswith("D")} for id in sorted(self.messages)
                     ]
                 }
-            case "conversations.history":
+            case "conversations.history" | "conversations.replies":
                 return self._history(body)
             case "files.info":
                 return {"file": {"url_private_download": f"{self.url}/files/{body['file']}"}}
@@ -135,11 +135,16 @@ class SlackStub(Site):
                 return {}
 
     def _history(self, body: dict[str, Any]) -> Answer:
-        found = [
-            one if body.get("include_all_metadata") else one | {"metadata": None}
-            for ts, one in sorted(self.messages.get(body["channel"], {}).items(), reverse=True)
-            if float(ts) > float(body.get("oldest", 0))
-        ]
+        """Of a thread the history has the first message alone, and when the last one came."""
+        thread = body.get("ts")
+        found = []
+        for ts, one in sorted(self.messages.get(body["channel"], {}).items(), reverse=True):
+            within = one.get("thread_ts", ts) == thread if thread else "thread_ts" not in one
+            if within and (ts == thread or float(ts) > float(body.get("oldest", 0))):
+                replies = self.messages[body["channel"]].items()
+                latest = [at for at, reply in replies if reply.get("thread_ts") == ts]
+                shown = one if body.get("include_all_metadata") else one | {"metadata": None}
+                found.append(shown | {"latest_reply": max(latest)} if latest else shown)
         start = int(body.get("cursor") or 0)
         page = found[start : start + 8]
         more = len(found) > start + 8
@@ -202,6 +207,9 @@ class SlackSubject(Subject):
         ts = f"{said['ts']}{len(subtype)}"
         event = {"type": "message", "subtype": subtype, "channel": said["channel"], "ts": ts}
         self.stub.give({"type": "events_api", "payload": {"event": event | more}})
+
+    def active(self) -> bool:
+        return [one["name"] for one in self.stub.reactions[-1:]] == ["eyes"]
 
     def attach(self, text: str, name: str, body: bytes) -> None:
         self.stub.files["F1"] = body

@@ -3,32 +3,66 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from steno.gateway.channels.commands import NAMES
-from tests.channels.contract import GUEST, STRANGER, SUBJECTS, Subject, running
+from tests.channels.contract import GUEST, OWNER, STRANGER, SUBJECTS, Subject, running
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World, wait_until
 
+WALKER, READER = "6", "5"
 
-@pytest.fixture(params=sorted(SUBJECTS))
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]:
-    with running(request.param, tmp_path) as one:
-        yield one
+
+class Place(NamedTuple):
+    """A channel's platform, and the service that is there, for all tests of the channel: each has
+    a person of its own. To start them takes longer than most of the tests."""
+
+    subject: Subject
+    gateway: Gateway
+    server: ModelServer
+    world: World
+
+
+@pytest.fixture(scope="module", params=sorted(SUBJECTS))
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp(request.param)
+    with ModelServer() as server, running(request.param, folder) as subject:
+        world = World(folder, server.url)
+        subject.configure(world, owners=[OWNER, WALKER], allow=[GUEST, READER])
+        gateway = Gateway(world, folder)
+        try:
+            yield Place(subject, gateway, server, world)
+        finally:
+            gateway.close()
 
 
 @pytest.fixture
-def gateway(subject: Subject, world: World, tmp_path: Path) -> Iterator[Gateway]:
-    subject.configure(world, allow=[GUEST])
-    one = Gateway(world, tmp_path)
-    try:
-        yield one
-    finally:
-        one.close()
+def subject(place: Place) -> Subject:
+    return place.subject
+
+
+@pytest.fixture
+def gateway(place: Place) -> Gateway:
+    return place.gateway
+
+
+@pytest.fixture
+def world(place: Place) -> World:
+    return place.world
+
+
+@pytest.fixture
+def server(place: Place) -> ModelServer:
+    """As if nothing had been asked of it."""
+    wait_until(lambda: place.server.in_flight == 0, "what was asked before to be over")
+    place.server.choose, place.server.replies = None, [Reply(("ok",))]
+    place.server.requests.clear()
+    return place.server
 
 
 @pytest.mark.promise(67)
@@ -61,7 +95,8 @@ def test_what_is_said_is_answered_once_however_often_it_arrives(
     assert ("hello and goodbye" in told) is subject.changes
     assert ("deleted in the chat" in told) is subject.deletes
     assert ("the notes of Monday" in told) is subject.files
-    inputs = world.messages(world.only_session(), "user")
+    [session] = [one["id"] for one in world.sessions() if one["title"] == "hello"]
+    inputs = world.messages(session, "user")
     assert [one["text"] for one in inputs] == ["hello", "look", "more"]
     names = [one["name"] for said in inputs for one in said.get("attachments", ())]
     assert names == ["notes.txt"] * subject.files
@@ -90,9 +125,9 @@ def test_what_was_said_while_the_service_was_away_is_answered(
     server.choose = lambda request: Reply((f"{len(request['messages'])}",))
     gateway.kill()
     for number in range(12):
-        subject.say(f"backlog {number}")
+        subject.say(f"backlog {number}", GUEST)
     gateway.start()
-    wait_until(lambda: len(subject.texts()) == 12, "twelve answers")
+    wait_until(lambda: len(subject.texts(GUEST)) == 12, "twelve answers")
     asked = [str(request["messages"][-1]["content"]) for request in server.requests]
     assert [one.rpartition("backlog ")[2] for one in asked] == [str(n) for n in range(12)]
 
@@ -104,9 +139,9 @@ def test_a_long_answer_comes_in_parts_that_are_the_stored_text(
 ) -> None:
     lines = [f"Line {number} of a long answer, which goes on and on." for number in range(150)]
     server.replies = [Reply(tuple(f"{line}\n\n" for line in lines))]
-    subject.say("tell me everything")
-    wait_until(lambda: any(lines[-1] in one for one in subject.texts()), "the last part")
-    texts = subject.texts()
+    subject.say("tell me everything", READER)
+    wait_until(lambda: any(lines[-1] in one for one in subject.texts(READER)), "the last part")
+    texts = subject.texts(READER)
     assert len(texts) > 1
     assert "\n".join(texts).split() == " ".join(lines).split()
 
@@ -134,17 +169,19 @@ class Walk:
         wanted = Counter(part for _, part in said)
         before = {part: len(self._with(part)) for part in wanted}
         for text, _ in said:
-            self._subject.say(text)
+            self._subject.say(text, WALKER)
             self.said.add(text.partition(" ")[0])
 
         def missing() -> list[str]:
             return [one for one in wanted if len(self._with(one)) < before[one] + wanted[one]]
 
-        wait_until(lambda: not missing(), f"{said}: {missing()} in {self._subject.texts()[-3:]}")
+        wait_until(
+            lambda: not missing(), f"{said}: {missing()} in {self._subject.texts(WALKER)[-3:]}"
+        )
         return [self._with(part)[-1] for _, part in said]
 
     def _with(self, part: str) -> list[str]:
-        return [one for one in self._subject.texts() if part in one]
+        return [one for one in self._subject.texts(WALKER) if part in one]
 
 
 @pytest.mark.promise(17, 23, 24)
@@ -186,10 +223,11 @@ def test_every_command_is_answered_and_does_what_it_says(
     server.choose = last_word
     walk.ask(("/undo", "is taken back"), ("q-three", "To q-three."))
     assert "q-fails" not in str(server.requests[-1]["messages"])
-    walk.ask(("q-story", "Once upon")) if subject.edits else subject.say("q-story")
+    walk.ask(("q-story", "Once upon")) if subject.edits else subject.say("q-story", WALKER)
     wait_until(lambda: server.in_flight == 1, "the turn to run")
+    wait_until(subject.active, "a sign that it was read or is answered")
     walk.ask(("/stop", "Stopping."))
-    subject.wait_like("Stopped. What was said is kept.")
+    subject.wait_like("Stopped. What was said is kept.", WALKER)
     forked, _ = walk.ask(("/fork", "goes on in a copy"), ("/compact", "is summarised for the"))
     [fork] = re.findall(r"copy, (\w+)", forked)
     walk.ask(("q-four", "To q-four."))

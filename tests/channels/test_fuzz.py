@@ -57,6 +57,7 @@ KEYS = [
     "iv",
     "k",
     "key",
+    "latest_reply",
     "m.in_reply_to",
     "m.mentions",
     "m.new_content",

@@ -189,13 +189,20 @@ def test_no_room_of_synapse_has_a_double_or_a_stray_across_kills(
             gateway.kill()
             _forget_the_kills(world)
             gateway.start()
-        for person in people:
+        try:
             wait_until(
-                lambda one=person: len(matrix.texts(one)) >= len(said[one]),  # type: ignore[misc]
-                f"every answer to {person}",
+                lambda: all(len(matrix.texts(one)) >= len(said[one]) for one in people),
+                "every answer",
                 300.0,
             )
-        wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+            wait_until(lambda: _all_settled(world), "every receipt", 120.0)
+        except AssertionError as error:
+            told = {text for person in people for text in matrix.texts(person)}
+            asked = [text for person in people for text in said[person]]
+            missing = [one for one in asked if not any(text.endswith(one) for text in told)]
+            lines = [str(error), *map(str, _open(world, missing))]
+            lines.append(str(gateway.ask("GET", "/api/channels").json()))
+            raise AssertionError("\n".join(lines)) from error
         for person in people:
             texts = matrix.texts(person)
             assert len(texts) == len(said[person]), "one message for each, and no mark beside them"
@@ -245,6 +252,14 @@ def _missing(telegram: Telegram, world: World, said: list[dict[str, Any]]) -> It
     yield f"{len(missing)} of {len(asked)} answers are missing: {missing[:20]}"
     yield f"{len(strays)} texts were not asked for, or stand twice: {strays[:20]}"
     yield f"{telegram.pending()} updates were not acknowledged"
+    yield from _open(world, missing)
+    for text in missing:
+        yield f"{text} of chat {asked[text]}: messages there {telegram.texts(asked[text])[-3:]}"
+
+
+def _open(world: World, missing: list[str]) -> Iterator[str]:
+    """What is not delivered, and how far the sessions came that have something to say."""
+    yield f"missing {missing[:20]}"
     for one in json.loads(world.steno("deliveries", "--json")):
         if one["state"] != "delivered":
             yield f"delivery {one}"
@@ -252,12 +267,11 @@ def _missing(telegram: Telegram, world: World, said: list[dict[str, Any]]) -> It
         shown = world.show(session["id"])
         inputs = [one["text"] for one in shown["messages"] if one["role"] == "user"]
         stuck = [text for text in missing if text in inputs]
-        if stuck or session["state"] != "idle":
+        if stuck or session["running"]:
             outcomes = Counter((one["outcome"], one.get("cause")) for one in shown["turns"])
-            yield f"session {session['id']} {session['name']}: {session['state']}, {len(inputs)}"
-            yield f"  inputs, turns {dict(outcomes)}, stuck {stuck[:10]}"
-    for text in missing:
-        yield f"{text} of chat {asked[text]}: messages there {telegram.texts(asked[text])[-3:]}"
+            runs = "runs" if session["running"] else "rests"
+            yield f"session {session['id']} {session['name']} {runs}: {len(inputs)} inputs,"
+            yield f"  turns {dict(outcomes)}, stuck {stuck[:10]}"
 
 
 def _all_settled(world: World) -> bool:

@@ -84,6 +84,37 @@ SHOWN = {
     "a display name in a list lets in who takes it": (
         "channels/test_people.py::test_a_display_name_in_an_allow_list_is_an_error_at_the_start"
     ),
+    "Slack has no inbox": (
+        "channels/test_slack.py::"
+        "test_an_envelope_is_acknowledged_and_one_that_was_not_gives_one_input"
+    ),
+    "Slack's own library posts twice": (
+        "channels/test_slack.py::"
+        "test_a_message_whose_answer_was_lost_is_found_and_a_limit_is_waited_for"
+    ),
+    "a queue that is full drops messages into a summary": (
+        "channels/test_kills.py::test_a_flood_in_one_chat_is_kept_in_order_and_answered"
+    ),
+    "an answer is not streamed, or comes a second time as a message of its own": (
+        "channels/test_telegram.py::test_an_answer_is_streamed_by_edits_of_one_message"
+    ),
+    "a claim is held for the whole turn": (
+        "gateway/test_chats_in_process.py::"
+        "test_five_messages_during_a_turn_wait_through_a_kill_each_as_its_own_input"
+    ),
+    "a call is run without asking": (
+        "channels/test_rights.py::test_a_call_waits_for_the_owner_through_a_restart_and_runs_once"
+    ),
+    "an answer counts as delivered that was not": (
+        "channels/test_telegram.py::test_a_blocked_bot_gives_up_with_a_record"
+    ),
+    "one broken channel takes the others with it": (
+        "gateway/test_chats_in_process.py::"
+        "test_a_channel_that_raises_anything_and_an_update_that_is_none_end_nothing"
+    ),
+    "summer time doubles a job": (
+        "engine/test_jobs.py::test_a_time_that_the_clocks_show_twice_comes_once"
+    ),
     "a token from a URL is taken": ("channels/test_hook.py::test_a_token_from_a_url_opens_nothing"),
     "pairing in a direct chat gives rights in groups": (
         "channels/test_telegram.py::"

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import nio
 import pytest
+from msgspec import structs
 
-from steno.gateway.channels.protocol import Edited, Message
-from steno.gateway.platforms.matrix import read_message, to_html
+from steno.config import ChannelConfig
+from steno.gateway.channels.protocol import ChannelSetup, Edited, Message, Outgoing, Sent
+from steno.gateway.platforms.matrix import Matrix, read_message, to_html
 from tests.channels.contract import OWNER, serving
 from tests.channels.lossy import Lossy
 from tests.channels.matrix_subject import MatrixSubject, User
@@ -104,6 +107,45 @@ def test_an_invitation_of_the_owner_is_accepted_and_what_was_said_before_is_answ
     asked_next = str(server.requests[-1]["messages"])
     assert "is it you?" in asked_next
     assert len(server.requests) == 2
+
+
+@pytest.mark.promise(63, 67)
+def test_what_was_said_around_a_kill_at_the_very_first_start_is_read_however_we_answered_since(
+    matrix: MatrixSubject, tmp_path: Path
+) -> None:
+    settings = matrix.settings()
+    config = ChannelConfig(kind="matrix", url=settings["url"], options=settings["options"])
+    told = {"owners": (matrix.id(OWNER),)}
+    setup = ChannelSetup("m", structs.replace(config, **told), matrix.secret, tmp_path / "m")
+    room = matrix.room(OWNER)
+    matrix.say("one")
+
+    async def read(mark: str, wanted: int) -> tuple[list[str], str]:
+        """Texts, and the mark that is stored when the last batch is not."""
+        channel = Matrix(setup)
+        await channel.open()
+        found: list[str] = []
+        stored = mark
+        async with aclosing(channel.receive(mark)) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                found += [one.text for one in batch.updates if isinstance(one, Message)]
+                if len(found) >= wanted:
+                    break
+                stored = batch.mark or stored
+        await channel.close()
+        return found, stored
+
+    async def answer() -> None:
+        channel = Matrix(setup)
+        await channel.open()
+        assert isinstance(await channel.send(room, "k", Outgoing("…", plain=True)), Sent)
+        await channel.close()
+
+    first, mark = asyncio.run(read("", 1))
+    matrix.say("two")
+    asyncio.run(answer())
+    assert first == ["one"]
+    assert asyncio.run(read(mark, 2))[0] == ["one", "two"]
 
 
 @pytest.mark.torture

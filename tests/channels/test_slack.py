@@ -54,6 +54,23 @@ def test_an_envelope_is_acknowledged_and_one_that_was_not_gives_one_input(
     assert len(server.requests) == 2
 
 
+@pytest.mark.promise(63)
+def test_what_was_said_in_an_old_thread_while_steno_was_away_is_answered(
+    slack: SlackSubject, serve: Serve, server: ModelServer
+) -> None:
+    server.choose = lambda request: Reply((f"answer {len(request['messages'])}",))
+    gateway = serve()
+    first = slack.say("hello")
+    slack.wait("answer 2")
+    gateway.kill()
+    slack.stub.say(f"D{OWNER}", slack.id(OWNER), "in the thread", thread_ts=first["ts"])
+    slack.say("beside it")
+    gateway.start()
+    wait_until(lambda: len(slack.texts()) == 3, "both answers")
+    asked = [str(request["messages"][-1]["content"]) for request in server.requests]
+    assert ["thread" in one for one in asked] == [False, True, False]
+
+
 @pytest.mark.promise(14)
 def test_a_message_whose_answer_was_lost_is_found_and_a_limit_is_waited_for(
     slack: SlackSubject, serve: Serve, server: ModelServer

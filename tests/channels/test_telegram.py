@@ -1,10 +1,17 @@
 """Talking to steno in Telegram, on the running program."""
 
 import json
+import re
+import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from steno.config import ChannelConfig
+from steno.gateway.channels.protocol import ChannelSetup, Message
+from steno.gateway.platforms.telegram import Telegram as TelegramChannel
 from tests.channels.conftest import OWNER, Serve
 from tests.channels.telegram_stub import NAME, TOKEN, Refused, Telegram
 from tests.gateway.client import Gateway
@@ -86,17 +93,26 @@ def test_an_edited_message_is_a_fact_of_its_own_and_told_with_the_next_turn(
     assert [one["text"] for one in inputs] == ["meet at five", "when?"]
 
 
-def test_an_attachment_is_fetched_before_its_turn_and_kept(
-    serve: Serve, telegram: Telegram, server: ModelServer, world: World
-) -> None:
-    serve()
-    telegram.files["f1"] = b"the notes of Monday\n"
-    document = {"file_id": "f1", "file_name": "notes.txt", "mime_type": "text/plain"}
-    telegram.say("", caption="what is in it?", document=document)
-    telegram.wait_text(OWNER, "ok")
-    assert "the notes of Monday" in json.dumps(server.requests[0]["messages"])
-    [said] = world.messages(world.only_session(), "user")
-    assert [one["name"] for one in said["attachments"]] == ["notes.txt"]
+def test_voice_and_pictures_are_files_of_their_message() -> None:
+    setup = ChannelSetup("tg", ChannelConfig(kind="telegram"), TOKEN, Path())
+    said = {
+        "message_id": 5,
+        "from": {"id": OWNER, "first_name": "Ann"},
+        "chat": {"id": OWNER, "type": "private"},
+        "caption": "listen",
+    }
+    kinds: dict[str, Any] = {
+        "voice": {"file_id": "v", "mime_type": "audio/ogg", "file_size": 7},
+        "video_note": {"file_id": "n"},
+        "photo": [{"file_id": "s", "file_size": 1}, {"file_id": "l", "file_size": 9}],
+    }
+    read = TelegramChannel(setup)._read({"update_id": 1, "message": said | kinds})
+    assert isinstance(read, Message)
+    assert [(one.id, one.name, one.media_type) for one in read.files] == [
+        ("l", "photo.jpg", "image/jpeg"),
+        ("v", "voice.ogg", "audio/ogg"),
+        ("n", "video.mp4", "video/mp4"),
+    ]
 
 
 def test_a_file_that_cannot_be_fetched_is_told_as_such(
@@ -384,6 +400,7 @@ def test_an_approval_by_text_and_a_tap_after_a_stop_changes_nothing(
     telegram.wait_like(OWNER, "May I run shell?")
     telegram.say("/deny")
     telegram.wait_text(OWNER, "refused then")
+    wait_until(lambda: telegram.texts(OWNER).count("Denied.") == 2, "the question to say so, too")
     telegram.say("do it again")
     question = telegram.wait_like(OWNER, "May I run shell?")
     data = _data(telegram, question, "Allow")
@@ -428,24 +445,40 @@ def test_a_group_that_is_not_listed_gets_nothing_and_pairing_gives_no_group(
 
 
 @pytest.mark.promise(63)
+@pytest.mark.parametrize("each", [5, pytest.param(200, marks=pytest.mark.torture)])
 def test_start_new_stop_old_moves_the_account_without_a_fight(
-    serve: Serve, telegram: Telegram, server: ModelServer
+    serve: Serve, telegram: Telegram, server: ModelServer, each: int
 ) -> None:
-    old = serve()
-    telegram.say("one")
-    telegram.wait_text(OWNER, "ok")
-    new = serve()
+    """Under load: ten people go on writing while the one starts and the other stops."""
+    people = [OWNER, *range(20, 29)]
+    server.choose = lambda request: Reply((f"to {_last(request)}",))
+    options = {"poll_s": 2, "chat_per_s": 1_000, "all_per_s": 1_000, "edit_s": 0.1}
+    old = serve(allow=[str(one) for one in people[1:]], options=options)
+    telegram.say("q-0")
+    telegram.wait_text(OWNER, "to q-0")
     conflicts = telegram.conflicts
-    for number in range(10):
-        telegram.say(f"while both run {number}")
+
+    def write() -> None:
+        for number in range(1, each + 1):
+            for person in people:
+                telegram.say(f"q-{number}", person)
+                time.sleep(0.001)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    serve(allow=[str(one) for one in people[1:]], options=options)
     assert old.stop() == 0
-    telegram.say("after")
-    wait_until(lambda: telegram.texts(OWNER).count("ok") == 12, "every answer")
-    time.sleep(0.3)
-    assert telegram.texts(OWNER).count("ok") == 12
-    assert len(server.requests) == 12
+    writing.join()
+    expected = [f"to q-{number}" for number in range(1, each + 1)]
+    wait_until(lambda: all(telegram.texts(one)[-1:] == expected[-1:] for one in people), "all", 300)
+    assert telegram.texts(OWNER) == ["to q-0", *expected]
+    others = {person: telegram.texts(person) for person in people[1:]}
+    assert others == dict.fromkeys(people[1:], expected), "no gap, no double, no mark left behind"
     assert telegram.conflicts - conflicts <= 1  # the poll that the old one left open
-    assert isinstance(new, Gateway)
+
+
+def _last(request: dict[str, Any]) -> str:
+    return str(re.findall(r"q-[0-9]+", str(request["messages"]))[-1])
 
 
 def test_a_flood_from_a_stranger_costs_nothing_but_one_record(

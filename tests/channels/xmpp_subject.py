@@ -9,6 +9,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import slixmpp
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
 
 from tests.channels.contract import OWNER, Subject
 from tests.channels.servers import port_of
@@ -48,6 +50,7 @@ class User:
     def __init__(self, loop: Loop, jid: str) -> None:
         self.jid = jid
         self.made: dict[str, str] = {}
+        self.typed = 0
         self._loop = loop
         loop.do(self._connect())
 
@@ -56,6 +59,10 @@ class User:
         began = asyncio.Event()
         client.add_event_handler("session_start", lambda _: began.set())
         client.add_event_handler("message", self._arrived)
+        state = MatchXPath(
+            "{jabber:client}message/{http://jabber.org/protocol/chatstates}composing"
+        )
+        client.register_handler(Callback("state", state, self._types))
         client.enable_plaintext, client.enable_starttls = True, False
         client.enable_direct_tls = False
         client.plugin["feature_mechanisms"].unencrypted_plain = True
@@ -63,6 +70,9 @@ class User:
         await asyncio.wait_for(began.wait(), 30)
         client.send_presence()
         self._client = client
+
+    def _types(self, stanza: Any) -> None:
+        self.typed += 1
 
     def _arrived(self, stanza: Any) -> None:
         if not str(stanza["body"]):
@@ -140,6 +150,9 @@ class XmppSubject(Subject):
 
     def change(self, said: Any, text: str) -> None:
         self.person(OWNER).say(self.jid, text, corrects=said)
+
+    def active(self) -> bool:
+        return any(one.typed for one in self._people.values())
 
     def delete(self, said: Any) -> None:
         told = "This person took a message back, which your client does not understand."

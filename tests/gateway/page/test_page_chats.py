@@ -1,11 +1,10 @@
 """What people write in chats, and what a model answers, is inert wherever it is read: on the page,
 in a terminal, in what is exported."""
 
-import json
 import re
 from pathlib import Path
 
-from tests.channels.contract import FolderSubject, Subject, TelegramSubject
+from tests.channels.contract import FolderSubject, TelegramSubject, configure_all
 from tests.gateway.client import Gateway
 from tests.gateway.page.browser import Desk, needs_chromium
 from tests.gateway.page.test_page_safety import ALL, HANDLERS, leaves
@@ -20,23 +19,13 @@ OWN_STYLE = re.compile("\x1b\\[[0-9;]*m|\x1b]8;(id=[0-9]+)?;(https?://[!-~]*)?\x
 itself."""
 
 
-def both(world: World, *subjects: Subject) -> None:
-    """Two channels in one configuration."""
-    channels: dict[str, object] = {}
-    for number, subject in enumerate(subjects):
-        subject.name = f"ch{number}"
-        subject.configure(world)
-        channels |= json.loads(world.environment["STENO_CHANNELS"])
-    world.environment["STENO_CHANNELS"] = json.dumps(channels)
-
-
 def test_tricks_from_two_chats_stay_inert_on_the_page_in_a_terminal_and_in_exports(
     desk: Desk, world: World, server: ModelServer, tmp_path: Path
 ) -> None:
     server.choose = lambda request: Reply((ALL,))
     telegram, folder = TelegramSubject(tmp_path), FolderSubject(tmp_path)
     with telegram.stub:
-        both(world, telegram, folder)
+        configure_all(world, telegram, folder)
         gateway = Gateway(world, tmp_path)
         try:
             for subject in (telegram, folder):

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -50,6 +50,8 @@ BEHIND_S = 1.0
 """How long an answer waits for an earlier one before it looks again, if nothing wakes it."""
 TYPING_S = 4.5
 WAIT_MAX_S = 300.0
+LEAVING_S = 3.0
+"""How long a message that is being made is waited for when the account is let go."""
 AT_ONCE_MAX = 4
 """So many tries to reserve a message follow one another at once; each further one waits longer, so
 that a service that is killed over and over leaves few stray marks."""
@@ -248,6 +250,18 @@ class _State:
         self.edited_s = -1e9
         self.typed_s = -1e9
         self.wait_s = 1.0
+
+
+async def _to_its_end(sending: Coroutine[None, None, float | None]) -> float | None:
+    """Also when we are leaving: the next process need not guess whether a message was made."""
+    task = asyncio.ensure_future(sending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=LEAVING_S)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 class Outbox:
@@ -488,6 +502,11 @@ class Outbox:
         if reserving and part == 0:
             what = Outgoing(what.text, True, (), debt.owed.reply_to)
         await self._pace.wait(debt.owed.address)
+        return await _to_its_end(self._send(debt, part, what, state, reserving))
+
+    async def _send(
+        self, debt: Debt, part: int, what: Outgoing, state: _State, reserving: bool
+    ) -> float | None:
         if not await self._chats.attempt(debt, part):
             return 1.0
         result = await self._channel.send(debt.owed.address, f"{debt.owed.key}-{part}", what)

@@ -74,6 +74,8 @@ EVENT_BYTES_MAX = 40_000
 UNREADABLE_S = 300.0
 FILES = frozenset(("m.image", "m.file", "m.audio", "m.video"))
 KEY = "steno.key"
+FIRST = "first "
+"""Before the token of the very first sync, until what came with that is stored."""
 _USER = re.compile(r"@[\x21-\x39\x3b-\x7e]{1,200}:[A-Za-z0-9.:\[\]-]{1,200}")
 _ROOM = re.compile(r"![\x21-\x7e]{1,250}")
 _MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]{1,200})/([A-Za-z0-9_-]{1,200})")
@@ -159,21 +161,44 @@ class Matrix(Quiet):
 
     async def receive(self, mark: str) -> AsyncIterator[Batch]:
         since = mark
+        if mark.startswith(FIRST):
+            since = mark.removeprefix(FIRST)
+            updates = await self._before(since)
+            yield Batch(tuple(updates), "" if self._unreadable else since)
         while True:
             client = self._client()
             told = await self._sync(since)
+            reached = client.next_batch
+            if not since:
+                yield Batch((), FIRST + reached)  # our words after that are no sign of anything
             await self._tend_keys()
             await self._accept(told.rooms.invite)
-            updates: list[Update] = []
+            updates = []
             for room, info in told.rooms.join.items():
                 self._note_members(room, [*info.state, *info.timeline.events])
                 events = await self._filled(room, info.timeline, since)
                 updates += [one for event in events for one in await self._read(room, event)]
             updates += await self._read_late()
-            next_mark = "" if self._unreadable else client.next_batch
+            next_mark = "" if self._unreadable else reached
             if updates or next_mark != since:
                 yield Batch(tuple(updates), next_mark)
-            since = client.next_batch
+            since = reached
+
+    async def _before(self, since: str) -> list[Update]:
+        """What was said before the very first start, which a kill cut off: in each room, after our
+        last word then."""
+        found: list[Update] = []
+        for room in (await self._ask(self._client().joined_rooms())).rooms:
+            events: list[Any] = []
+            at, begun = since, None
+            while at and begun is None and len(events) < FILL_MAX:
+                page = await self._ask(self._client().room_messages(room, at, limit=100))
+                events[:0] = reversed(page.chunk)
+                begun = self._from_beginning(events, "")
+                at = "" if not page.chunk or page.end == at else page.end
+            for event in events if begun is None else begun:
+                found += await self._read(room, event)
+        return [*found, *await self._read_late()]
 
     async def _sync(self, since: str) -> Any:
         filter = {

@@ -156,13 +156,20 @@ class Slack(Quiet):
                 yield read
 
     async def _missed(self, since_s: float) -> list[Update]:
-        """What was said in each conversation, oldest first."""
+        """What was said in each conversation, oldest first; in threads, too, of which the history
+        has the first message alone."""
         found: list[Update] = []
+        since_s = max(since_s, 0.0)
         for conversation in await self._conversations():
             id = str(conversation.get("id", ""))
             kind = "im" if conversation.get("is_im") else "channel"
-            raws = await self._history(id, f"{max(since_s, 0.0):.6f}")
-            for raw in reversed(raws):
+            raws = await self._history(id, since_s)
+            for raw in raws[:]:
+                if _at(raw) and _at(raw, "latest_reply") > since_s:
+                    raws += await self._replies(id, str(raw["ts"]), since_s)
+            for raw in sorted(raws, key=_at):
+                if _at(raw) <= since_s:
+                    continue
                 event = {"type": "message"} | raw | {"channel": id, "channel_type": kind}
                 read = self._read({"type": "events_api", "payload": {"event": event}})
                 if read is not None:
@@ -181,20 +188,28 @@ class Slack(Quiet):
             wanted["cursor"] = cursor
         return found
 
-    async def _history(self, channel: str, oldest: str = "0") -> list[dict[str, Any]]:
-        """Newest first."""
+    async def _history(self, channel: str, back_to_s: float = 0.0) -> list[dict[str, Any]]:
+        """Newest first, in pages, until one reaches back so far. The first page has what is older,
+        too: a thread of it may have gone on since."""
+        wanted = {"channel": channel, "include_all_metadata": True}
+        return await self._pages("conversations.history", wanted, back_to_s)
+
+    async def _replies(self, channel: str, thread: str, since_s: float) -> list[dict[str, Any]]:
+        wanted = {"channel": channel, "ts": thread, "oldest": f"{since_s:.6f}"}
+        found = await self._pages("conversations.replies", wanted, 0.0)
+        return [raw for raw in found if str(raw.get("ts")) != thread]
+
+    async def _pages(
+        self, method: str, wanted: dict[str, Any], back_to_s: float
+    ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        wanted: dict[str, Any] = {
-            "channel": channel,
-            "oldest": oldest,
-            "limit": PAGE,
-            "include_all_metadata": True,
-        }
+        wanted["limit"] = PAGE
         for _ in range(PAGES_MAX):
-            told = await self._ask("conversations.history", wanted)
-            found += told.get("messages") or []
+            told = await self._ask(method, wanted)
+            page = [one for one in told.get("messages") or [] if isinstance(one, dict)]
+            found += page
             cursor = (told.get("response_metadata") or {}).get("next_cursor")
-            if not told.get("has_more") or not cursor:
+            if not told.get("has_more") or not cursor or (page and _at(page[-1]) <= back_to_s):
                 break
             wanted["cursor"] = cursor
         return found
@@ -368,6 +383,12 @@ def _retry_after(error: SlackApiError) -> float | None:
     headers = error.response.headers or {}
     value = next((headers[name] for name in headers if name.lower() == "retry-after"), "")
     return float(value) if str(value).isdecimal() else None
+
+
+def _at(raw: dict[str, Any], name: str = "ts") -> float:
+    """When a message was written, or its thread last; 0 if it does not say."""
+    said = str(raw.get(name) or "")
+    return float(said) if _TS.fullmatch(said) else 0.0
 
 
 def _later(mark: str, updates: list[Update]) -> str:
