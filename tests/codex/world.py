@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,20 @@ def real_codex() -> str:
             "codex is not installed: make test sets it up, or pip install 'openai-codex==0.163.0'"
         )
     return str(found)
+
+
+def begin(home: Path) -> None:
+    """Have codex start once in a home of its own, and end when its input does."""
+    hello = {"clientInfo": {"name": "test", "title": "test", "version": "1"}}
+    lines = [{"id": 1, "method": "initialize", "params": hello}, {"method": "initialized"}]
+    subprocess.run(
+        [real_codex(), "app-server"],
+        env={"CODEX_HOME": str(home), "HOME": str(home), "PATH": os.environ["PATH"]},
+        input="".join(json.dumps(line) + "\n" for line in lines).encode(),
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
 
 
 class CodexWorld(World):

@@ -183,6 +183,35 @@ def test_a_stop_ends_a_turn_whose_tool_runs(tmp_path: Path, path: Path) -> None:
         assert agent.interrupt("alice") is False
 
 
+def test_plugins_bring_tools(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / "plugins").mkdir(parents=True)
+    (home / "plugins" / "ops.py").write_text(OPS)
+    (home / "plugins" / "mute.py").write_text("")
+    monkeypatch.setenv("STENO_HOME", str(home))
+    model = script(tmp_path, calls("deploy", version="7"), {"text": "Done."})
+    with steno.Agent(path, model, approve="allow", plugins=["ops"]) as agent:
+        assert agent.run("alice", "Go").text == "Done."
+        assert told(agent) == "version 7 is out"
+    for names in (["none"], ["mute"]):
+        with pytest.raises(ValueError, match=f"^plugins: .*'{names[0]}'"):
+            steno.Agent(path, model, plugins=names)
+    with pytest.raises(ValueError, match="the same name"):
+        steno.Agent(path, model, plugins=["ops", "ops"])
+
+
+OPS = """
+import steno
+
+@steno.tool(approval="ask")
+def deploy(version: str) -> str:
+    "Deploys a version."
+    return f"version {version} is out"
+
+tools = [deploy]
+"""
+
+
 # --- approvals ------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +37,23 @@ def find(home: Path) -> tuple[FoundPlugin, ...]:
         for file in sorted((home / "plugins").glob("[!._]*.py"))
     }
     return tuple(found for _, found in sorted((entries | files).items()))
+
+
+def module_of(found: FoundPlugin) -> Any:
+    """A plugin, loaded into this process: what its file or its entry point is."""
+    if found.kind == "entry":
+        from importlib.metadata import EntryPoint
+
+        return EntryPoint(found.name, found.target, GROUP).load()
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"steno_plugin_{found.name}", found.target)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{found.target} is no module")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _installed(home: Path) -> dict[str, str]:

@@ -5,9 +5,6 @@ handles are not the terminal's: what the plugin prints goes into the log. When i
 however it dies, the socket ends, and so does this process at once, whatever the plugin is doing.
 """
 
-import importlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import queue
@@ -19,6 +16,7 @@ from typing import Any
 import pluggy
 
 from steno.plugins import PROJECT
+from steno.plugins.discovery import FoundPlugin, module_of
 from steno.plugins.hooks import Specs
 
 RESULT_CHARS_MAX = 20_000
@@ -27,15 +25,7 @@ ERROR_CHARS_MAX = 1_000
 
 def load(kind: str, name: str, target: str) -> pluggy.PluginManager:
     """One plugin, found by its entry point or in its file, with the hooks it has."""
-    if kind == "file":
-        spec = importlib.util.spec_from_file_location(f"steno_plugin_{name}", target)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{target} is no module")
-        plugin: Any = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = plugin
-        spec.loader.exec_module(plugin)
-    else:
-        plugin = importlib.metadata.EntryPoint(name, target, "steno.plugins").load()
+    plugin = module_of(FoundPlugin(name, "file" if kind == "file" else "entry", target))
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Specs)
     manager.register(plugin, name)

@@ -46,7 +46,7 @@ from steno.library import SOURCE, AsyncSession
 from steno.library.given import a_str, some_settings
 from steno.models.protocol import Model
 from steno.models.specs import kind_of
-from steno.programs.functions import FunctionTool, as_tool, decoded, schema_of
+from steno.programs.functions import FunctionTool, as_tool, decoded, of_plugins, schema_of
 from steno.runtimes import loop
 from steno.runtimes.dispatch import Dispatch
 from steno.service.approvals import Approvals
@@ -109,7 +109,8 @@ class AsyncAgent:
 
     `approve` decides about calls of tools with approval="ask": "refuse", "allow", "wait" until some
     process decides, "leave" the turn open and return, or a function that is asked. `limits` has the
-    budget. Keys and addresses of models come from the environment and steno's configuration.
+    budget. `plugins` names those that bring tools. Keys and addresses of models come from the
+    environment and steno's configuration.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class AsyncAgent:
         approve: Approve = "refuse",
         limits: Limits | None = None,
         settings: Settings | None = None,
+        plugins: Sequence[str] = (),
     ) -> None:
         if not (callable(approve) or approve in ("refuse", "allow", "wait", "leave")):
             raise ValueError('approve must be "refuse", "allow", "wait", "leave" or a function')
@@ -133,8 +135,9 @@ class AsyncAgent:
         self._at = store
         self._settings = some_settings(settings)
         self._system = a_str("system", system)
-        self._tools = {one.spec.name: one for one in map(as_tool, tools)}
-        if len(self._tools) != len(tools):
+        given = [*map(as_tool, tools), *of_plugins(plugins)]
+        self._tools = {one.spec.name: one for one in given}
+        if len(self._tools) != len(given):
             raise ValueError("two tools have the same name")
         self._approve = approve
         self._limits = limits or Limits()

@@ -38,6 +38,7 @@ class Agent:
         approve: Approve = "refuse",
         limits: Limits | None = None,
         settings: Settings | None = None,
+        plugins: Sequence[str] = (),
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="steno", daemon=True)
@@ -45,7 +46,7 @@ class Agent:
         self._closed = False
         try:
             self._agent = self._call(
-                _opened(AsyncAgent, store, model, system, tools, approve, limits, settings)
+                _opened(AsyncAgent, store, model, system, tools, approve, limits, settings, plugins)
             )
         except BaseException:
             self._end()

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, cast, get_type_hints
 
 import msgspec
@@ -123,6 +123,26 @@ class _Call:
 
 def as_tool(function: Callable[..., Any] | FunctionTool) -> FunctionTool:
     return function if isinstance(function, FunctionTool) else FunctionTool(function)
+
+
+def of_plugins(names: Sequence[str]) -> list[FunctionTool]:
+    """The tools that plugins bring: what is in `tools` of each. They run in this process."""
+    if not names:
+        return []
+    from steno.config import place
+    from steno.plugins.discovery import find, module_of
+
+    there = {found.name: found for found in find(place().home)}
+    tools: list[FunctionTool] = []
+    for name in names:
+        if name not in there:
+            known = ", ".join(there) or "none"
+            raise ValueError(f"plugins: there is no plugin {name!r}; there are: {known}")
+        brought = getattr(module_of(there[name]), "tools", None)
+        if not isinstance(brought, list | tuple):
+            raise ValueError(f"plugins: the plugin {name!r} has no list `tools`")
+        tools += map(as_tool, brought)
+    return tools
 
 
 def tool(
