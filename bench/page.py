@@ -19,7 +19,7 @@ _PAINT = "performance.getEntriesByName('first-contentful-paint').map((one) => on
 
 
 def run(plan: Plan) -> list[Result]:
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if chromium is None:
         return [noted(NAME, "chromium is not installed", 0.0, "")]
     home = Path(plan.folder) / "page"

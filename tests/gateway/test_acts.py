@@ -167,6 +167,30 @@ def test_an_input_may_steer_the_running_turn_or_be_taken_back_while_it_waits(
     assert ("and this" in told, "not this" in told) == (True, False)
 
 
+def test_the_configuration_says_where_tools_work_and_whether_they_ask(
+    gateway: Gateway, server: ModelServer, world: World, tmp_path: Path
+) -> None:
+    call = Reply(tools=(("shell", '{"command": "pwd"}'),))
+    server.replies = [call, Reply(("there",))] * 3
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    def where(**settings: str) -> list[str]:
+        """What the tool says in a new session, without anybody being asked."""
+        world.environment |= {f"STENO_GATEWAY_{name}": value for name, value in settings.items()}
+        gateway.stop()
+        gateway.start()
+        said = gateway.say(gateway.make(), "where?", wait=20).json()
+        assert said["text"] == "there"
+        return [one["text"] for one in said["messages"] if one["role"] == "tool"]
+
+    assert where(APPROVAL="allow", FOLDER=str(shared)) == [f"{shared}\n"]
+    assert where(APPROVAL="refuse") != [f"{shared}\n"]
+    (own,) = where(APPROVAL="allow", FOLDER="")
+    (newest, *_) = world.sessions()
+    assert own == f"{world.home / 'workspaces' / newest['id']}\n"
+
+
 def test_it_listens_on_both_loopback_addresses_and_on_no_other(gateway: Gateway) -> None:
     gateway.stop()
     port = gateway.port
@@ -192,7 +216,7 @@ def test_the_checks_are_printed_by_doctor(gateway: Gateway) -> None:
     with_chats = gateway.world.steno("doctor", expect=None)
     del gateway.world.environment["STENO_CHANNELS"]
     people = [line for line in with_chats.splitlines() if line.startswith("gateway ")]
-    assert len(people) - len(lines) == 12, "each check of people, acts and content in chats"
+    assert len(people) - len(lines) == 14, "each check of people, acts and content in chats"
     assert "always ends after 30 days" in with_chats
     assert "test (admin)" in said
     assert gateway.token not in said

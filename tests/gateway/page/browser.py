@@ -1,6 +1,6 @@
-"""A real browser before the running gateway: Debian's chromium, driven by playwright."""
+"""A real browser before the running gateway: Debian's chromium, without its windows where that is
+installed, driven by playwright."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.debian_parts import found
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
 from tests.program.world import World
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = found("chromium-headless-shell")
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
