@@ -165,12 +165,14 @@ class Asking(Bar):
         return None if self._chosen is None or not self._calls else CHOICES[self._chosen][0]
 
     def show(self, calls: list[Call]) -> None:
+        if calls == self._calls:
+            return
         before = self.call
         self._calls = calls
         if (self.call and self.call.key) != (before and before.key):
             self._chosen = None
         self.display = bool(calls)
-        self.refresh(layout=True)
+        self.refresh(layout=True)  # which paints the whole screen anew
 
     def hint(self, hint: str) -> None:
         """Say what Enter does with what is typed; "" while nothing is."""

@@ -76,8 +76,8 @@ class Completions(Widget):
     def offer(self, found: list[Command]) -> None:
         if found != self._found:
             self._found, self._at = found, 0
-        self.display = bool(found)
-        self.refresh(layout=True)
+            self.display = bool(found)
+            self.refresh(layout=True)  # which paints the whole screen anew
 
     def move(self, by: int) -> None:
         self._at = (self._at + by) % max(len(self._found), 1)
