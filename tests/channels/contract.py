@@ -9,10 +9,11 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from steno.gateway.channels.protocol import Channel, Message, Outgoing, Sent
 from tests.channels.telegram_stub import TOKEN, Telegram
 from tests.gateway.client import Gateway
 from tests.program.world import World, wait_until
@@ -261,6 +262,28 @@ def configure_all(world: World, *subjects: Subject) -> None:
         subject.configure(world)
         channels |= json.loads(world.environment["STENO_CHANNELS"])
     world.environment["STENO_CHANNELS"] = json.dumps(channels)
+
+
+async def read(channel: Channel, mark: str, wanted: int) -> tuple[list[str], str]:
+    """What a channel gives out, and the mark that is stored when its last batch is not."""
+    await channel.open()
+    found: list[str] = []
+    stored = mark
+    async with aclosing(channel.receive(mark)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            found += [one.text for one in batch.updates if isinstance(one, Message)]
+            if len(found) >= wanted:
+                break
+            stored = batch.mark or stored
+    await channel.close()
+    return found, stored
+
+
+async def answered(channel: Channel, chat: str) -> None:
+    """A message of ours stands in a chat."""
+    await channel.open()
+    assert isinstance(await channel.send(chat, "k", Outgoing("…", plain=True)), Sent)
+    await channel.close()
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """Talking to steno in Discord: the running program, and a stub that keeps Discord's rules."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.channels.contract import serving
+from steno.config import ChannelConfig
+from steno.gateway.channels.protocol import ChannelSetup
+from steno.gateway.platforms.discord import Discord
+from tests.channels.contract import OWNER, answered, read, serving
 from tests.channels.discord_stub import BOT, DiscordSubject
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -59,6 +63,26 @@ def test_a_message_whose_answer_was_lost_is_not_there_twice(
     wait_until(lambda: open_deliveries(gateway) == 0, "all to be settled")
     assert discord.texts() == ["one", "two"]
     assert len(server.requests) == 2
+
+
+@pytest.mark.promise(63, 67)
+def test_what_was_said_around_a_kill_at_the_very_first_start_is_read_however_we_answered_since(
+    discord: DiscordSubject, tmp_path: Path
+) -> None:
+    settings = discord.settings()
+    config = ChannelConfig(
+        kind="discord",
+        url=settings["url"],
+        options=settings["options"],
+        owners=(discord.id(OWNER),),
+    )
+    setup = ChannelSetup("d", config, discord.secret, tmp_path)
+    discord.say("one")
+    first, mark = asyncio.run(read(Discord(setup), "", 1))
+    discord.say("two")
+    asyncio.run(answered(Discord(setup), discord.chat(OWNER)))
+    assert first == ["one"]
+    assert asyncio.run(read(Discord(setup), mark, 2))[0] == ["one", "two"]
 
 
 @pytest.mark.promise(67)

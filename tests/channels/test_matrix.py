@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from steno.config import ChannelConfig
-from steno.gateway.channels.protocol import ChannelSetup, Edited, Message, Outgoing, Sent
+from steno.gateway.channels.protocol import ChannelSetup, Edited, Message
 from steno.gateway.platforms.matrix import Matrix, read_message, to_html
-from tests.channels.contract import OWNER, serving
+from tests.channels.contract import OWNER, answered, read, serving
 from tests.channels.lossy import Lossy
 from tests.channels.matrix_subject import MatrixSubject, User
 from tests.channels.servers import port_of
@@ -120,32 +119,11 @@ def test_what_was_said_around_a_kill_at_the_very_first_start_is_read_however_we_
     room = matrix.room(OWNER)
     matrix.say("one")
 
-    async def read(mark: str, wanted: int) -> tuple[list[str], str]:
-        """Texts, and the mark that is stored when the last batch is not."""
-        channel = Matrix(setup)
-        await channel.open()
-        found: list[str] = []
-        stored = mark
-        async with aclosing(channel.receive(mark)) as batches:  # type: ignore[type-var]
-            async for batch in batches:
-                found += [one.text for one in batch.updates if isinstance(one, Message)]
-                if len(found) >= wanted:
-                    break
-                stored = batch.mark or stored
-        await channel.close()
-        return found, stored
-
-    async def answer() -> None:
-        channel = Matrix(setup)
-        await channel.open()
-        assert isinstance(await channel.send(room, "k", Outgoing("…", plain=True)), Sent)
-        await channel.close()
-
-    first, mark = asyncio.run(read("", 1))
+    first, mark = asyncio.run(read(Matrix(setup), "", 1))
     matrix.say("two")
-    asyncio.run(answer())
+    asyncio.run(answered(Matrix(setup), room))
     assert first == ["one"]
-    assert asyncio.run(read(mark, 2))[0] == ["one", "two"]
+    assert asyncio.run(read(Matrix(setup), mark, 2))[0] == ["one", "two"]
 
 
 @pytest.mark.torture

@@ -9,7 +9,7 @@ import pytest
 from steno.config import ChannelConfig
 from steno.gateway.channels.protocol import ChannelSetup, Outgoing, Sent
 from steno.gateway.platforms.xmpp import Xmpp, speakable
-from tests.channels.contract import OWNER, serving
+from tests.channels.contract import OWNER, answered, read, serving
 from tests.channels.xmpp_subject import XmppSubject
 from tests.gateway.client import Gateway
 from tests.program.model_server import ModelServer, Reply
@@ -59,6 +59,22 @@ def test_killed_in_mid_answer_the_chat_shows_one_message_and_a_correction_is_tol
     xmpp.wait("At six.")
     assert "meet at six" in str(server.requests[-1]["messages"])
     assert len(xmpp.texts()) == 2
+
+
+@pytest.mark.promise(63, 67)
+def test_what_was_said_around_a_kill_at_the_very_first_start_is_read_however_we_answered_since(
+    xmpp: XmppSubject, tmp_path: Path
+) -> None:
+    settings = xmpp.settings()
+    config = ChannelConfig(kind="xmpp", url=settings["url"], options=settings["options"])
+    setup = ChannelSetup("x", config, "test", tmp_path)
+    asyncio.run(answered(Xmpp(setup), xmpp.id(OWNER)))  # so that the account is there
+    xmpp.say("one")
+    first, mark = asyncio.run(read(Xmpp(setup), "", 1))
+    xmpp.say("two")
+    asyncio.run(answered(Xmpp(setup), xmpp.id(OWNER)))
+    assert first == ["one"]
+    assert asyncio.run(read(Xmpp(setup), mark, 2))[0] == ["one", "two"]
 
 
 @pytest.mark.promise(14)

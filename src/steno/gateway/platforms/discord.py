@@ -62,6 +62,7 @@ INTENTS = 1 | 1 << 9 | 1 << 12 | 1 << 15
 ANSWER_S = 20.0
 CHANNELS_MAX = 2_000
 PAGES_MAX = 50
+NOWHERE = "0"
 _ID = re.compile(r"[1-9][0-9]{4,24}")
 Marks = dict[str, str]
 
@@ -109,6 +110,8 @@ class Discord(Quiet):
                 beating = asyncio.create_task(_beat(socket, await self._greet(socket)))
                 try:
                     # What happens from here on comes by the socket; what happened before does not.
+                    await self._stand(marks)
+                    yield Batch((), _mark(marks))  # our words after that are no sign of anything
                     missed = await self._missed(marks)
                     yield Batch(tuple(missed), _mark(marks))
                     async for name, data in _events(socket):
@@ -140,15 +143,24 @@ class Discord(Quiet):
             if json.loads(frame.data).get("t") == "READY":
                 return float(hello["d"]["heartbeat_interval"]) / 1_000
 
-    async def _missed(self, marks: Marks) -> list[Update]:
-        """What was said in each conversation after what is stored. Where nothing is, after our
-        last word."""
+    async def _stand(self, marks: Marks) -> None:
+        """Where to read on in conversations of which nothing is stored: after our last word, or
+        else a page back."""
         for person in (*self._config.owners, *self._config.allow):
             with contextlib.suppress(_Absent):
                 made = await self._ask("POST", "/users/@me/channels", {"recipient_id": person})
-                marks.setdefault(str(made["id"]), "0")
+                marks.setdefault(str(made["id"]), NOWHERE)
         for group in self._config.groups:
-            marks.setdefault(group, "0")
+            marks.setdefault(group, NOWHERE)
+        for chat in [one for one, last in marks.items() if last == NOWHERE]:
+            with contextlib.suppress(_Absent):
+                raws = await self._ask("GET", f"/channels/{chat}/messages?limit=100")
+                by = {int(raw["id"]): str(raw["author"]["id"]) for raw in raws}
+                ours = [id for id, person in by.items() if person == self._user]
+                marks[chat] = str(max(ours, default=min(by, default=2) - 1))
+
+    async def _missed(self, marks: Marks) -> list[Update]:
+        """What was said in each conversation after what is stored."""
         found: list[Update] = []
         for chat in list(marks):
             with contextlib.suppress(_Absent):
@@ -162,13 +174,6 @@ class Discord(Quiet):
     async def _history(self, chat: str, after: str) -> list[dict[str, Any]]:
         """Oldest first."""
         found: list[dict[str, Any]] = []
-        if after == "0":
-            raws = await self._ask("GET", f"/channels/{chat}/messages?limit=100")
-            for raw in raws:
-                if str(raw["author"]["id"]) == self._user:
-                    break
-                found.insert(0, raw)
-            return found
         for _ in range(PAGES_MAX):
             page = await self._ask("GET", f"/channels/{chat}/messages?limit=100&after={after}")
             found += sorted(page, key=lambda raw: int(raw["id"]))

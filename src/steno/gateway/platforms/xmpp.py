@@ -56,6 +56,8 @@ PAGE = 50
 FIRST_MAX = 5_000
 FIND_MAX = 500
 IDS_MAX = 10_000
+FIRST = "first "
+"""Before the last id at the very first start, until what stands up to it is stored."""
 _JID = re.compile(r"[^\s@/<>&\"':]{1,200}@[a-z0-9.-]{1,200}")
 _ORIGIN = "{urn:xmpp:sid:0}origin-id"
 _REPLACE = "{urn:xmpp:message-correct:0}replace"
@@ -157,11 +159,14 @@ class Xmpp(Quiet):
     # --- what arrives
 
     async def receive(self, mark: str) -> AsyncIterator[Batch]:
-        if not mark:
-            found = await self._first()
-            mark = found[-1].id if found else ""
+        if not mark or mark.startswith(FIRST):
+            found = await self._first(mark.removeprefix(FIRST))
+            last = found[-1].id if found else ""
             if found:
-                yield Batch(tuple(self._unanswered(found)), mark)
+                if not mark:
+                    yield Batch((), FIRST + last)  # our words after that are no sign of anything
+                yield Batch(tuple(self._unanswered(found)), last)
+            mark = last
         while True:
             self._news.clear()
             page, complete = await self._page(after=mark)
@@ -183,15 +188,17 @@ class Xmpp(Quiet):
         if self._gone.is_set():
             raise ChannelLost("the XMPP server ended the connection")
 
-    async def _first(self) -> list[Archived]:
-        """All that the archive has: where we stand is not known yet."""
+    async def _first(self, up_to: str) -> list[Archived]:
+        """All that the archive has, or had when it was first read: where we stand is not known
+        yet."""
         found: list[Archived] = []
         complete = False
         while not complete and len(found) < FIRST_MAX:
             page, complete = await self._page(after=found[-1].id if found else "")
             found += page
             complete = complete or not page
-        return found
+        ids = [one.id for one in found]
+        return found[: ids.index(up_to) + 1] if up_to in ids else found
 
     def _unanswered(self, found: list[Archived]) -> list[Update]:
         """What was said to us after our last word to whoever said it."""
