@@ -131,8 +131,10 @@ def test_a_permission_asked_before_a_kill_is_asked_after_it(home: Home) -> None:
 
 
 @pytest.mark.promise(23)
-def test_cancel_stops_the_turn_and_keeps_what_was_shown(home: Home) -> None:
-    home.script({"text": "Half of it", "pieces": 3, "then": "hang"}, {"text": "Next."})
+def test_cancel_stops_the_turn_and_resume_shows_nothing_again(home: Home) -> None:
+    home.script(
+        {"text": "Half of it", "pieces": 3, "then": "hang"}, {"text": "Next."}, {"text": "Last."}
+    )
 
     async def run() -> None:
         async with editing(home) as editor, editing(home) as second:
@@ -147,6 +149,12 @@ def test_cancel_stops_the_turn_and_keeps_what_was_shown(home: Home) -> None:
             assert await say(editor, session, "on") == "end_turn"
             assert editor.text() == "Half of itNext."
             await second.until(lambda one: one.text() == "Half of itNext.")
+            await second.agent.close_session(session_id=session)
+            await second.agent.resume_session(session_id=session, cwd=str(home.work))
+            assert second.text() == "Half of itNext.", "what a client has is not shown again"
+            assert await say(second, session, "more") == "end_turn"
+            assert second.text() == "Half of itNext.Last."
+            check_wire(second)
 
     asyncio.run(run())
 
@@ -244,6 +252,8 @@ _ANSWERS: dict[str, Any] = {
     "initialize": s.InitializeResponse,
     "session/new": s.NewSessionResponse,
     "session/load": s.LoadSessionResponse,
+    "session/resume": s.ResumeSessionResponse,
+    "session/close": s.CloseSessionResponse,
     "session/prompt": s.PromptResponse,
     "session/list": s.ListSessionsResponse,
     "session/fork": s.ForkSessionResponse,
