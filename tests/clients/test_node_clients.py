@@ -4,6 +4,7 @@ serves over its standard handles is served there by the SDK."""
 
 import fcntl
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -97,6 +98,38 @@ def test_acpx_runs_once_and_goes_on_with_a_session_whose_agent_was_killed(home: 
     acpx(home, "sessions", "close")
     counts = sorted(len(home.show(id)["messages"]) for id in home.sessions())
     assert counts == [2, 4]
+
+
+@pytest.mark.promise(5)
+def test_what_acpx_had_printed_when_its_agent_was_killed_is_stored(home: Home) -> None:
+    home.environment["STENO_MODEL"] = "scripted:pieces?n=2000&size=4&rate=60"
+    acpx(home, "sessions", "new")
+    command = [NODE, program("acpx"), "--approve-all", "--agent", " ".join(home.words("acp"))]
+    with subprocess.Popen(
+        [*command, "count"],
+        env=home.environment,
+        cwd=home.work,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as printing:
+        assert printing.stdout is not None
+        printed = b""
+        while b"  40" not in printed and (more := os.read(printing.stdout.fileno(), 4096)):
+            printed += more
+        kill_agents(home)
+        printing.kill()
+        printed += printing.stdout.read()
+    acpx(home, "sessions", "close")
+    shown = [int(number) for number in re.findall(rb"  (\d\d?)", printed)]
+    answers = [
+        message["text"]
+        for id in home.sessions()
+        for message in home.show(id)["messages"]
+        if message["role"] == "assistant"
+    ]
+    stored = [int(number) for number in "".join(answers).split()]
+    assert 40 in shown
+    assert stored[: max(shown) + 1] == list(range(max(shown) + 1))
 
 
 def kill_agents(home: Home) -> None:
