@@ -2,6 +2,7 @@
 tenant, and finding it costs the same however many sessions there are."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.pq import ExecStatus
+from psycopg.sql import SQL, Literal
 
 from steno.journal.facts import InputAdmitted, SessionStarted, StepStarted, Takes, TurnStarted
 from steno.journal.parts import Text
@@ -252,15 +254,24 @@ def multiply(url: str, sessions: int, ready: int) -> None:
 
 
 def pages(store: BlockingPostgresStore, name: str, values: Any) -> int:
-    """Pages that a statement looks at, as its connections plan it."""
+    """Pages that a statement looks at, by the plan for any values that its connections have."""
+    given = values if isinstance(values, dict) else dict(enumerate(values))
+    places: dict[Any, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        key = found[1] if found[1] is not None else len(places)
+        return places.setdefault(key, f"${len(places) + 1}")
+
+    statement = store.backend.connector.statements[name].decode()
+    prepared = re.sub(r"%(?:\((\w+)\))?s", numbered, statement)
     row: Any = None
     with closing(store.backend.connector.connect(reads=True)) as connection:
-        statement = store.backend.connector.statements[name]
+        connection.execute(f"prepare looked as {prepared}".encode(), prepare=False)
+        literals = SQL(", ").join(Literal(given[key]) for key in places)
+        asked = SQL("explain (analyze, buffers, format json) execute looked ({})")
         for _ in range(2):  # the second time, what belongs to the connection is known
             with connection.transaction(force_rollback=True):
-                row = connection.execute(
-                    b"explain (analyze, buffers, format json) " + statement, values
-                ).fetchone()
+                row = connection.execute(asked.format(literals), prepare=False).fetchone()
     return hit_or_read(row[0])
 
 
@@ -288,7 +299,7 @@ def pages_of_append(store: BlockingPostgresStore, session: str) -> int:
 
 
 def looked_at(sessions: int) -> dict[str, int]:
-    """Pages for a claim of ten, a page of a list, and an append."""
+    """Pages for a claim of ten, what a worker has in hand, a page of a list, and an append."""
     url = postgres.server().new_store()
     with BlockingPostgresStore(url, STEADY) as store:
         first = say(store, "a/1")
@@ -297,6 +308,8 @@ def looked_at(sessions: int) -> dict[str, int]:
         lease = store.acquire(first)
         found = {
             "claim": pages(store, "claim", asked),
+            "what is in hand": pages(store, "held", (store.owner,)),
+            "a worker's death": pages(store, "free_work", ("another",)),
             "list": pages(store, "changed_before", (1 << 60, 50)),
             "append": pages_of_append(store, first),
         }

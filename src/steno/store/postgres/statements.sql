@@ -393,9 +393,10 @@ with alive as materialized (
 )
 select s.id, (select count(*) from noted) from taken t join @sessions s on s.n = t.n order by t.rank
 
+-- That an owner has a name is said where one is given, too: else a plan for any value cannot use the index of what is held.
 -- name: held
 select s.id, case when h.owner = w.owner then h.token end
-from @work w join @heads h on h.n = w.n join @sessions s on s.n = w.n where w.owner = %s limit 10000
+from @work w join @heads h on h.n = w.n join @sessions s on s.n = w.n where w.owner = %s and w.owner <> '' limit 10000
 
 -- name: put_back
 update @work w set owner = %s, rank = (select last_value from @served) + 1
@@ -407,7 +408,7 @@ update @work set owner = null, rank = (select last_value from @served) + 1
 where n in (select n from @work where owner = '' limit %s for update skip locked)
 
 -- name: free_work
-update @work set owner = null, rank = (select last_value from @served) + 1 where owner = %s
+update @work set owner = null, rank = (select last_value from @served) + 1 where owner = %s and owner <> ''
 
 -- name: notify
 select pg_notify(%s, %s)
