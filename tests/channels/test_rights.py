@@ -135,6 +135,48 @@ def _said(request: dict[str, Any]) -> str:
     return told if isinstance(told, str) else "".join(one["text"] for one in told)
 
 
+@pytest.mark.promise(23)
+def test_in_a_group_nobody_stops_or_changes_what_another_began(
+    subject: Subject, server: ModelServer, world: World, tmp_path: Path
+) -> None:
+    server.replies = [Reply(("Once upon",), then="hang"), Reply(("ok",))]
+    subject.configure(world, groups=[GROUP])
+    gateway = Gateway(world, tmp_path)
+    try:
+        said = _in_group(subject, "a story", "98")
+        wait_until(lambda: server.in_flight == 1, "the turn")
+        _in_group(subject, "/stop", "97")
+        subject.wait_like("Only who began this turn", GROUP)
+        _changed_by(subject, said, "97", "the words of another")
+        _changed_by(subject, said, "98", "my own words")
+        _in_group(subject, "/stop", "98")
+        subject.wait_like("Stopped.", GROUP)
+        _in_group(subject, "and now?", "98")
+        subject.wait("ok", GROUP)
+    finally:
+        gateway.close()
+    assert "my own words" in str(server.requests[-1])
+    assert "the words of another" not in str(server.requests[-1])
+
+
+def _in_group(subject: Subject, text: str, person: str) -> dict[str, Any]:
+    """To us, who are named in a command as Telegram wants it."""
+    if isinstance(subject, TelegramSubject):
+        to_us = f"{text}@{NAME}" if text.startswith("/") else f"@{NAME} {text}"
+        return subject.stub.say(to_us, int(person), int(GROUP))
+    said = {"id": f"{text} {person}", "chat": GROUP, "person": person, "text": text, "group": True}
+    subject.again(said)
+    return said
+
+
+def _changed_by(subject: Subject, said: dict[str, Any], person: str, text: str) -> None:
+    if isinstance(subject, TelegramSubject):
+        subject.stub.change(said | {"from": {"id": int(person), "first_name": "Ann"}}, text)
+        return
+    change = {"kind": "edited", "id": text, "chat": GROUP, "person": person, "group": True}
+    subject.again(change | {"of": said["id"], "text": text})
+
+
 @pytest.mark.promise(66)
 def test_nothing_that_a_message_or_a_model_wrote_is_opened(
     subject: Subject, server: ModelServer, world: World, tmp_path: Path
