@@ -181,9 +181,12 @@ def test_a_command_of_the_folder_comes_before_what_others_call_ours() -> None:
 
 
 def test_escape_twice_goes_to_what_was_said_last(world: World, server: ModelServer) -> None:
+    server.replies = [Reply(("heard one",)), Reply(("heard two",))]
+
     async def talk(person: Person) -> None:
         for text in ("one", "two"):
             await person.say(text)
+            await person.sees(f"heard {text}")
             await person.rests()
         await person.press("escape")
         assert not person.scroll.has_focus
