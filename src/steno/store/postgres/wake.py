@@ -57,6 +57,8 @@ class Wake:
         self._closed = threading.Event()
         self._due = threading.Event()
         self._untold: Changes = {}
+        self._more = False
+        """Something was committed that is not told in words."""
         self._secret = b""
         self._offers = False
         self._threads: list[threading.Thread] = []
@@ -68,7 +70,10 @@ class Wake:
     def committed(self, changes: Changes) -> None:
         """From the committing thread: it waits for nothing."""
         with self._saying:
-            join(self._untold, changes)
+            if self._more or not _are_pieces(changes):
+                self._more = True
+            else:
+                join(self._untold, changes)
         self._say()
 
     def _say(self) -> None:
@@ -89,12 +94,14 @@ class Wake:
             self._due.clear()
             with self._saying:
                 changes, self._untold = self._untold, {}
+                more, self._more = self._more, False
             try:
                 if connection is None:
                     connection = self._connector.connect()
                 began_s = time.monotonic()
-                if changes:
-                    _notify(connection, self._connector.channel, self._payload(changes))
+                if more or changes:
+                    said = self._connector.owner if more else self._payload(changes)
+                    _notify(connection, self._connector.channel, said)
                 if self._offers:
                     self._offers = False
                     _notify(connection, self._connector.work_channel, self._connector.owner)
@@ -225,8 +232,15 @@ _Told = list[tuple[str, list[tuple[int, Kind, int, str]]]]
 """Sessions, each with its pieces: stream, kind, offset, text."""
 
 
+def _are_pieces(changes: Changes) -> bool:
+    """Whether a commit only added to streams."""
+    return all(
+        events and all(isinstance(one, Piece) for one in events) for events in changes.values()
+    )
+
+
 def _pieces(changes: Changes) -> str | None:
-    """None if a commit did more than add to streams, or added what cannot be said."""
+    """None if there is more to tell than added text, or text that cannot be said."""
     told: _Told = []
     for session, events in changes.items():
         pieces = [one for one in events or () if isinstance(one, Piece)]
