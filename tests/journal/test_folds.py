@@ -2,6 +2,7 @@
 and needs no clock."""
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -13,7 +14,16 @@ from steno.engine.recover import close, recover
 from steno.journal import facts as f
 from steno.journal.codec import encode
 from steno.journal.drafts import Draft, Stream
-from steno.journal.history import Answered, Entry, History, Settled, Summarised, kind_of, restored
+from steno.journal.history import (
+    LET_GO_MAX,
+    Answered,
+    Entry,
+    History,
+    Settled,
+    Summarised,
+    kind_of,
+    restored,
+)
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Returned, Text, ToolCall
 from steno.journal.state import State
@@ -282,6 +292,27 @@ def test_a_request_is_not_built_from_text_that_was_let_go() -> None:
     assert history.thinned
     with pytest.raises(ValueError, match="restore it first"):
         history.entries()
+
+
+def test_so_much_text_is_let_go_at_once_that_nobody_waits_for_it() -> None:
+    facts: list[f.AnyFact] = []
+    for _ in range(LET_GO_MAX):
+        first = len(facts) + 1
+        facts += [
+            f.InputAdmitted((Text("asked"),), "test"),
+            f.TurnStarted(f.Takes(first)),
+            f.StepStarted("model"),
+            f.StepSealed(first + 2, (Text("said"),)),
+            f.TurnEnded(first + 1, "done"),
+        ]
+    history = fold(History(), in_place(facts))
+    gone = [0]
+    while len(gone) == 1 or gone[-1] > gone[-2]:
+        history.let_go(10, weigh)
+        gone.append(len(history.missing()))
+    steps = [after - before for before, after in pairwise(gone)]
+    assert max(steps) == LET_GO_MAX
+    assert gone[-1] >= 2 * LET_GO_MAX - 2, "in the end all but the last"
 
 
 # --- the state ------------------------------------------------------------------------------------

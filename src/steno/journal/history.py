@@ -213,6 +213,11 @@ class _Summaries(Struct):
 # --- text in memory -------------------------------------------------------------------------------
 
 
+LET_GO_MAX = 1_000
+"""Entries whose text is let go at once. A page of facts has no more, so what is let go keeps up
+with what comes."""
+
+
 class _TextKept(Struct):
     """How much text the slots hold, and from which slot on all of it is here. What stands before
     may be let go: a slot keeps a `Weighed` in the place of its entry, and the fact that has the
@@ -230,18 +235,23 @@ class _TextKept(Struct):
     _kept_from: int = 0
 
     def let_go(self, slots: list[_Slot], chars_max: int, weigh: Weigh) -> list[Weighed]:
-        """What was let go, if there was twice as much text as may be kept."""
+        """What was let go, if there was twice as much text as may be kept: the oldest first, and
+        so many at once that an event loop need not wait for long."""
         if self.chars <= 2 * chars_max:
             return []
-        gone, kept, first, self.thinned = [], 0, self._kept_from, True
+        gone, first, self.thinned = [], self._kept_from, True
+        chars, keep_from = 0, len(slots)
         for i in reversed(range(first, len(slots))):
-            kept += _chars(slots[i].entry)
-            if kept <= chars_max:
-                self._kept_from = i
-            elif (weighed := _weighed(slots[i], weigh)) is not None:
-                slots[i].entry = weighed
+            chars += _chars(slots[i].entry)
+            if chars <= chars_max:
+                keep_from = i
+        self._kept_from = min(keep_from, first + LET_GO_MAX)
+        for slot in slots[first : self._kept_from]:
+            chars -= _chars(slot.entry)
+            if (weighed := _weighed(slot, weigh)) is not None:
+                slot.entry = weighed
                 gone.append(weighed)
-        self.chars = min(kept, chars_max)
+        self.chars = chars
         return gone
 
 
