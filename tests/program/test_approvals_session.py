@@ -235,7 +235,7 @@ def test_a_rule_made_of_a_redacted_call_is_named_and_can_be_redacted(
     with told:
         assert told.end() == 0
         said = told.errors()
-    rule_at = said.split("--seq ")[1].split()[0]
+    rule_at = said.split(f"redact {id} ")[1].split()[0]
     world.steno("redact", id, "--seq", rule_at, "--yes")
     world.steno("redact", id, "--seq", str(tool["seq"]), "--yes")
     wait_until(

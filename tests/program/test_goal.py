@@ -95,7 +95,9 @@ def test_a_redacted_goal_is_gone_from_every_file(world: World, server: ModelServ
             record.seq for record in library.store.read_all(id) if isinstance(record.fact, GoalSet)
         )
     told_in = (
-        complaint_of(world, "redact", id, "--seq", str(at), "--yes").split("--seq ")[1].split()[0]
+        complaint_of(world, "redact", id, "--seq", str(at), "--yes")
+        .split(f"redact {id} ")[1]
+        .split()[0]
     )
     world.steno("redact", id, "--seq", told_in, "--yes")
     for file in world.home.glob("store.db*"):

@@ -13,7 +13,7 @@ from tests.program.test_compaction import FILLER, Talk, is_summary
 from tests.program.test_editing import SECRET, files_with
 from tests.program.world import World
 
-NAMED = re.compile(r"steno redact (\w+) --seq (\d+) removes that")
+NAMED = re.compile(r"steno redact (\w+) (\d+) removes that")
 
 
 def redact(world: World, id: str, seq: object) -> str:
