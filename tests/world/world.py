@@ -50,6 +50,7 @@ from steno.store.memory import BlockingMemoryStore
 from steno.store.protocol import Admitted, Damage, Event, Piece, Settings, Store
 from steno.tools.delegate import Delegate
 from steno.tools.protocol import Tool
+from tests.chance import chance_of
 from tests.world.listeners import Ear, Inbox
 from tests.world.loop import SkippingLoop
 from tests.world.model import FakeModel, Reply, in_order
@@ -81,7 +82,8 @@ async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, .
         "time_ns": lambda: world.now_ms() * 1_000_000,
         "monotonic": asyncio.get_running_loop().time,
     }
-    with patch.multiple("time", **clocks):
+    chance = chance_of("waits before a request is tried again")
+    with patch.multiple("time", **clocks), patch("random.uniform", chance.uniform):
         try:
             return await test(world)
         finally:
